@@ -1,4 +1,4 @@
-"""What is compared of a case: everything."""
+"""The comparison of a case covers all its fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases as they are stored, and what our scheduler says of them."""
+"""The stored cases, and the verdicts of our scheduler on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus of events: which of them wakes which pod, and what our scheduler says of it."""
+"""The stored cases of events, and the pods that our scheduler requeues for them."""
 
 from __future__ import annotations
 

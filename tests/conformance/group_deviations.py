@@ -1,4 +1,4 @@
-"""In what our outcomes are others than kube-scheduler's on purpose, and why; docs/groups.md says it at length."""
+"""The intended deviations of our outcomes from kube-scheduler, with reasons; docs/groups.md explains them."""
 
 from __future__ import annotations
 

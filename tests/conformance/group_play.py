@@ -1,4 +1,4 @@
-"""A scenario of pod groups played, on whatever stage: the steps in their order, and what is seen on the way."""
+"""A scenario of pod groups, played on any stage: the steps in order, and the observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded scenarios of pod groups, and in what an outcome differs from the recorded one."""
+"""The recorded scenarios of pod groups, and the differences of an outcome from the recorded one."""
 
 from __future__ import annotations
 

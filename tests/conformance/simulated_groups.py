@@ -1,4 +1,4 @@
-"""The scenarios of pod groups on the simulated API server, with a daemon in the same loop, whose time is virtual."""
+"""The scenarios of pod groups on the simulated API server, with a daemon in the same loop and virtual time."""
 
 from __future__ import annotations
 

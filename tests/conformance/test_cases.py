@@ -1,4 +1,4 @@
-"""What we say of every stored case is what kube-scheduler says."""
+"""Our verdict on every stored case is that of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", paths(), ids=_name)
-def test_the_case_is_judged_as_by_kube_scheduler(path: Path) -> None:
+def test_the_verdicts_of_a_case_are_those_of_kube_scheduler(path: Path) -> None:
     case = load(path)
     mismatches = compare(case, explain(case))
 

@@ -1,4 +1,4 @@
-"""The judge itself: whatever differs is told, and nothing else."""
+"""The comparison reports each difference and nothing else."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def differing(change: Callable[[dict[str, Any]], Any], number: int = 0) -> list[
     return [f"{each.node} {each.what}".strip() for each in compare(CASE, explanations)]
 
 
-def test_which_nodes_are_best_is_recorded_of_sequences_only() -> None:
+def test_the_best_nodes_are_recorded_for_sequences_only() -> None:
     assert differing(lambda it: it.update(best=["n1"]), 1) == []
 
 
-def test_what_is_equal_is_not_told() -> None:
+def test_equal_verdicts_are_not_reported() -> None:
     assert differing(lambda _: None) == []
 
 
 @pytest.mark.parametrize(
-    ("number", "change", "told"),
+    ("number", "change", "expected"),
     [
         pytest.param(0, lambda it: it.update(result="error"), ["result"], id="result"),
         pytest.param(0, lambda it: it.pop("preFilterNodes"), ["preFilterNodes"], id="narrowing"),
@@ -82,7 +82,9 @@ def test_what_is_equal_is_not_told() -> None:
         pytest.param(
             0, lambda it: it["nodes"].update(n2=it["nodes"]["n1"]), ["n2 verdict"], id="feasible after all"
         ),
-        pytest.param(0, lambda it: it["nodes"]["n2"].update(plugin="C"), ["n2 refusal"], id="who refused"),
+        pytest.param(
+            0, lambda it: it["nodes"]["n2"].update(plugin="C"), ["n2 refusal"], id="the rejecting plugin"
+        ),
         pytest.param(0, lambda it: it["nodes"]["n2"].update(code="Error"), ["n2 refusal"], id="how"),
         pytest.param(
             0, lambda it: it["nodes"]["n2"]["reasons"].reverse(), ["n2 refusal"], id="order of reasons"
@@ -101,21 +103,21 @@ def test_what_is_equal_is_not_told() -> None:
         pytest.param(0, lambda it: it.update(pod="default/other"), ["pod"], id="another pod"),
     ],
 )
-def test_whatever_differs_is_told(
-    number: int, change: Callable[[dict[str, Any]], Any], told: list[str]
+def test_each_difference_is_reported(
+    number: int, change: Callable[[dict[str, Any]], Any], expected: list[str]
 ) -> None:
-    assert differing(change, number) == told
+    assert differing(change, number) == expected
 
 
-def test_a_pod_that_is_missing_is_told() -> None:
+def test_a_missing_pod_is_reported() -> None:
     assert [each.what for each in compare(CASE, CASE.expected[:2])] == ["pod"]
 
 
-def test_a_pod_too_many_is_told() -> None:
+def test_an_extra_pod_is_reported() -> None:
     assert [each.what for each in compare(CASE, [*CASE.expected, FITS])] == ["pod"]
 
 
-def test_a_report_has_a_limit() -> None:
+def test_a_report_has_at_most_a_given_number_of_lines() -> None:
     explanation = {**FITS, "nodes": {}}
     case = Case("case-000", "resources", None, {}, "independent", [FITS])
 

@@ -1,4 +1,4 @@
-"""What plugins say of refusals beyond kube-scheduler's words agrees with them: something where a node is refused, nothing elsewhere."""
+"""Plugins give details beyond the reasons of kube-scheduler exactly for rejected nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = [path for path in paths() if path.parent.name in FAMILIES and "-00" in p
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem.partition(".")[0])
-def test_a_refusal_by_those_who_tell_more_has_details_and_a_pass_has_none(path: Path) -> None:
+def test_rejections_of_plugins_with_details_have_details_and_passes_have_none(path: Path) -> None:
     case = load(path)
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     configuration = default("default-scheduler") if case.config is None else parse(case.config, case.name)
@@ -49,17 +49,17 @@ def test_a_refusal_by_those_who_tell_more_has_details_and_a_pass_has_none(path: 
     assert all(told_of[plugin] for plugin in told_of.keys() & {*ALWAYS_TELLING})
 
 
-def test_all_plugins_that_tell_something_of_volumes_do_so() -> None:
+def test_all_volume_plugins_give_details() -> None:
     case = load(next(path for path in CASES if path.name.startswith("volumes-000")))
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     scheduler = OfflineScheduler(cluster, default("default-scheduler"))
-    told = {
+    reported = {
         refusal["plugin"]
         for judged in evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
         for refusal in _refusals(judged.explanation)
         if "details" in refusal
     }
-    assert told >= {*OF_VOLUMES}
+    assert reported >= {*OF_VOLUMES}
 
 
 def _refusals(explanation: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What wakes pods in kube-scheduler wakes them here, in every stored case, and nothing else does."""
+"""Events requeue the same pods as in kube-scheduler in every stored case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", paths(), ids=_name)
-def test_events_wake_the_pods_they_wake_in_kube_scheduler(path: Path) -> None:
+def test_events_requeue_the_pods_that_they_requeue_in_kube_scheduler(path: Path) -> None:
     case = load(path)
 
     finding = judge(case)
@@ -73,8 +73,10 @@ def _wake(event: dict[str, Any]) -> None:
     event["sleeps"] = []
 
 
-@pytest.mark.parametrize("change", [pytest.param(_sleep, id="to sleep"), pytest.param(_wake, id="to wake")])
-def test_an_event_that_others_expect_is_told(
+@pytest.mark.parametrize(
+    "change", [pytest.param(_sleep, id="to sleep"), pytest.param(_wake, id="to requeue")]
+)
+def test_an_event_that_only_kube_scheduler_registers_is_reported(
     case: EventCase, change: Callable[[dict[str, Any]], None]
 ) -> None:
     events = copy.deepcopy(case.events)
@@ -87,7 +89,7 @@ def test_an_event_that_others_expect_is_told(
     assert {difference.what for difference in finding.differences} == {mixed["what"]}
 
 
-def test_another_rejector_is_told(case: EventCase) -> None:
+def test_a_different_rejecting_plugin_is_reported(case: EventCase) -> None:
     pod = next(iter(case.rejectors))
 
     finding = judge(replace(case, rejectors={**case.rejectors, pod: ["NodePorts"]}, events=[]))
@@ -95,7 +97,7 @@ def test_another_rejector_is_told(case: EventCase) -> None:
     assert [(difference.pod, difference.what) for difference in finding.differences] == [(pod, "rejected by")]
 
 
-def test_another_gated_pod_is_told(case: EventCase) -> None:
+def test_a_different_gated_pod_is_reported(case: EventCase) -> None:
     pod = next(iter(case.rejectors))
 
     finding = judge(replace(case, gated=frozenset({pod}), events=[]))

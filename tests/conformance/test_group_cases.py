@@ -1,4 +1,4 @@
-"""Pod groups fare here as in kube-scheduler, in every recorded scenario, but for what is listed."""
+"""Pod groups end as in kube-scheduler in every recorded scenario, except for the listed deviations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_groups_fare_as_in_kube_scheduler(name: str, tmp_path: Path) -> None:
+def test_groups_end_as_in_kube_scheduler(name: str, tmp_path: Path) -> None:
     differences = run(play_simulated(cases()[name], tmp_path))
 
-    assert not (told := unexpected(name, differences)), "\n".join(told)
+    assert not (reported := unexpected(name, differences)), "\n".join(reported)
 
 
-def test_no_case_is_missing_and_none_is_listed_that_is_not_there() -> None:
+def test_the_list_of_cases_and_the_recordings_match() -> None:
     assert len(cases()) == 18
     assert DEVIATIONS.keys() <= cases().keys()

@@ -1,4 +1,4 @@
-"""The judge of scenarios of pod groups finds what differs, and nothing where nothing does."""
+"""The comparison of pod group scenarios finds each difference and nothing else."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def found(case: Case, state: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", [COMPETING, TOPOLOGY, ORDINARY], ids=lambda case: case.name)
-def test_what_is_as_recorded_differs_in_nothing(case: Case) -> None:
+def test_a_run_as_recorded_has_no_differences(case: Case) -> None:
     assert found(case, as_recorded(case)) == []
 
 
@@ -100,28 +100,28 @@ def _lose_a_group(state: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         pytest.param(_say_otherwise, ["end: pod b2"], id="a wrong message"),
         pytest.param(_give_another_reason, ["end: pod b1"], id="a wrong reason"),
         pytest.param(_unbind, ["end: bound pods", "end: pod a3"], id="a wrong count"),
         pytest.param(_nominate, ["end: pod b2"], id="a nominated node"),
         pytest.param(_disrupt, ["end: pod a3"], id="a victim"),
-        pytest.param(_lose, ["end: bound pods", "end: pod a3"], id="a pod that is gone"),
+        pytest.param(_lose, ["end: bound pods", "end: pod a3"], id="a deleted pod"),
         pytest.param(_add, ["end: pod stranger"], id="a pod too many"),
         pytest.param(_say_otherwise_of_a_group, ["end: group b"], id="a wrong message of a group"),
         pytest.param(_say_nothing_of_a_group, ["end: group b"], id="a group without a condition"),
-        pytest.param(_lose_a_group, ["end: group b"], id="a group that is gone"),
+        pytest.param(_lose_a_group, ["end: group b"], id="a deleted group"),
     ],
 )
-def test_what_differs_is_found(change: Callable[[dict[str, Any]], None], told: list[str]) -> None:
+def test_each_difference_is_found(change: Callable[[dict[str, Any]], None], expected: list[str]) -> None:
     state = copy.deepcopy(as_recorded(COMPETING))
     change(state)
 
-    assert found(COMPETING, state) == told
+    assert found(COMPETING, state) == expected
 
 
-def test_pods_made_alike_stand_in_for_each_other_and_others_do_not() -> None:
+def test_identical_pods_are_interchangeable_and_different_pods_are_not() -> None:
     state = copy.deepcopy(as_recorded(COMPETING))
     pods = state["pods"]
     pods["b1"], pods["b3"] = pods["b3"], pods["b1"]
@@ -132,7 +132,7 @@ def test_pods_made_alike_stand_in_for_each_other_and_others_do_not() -> None:
     assert found(COMPETING, state) != []
 
 
-def test_where_a_pod_is_counts_under_a_constraint_only() -> None:
+def test_the_node_of_a_pod_is_compared_only_under_a_constraint() -> None:
     elsewhere = copy.deepcopy(as_recorded(TOPOLOGY))
     elsewhere["pods"]["p1"]["node"] = "n3"
     plain = copy.deepcopy(as_recorded(ORDINARY))
@@ -143,32 +143,32 @@ def test_where_a_pod_is_counts_under_a_constraint_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evicted", "cycles", "writes", "told"),
+    ("evicted", "cycles", "writes", "expected"),
     [
         pytest.param([], 1, {"bind"}, [], id="all as recorded"),
-        pytest.param(["p1"], 1, {"bind"}, ["evicted"], id="somebody evicted"),
+        pytest.param(["p1"], 1, {"bind"}, ["evicted"], id="an evicted pod"),
         pytest.param([], 10, {"bind"}, ["group cycles"], id="a busy loop"),
         pytest.param([], 1, set(), ["writes"], id="a missing write"),
         pytest.param([], 1, {"bind", "delete"}, ["writes"], id="a write too many"),
         pytest.param([], None, None, [], id="nothing known of the process"),
     ],
 )
-def test_the_whole_run_is_judged(
-    evicted: list[str], cycles: float | None, writes: set[str] | None, told: list[str]
+def test_the_whole_run_is_compared(
+    evicted: list[str], cycles: float | None, writes: set[str] | None, expected: list[str]
 ) -> None:
     case = Case({**ORDINARY.stored, "schedulerWritesFirstRun": [{"bind": "p1"}]})
 
-    assert [each.what for each in compare_end(case, evicted, cycles, writes)] == told
+    assert [each.what for each in compare_end(case, evicted, cycles, writes)] == expected
 
 
-def test_who_may_be_evicted_can_differ_between_runs() -> None:
+def test_the_evicted_pods_may_differ_between_runs() -> None:
     case = Case({**EVICTING.stored, "evictedByScheduler": {"perRun": [["low"], ["high"]]}})
 
     assert compare_end(case, ["high"], None, None) == []
     assert compare_end(case, [], None, None) == [Difference("evicted", "nothing", ("high", "low"))]
 
 
-def test_those_who_are_evicted_stand_in_for_each_other_if_alike() -> None:
+def test_identical_evicted_pods_are_interchangeable() -> None:
     case = Case({**ORDINARY.stored, "evictedByScheduler": ["p1", "p3"]})
 
     assert compare_end(case, ["p2", "p3"], None, None) == []
@@ -216,11 +216,13 @@ EVENT = b'{"regarding": {"name": "p"}, "type": "Normal", "reason": "R", "action"
         pytest.param(_request("GET", "/api/v1/pods"), set(), id="no write"),
     ],
 )
-def test_a_request_of_the_daemon_is_the_write_that_it_is(request_: LoggedRequest, kinds: set[str]) -> None:
+def test_a_request_of_the_daemon_is_mapped_to_its_kind_of_write(
+    request_: LoggedRequest, kinds: set[str]
+) -> None:
     assert kinds_of_writes(recorded(request_)) == kinds
 
 
-def test_a_case_switches_off_what_it_does_not_name() -> None:
+def test_a_case_switches_off_the_gates_that_it_does_not_name() -> None:
     assert cases()["generic-workload-only"].gates == {
         "GenericWorkload": True,
         "GangScheduling": False,
@@ -229,7 +231,7 @@ def test_a_case_switches_off_what_it_does_not_name() -> None:
     }
 
 
-def test_what_an_api_server_has_becomes_a_state() -> None:
+def test_the_objects_of_an_api_server_become_a_state() -> None:
     scheduled = {"type": "PodScheduled", "status": "True"}
     waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
     pods = [
@@ -257,7 +259,7 @@ LISTED = {"case": {"evicted": ("nothing", "a reason")}, "by chance": {"evicted":
 
 
 @pytest.mark.parametrize(
-    ("differences", "told"),
+    ("differences", "expected"),
     [
         pytest.param([Difference("evicted", "nothing", ("p",))], 0, id="as listed"),
         pytest.param([Difference("evicted", "q", ("p",))], 1, id="otherwise than listed"),
@@ -269,11 +271,11 @@ LISTED = {"case": {"evicted": ("nothing", "a reason")}, "by chance": {"evicted":
         ),
     ],
 )
-def test_the_list_of_deviations_is_exact(differences: list[Difference], told: int) -> None:
-    assert len(unexpected("case", differences, LISTED)) == told
+def test_the_list_of_deviations_is_exact(differences: list[Difference], expected: int) -> None:
+    assert len(unexpected("case", differences, LISTED)) == expected
     assert len(unexpected("another", differences, LISTED)) == len(differences)
 
 
-@pytest.mark.parametrize(("has", "told"), [("p", 0), ("q", 0), ("r", 1)])
-def test_a_deviation_may_be_either_by_chance(has: str, told: int) -> None:
-    assert len(unexpected("by chance", [Difference("evicted", has, ("nothing",))], LISTED)) == told
+@pytest.mark.parametrize(("has", "expected"), [("p", 0), ("q", 0), ("r", 1)])
+def test_a_deviation_listed_as_by_chance_may_be_absent_or_present(has: str, expected: int) -> None:
+    assert len(unexpected("by chance", [Difference("evicted", has, ("nothing",))], LISTED)) == expected

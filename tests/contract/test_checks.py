@@ -326,7 +326,7 @@ READS = [
 
 
 @pytest.mark.parametrize("plugin", READS, ids=lambda plugin: plugin.__name__)
-def test_a_signature_without_what_the_plugin_reads_is_caught(plugin: type[ReadsMore]):
+def test_a_signature_without_a_field_that_the_plugin_reads_is_caught(plugin: type[ReadsMore]):
     each = subject(plugin)
     before = each.snapshot.names
 
@@ -336,7 +336,7 @@ def test_a_signature_without_what_the_plugin_reads_is_caught(plugin: type[ReadsM
 
 
 @pytest.mark.parametrize("plugin", READS, ids=lambda plugin: plugin.__name__)
-def test_a_signature_of_all_that_the_plugin_reads_passes(plugin: type[ReadsMore]):
+def test_a_signature_of_all_fields_that_the_plugin_reads_passes(plugin: type[ReadsMore]):
     class Whole(plugin):  # type: ignore[misc,valid-type]
         def signature(self, pod: PodInfo) -> Any:
             spec = pod.pod.spec
@@ -349,7 +349,7 @@ def test_a_signature_of_all_that_the_plugin_reads_passes(plugin: type[ReadsMore]
     checks.check_pods_of_one_signature_get_one_verdict(subject(Whole))
 
 
-def test_what_no_code_tells_the_author_gives():
+def test_the_author_passes_values_that_cannot_be_found_in_the_code():
     checks.check_pods_of_one_signature_get_one_verdict(subject(ReadsWhatNobodyGuesses))
 
     with pytest.raises(AssertionError, match=r"by-night.* have the same signature and different results"):
@@ -358,13 +358,13 @@ def test_what_no_code_tells_the_author_gives():
         )
 
 
-def test_a_plugin_is_tried_on_nodes_that_the_author_gives():
+def test_a_plugin_is_tried_on_nodes_from_its_author():
     each = subject(Honest, nodes=[node("mine", labels={"disk": "ssd"})])
 
     assert each.snapshot.row_of("mine") is not None
 
 
-def test_a_plugin_that_cannot_do_without_arguments_is_caught():
+def test_a_plugin_that_needs_arguments_is_caught():
     each = subject(WantsArguments, args={"threshold": 1})
 
     with pytest.raises(ValueError, match="threshold"):

@@ -1,4 +1,4 @@
-"""Every plugin that comes with the scheduler keeps the contract."""
+"""Every in-tree plugin keeps the contract."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_contract_with_background_data(plugin: type[Plugin], check: Callable[[Pl
 @pytest.mark.parametrize(
     "point", [FilterPlugin, ScorePlugin, PreEnqueuePlugin], ids=lambda point: point.__name__
 )
-def test_the_sweep_meets_plugins_of_this_point(point: type[Plugin]):
+def test_the_sweep_finds_plugins_of_each_extension_point(point: type[Plugin]):
     assert any(issubclass(plugin, point) for plugin in IN_TREE.values())
 
 
@@ -81,7 +81,7 @@ def test_plugins_are_registered_by_their_names(name: str, plugin: type[Plugin]):
 @pytest.mark.parametrize(
     "name", [name for name, plugin in IN_TREE.items() if issubclass(plugin, FilterPlugin)]
 )
-def test_the_samples_make_each_filter_refuse_some_nodes_and_pass_some(name: str):
+def test_the_samples_make_each_filter_reject_some_nodes_and_pass_some(name: str):
     from scheduler.testing.contract import verdict
 
     each = subject(IN_TREE[name])

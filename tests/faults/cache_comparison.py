@@ -1,4 +1,4 @@
-"""The daemon's picture of the cluster beside one made anew from the API server's objects."""
+"""The daemon's cache compared with a new one built from the API server's objects."""
 
 from __future__ import annotations
 

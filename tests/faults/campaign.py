@@ -1,4 +1,4 @@
-"""What a seed means: a cluster, a workload, a storm of faults, then calm, and what must hold in the end."""
+"""The meaning of a seed: a cluster, a workload, random faults, then calm, and the final checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold: always, when all has calmed down, and when the daemon has stopped."""
+"""The checks: at any time, after the faults, and after the daemon has stopped."""
 
 from __future__ import annotations
 

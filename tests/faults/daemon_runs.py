@@ -1,4 +1,4 @@
-"""The daemons of a campaign, one after another: begun, stopped in good order, or killed."""
+"""The daemons of a campaign, one after another: started, stopped cleanly, or killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a campaign, for the people who must understand it."""
+"""The events of a campaign, for readers of a finding."""
 
 from __future__ import annotations
 

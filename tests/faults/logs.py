@@ -1,4 +1,4 @@
-"""What the daemon may complain about: an ERROR that no injected fault explains is a finding."""
+"""The permitted log messages of the daemon: an ERROR without an injected fault is a finding."""
 
 from __future__ import annotations
 

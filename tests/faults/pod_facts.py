@@ -1,4 +1,4 @@
-"""How pods stand, by the API server's account."""
+"""The state of pods on the API server."""
 
 from __future__ import annotations
 

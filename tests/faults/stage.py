@@ -1,4 +1,4 @@
-"""Where a campaign takes place: one server, one daemon after another, and who does what to them."""
+"""The stage of a campaign: one server, one daemon after another, and the actors."""
 
 from __future__ import annotations
 

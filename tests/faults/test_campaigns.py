@@ -1,4 +1,4 @@
-"""Campaigns: what a storm of faults must not break, on hundreds of seeds; `make soak` plays more."""
+"""Campaigns of random faults break no promise, on hundreds of seeds; `make soak` runs more."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ IN_PARTS = (("groups", 40285),)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_storm_breaks_no_promise(seed: int) -> None:
+def test_a_campaign_of_faults_breaks_no_promise(seed: int) -> None:
     report = run(seed)
 
     assert not report.findings, told(report)
 
 
 @pytest.mark.parametrize("seed", SEEDS_OF_GROUPS)
-def test_a_storm_breaks_no_promise_to_groups(seed: int) -> None:
+def test_a_campaign_of_faults_breaks_no_promise_to_groups(seed: int) -> None:
     report = run(seed, "groups")
 
     assert not report.findings, told(report)
@@ -40,7 +40,7 @@ def test_a_storm_breaks_no_promise_to_users_of_optional_plugins(seed: int) -> No
 
 
 @pytest.mark.parametrize(("kind", "seed"), IN_PARTS)
-def test_a_storm_breaks_no_promise_where_all_work_is_done_in_parts(kind: str, seed: int) -> None:
+def test_a_campaign_of_faults_breaks_no_promise_where_all_work_is_sliced(kind: str, seed: int) -> None:
     report = run(seed, kind, is_all_in_parts=True)
 
     assert not report.findings, told(report)
@@ -57,7 +57,7 @@ def test_a_campaign_leaves_nothing_behind() -> None:
     assert gc.get_freeze_count() - before < 5000  # objects
 
 
-def test_what_goes_on_for_ever_ends_a_campaign() -> None:
+def test_an_endless_task_ends_a_campaign() -> None:
     async def busy() -> None:
         while True:  # noqa: ASYNC110
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A campaign told to people."""
+"""The text report of a campaign."""
 
 from __future__ import annotations
 

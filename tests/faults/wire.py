@@ -1,4 +1,4 @@
-"""A daemon's connection to the API server: what it brings may be garbled or said twice, what it takes is looked over."""
+"""The daemon's connection to the API server: responses may be garbled or repeated, and requests are checked."""
 
 from __future__ import annotations
 

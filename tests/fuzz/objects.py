@@ -1,6 +1,6 @@
-"""Objects that somebody made up, through everything that happens to them: read, counted, judged and taken out again.
+"""Generated objects in all processing steps: decoded, counted, evaluated and removed.
 
-Whatever arrives is understood or refused with the one error for that, in bounded time, and leaves nothing behind.
+Any object is decoded or refused with one kind of error, in bounded time, and leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ _MANY = settings(
 )
 
 
-def test_what_is_fuzzed_is_understood_as_it_is(scene: Scene):
+def test_the_fuzzed_objects_are_valid_before_fuzzing(scene: Scene):
     try_json(scene, msgspec.json.encode(FULL_POD))
     try_json(scene, msgspec.json.encode(FULL_NODE))
     try_protobuf(scene, protobuf.encode("v1", "Pod", FULL_POD))
@@ -130,7 +130,7 @@ def test_what_is_fuzzed_is_understood_as_it_is(scene: Scene):
 
 @given(objects_with_odd_fields())
 @_MANY
-def test_an_object_with_odd_fields_is_understood_or_refused(scene: Scene, found: dict[str, Any]):
+def test_an_object_with_odd_fields_is_decoded_or_refused(scene: Scene, found: dict[str, Any]):
     try_json(scene, msgspec.json.encode(found))
 
 
@@ -145,7 +145,7 @@ def test_an_object_with_odd_fields_is_understood_or_refused(scene: Scene, found:
 )
 @given(data=st.data())
 @_MANY
-def test_broken_bytes_are_understood_or_refused(
+def test_broken_bytes_are_decoded_or_refused(
     scene: Scene, attempt: Callable[[Scene, bytes], None], raw: bytes, data: st.DataObject
 ):
     attempt(scene, data.draw(broken(raw)))

@@ -1,4 +1,4 @@
-"""Watches a scheduler from a process of its own, so that neither the load nor the measuring delays what is measured."""
+"""Observes a scheduler from a separate process, so that neither the load nor the measurement distorts the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a scenario, and what of it is short of the limits."""
+"""The result of a scenario, and the limits that it missed."""
 
 from __future__ import annotations
 

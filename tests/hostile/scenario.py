@@ -1,4 +1,4 @@
-"""Scenarios: what a tenant or an operator does, by name."""
+"""Scenarios: hostile actions of a tenant or an operator, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario does its deeds with: one scheduler, an API server, innocent pods, and what is measured of them."""
+"""The parts of a scenario: one scheduler, an API server, innocent pods, and their measurements."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scenari
 
 
 @pytest.mark.parametrize("name", [it.name for it in sorted(SCENARIOS.values(), key=lambda it: it.kind)])
-def test_the_scheduler_binds_innocent_pods_and_lives(name: str, play: Callable[[Scenario], Result]) -> None:
+def test_the_scheduler_binds_innocent_pods_and_keeps_running(
+    name: str, play: Callable[[Scenario], Result]
+) -> None:
     scenario = SCENARIOS[name]
     result = play(scenario)
 
@@ -75,11 +77,11 @@ def result(who: str = "ours", *latencies: float | None, **fields: Any) -> Result
         (result(health=[0.001] * 198 + [5.8]), ["health not answered for 5.8 s"]),
     ],
 )
-def test_limits_are_kube_schedulers_figures_or_ours(ours: Result, short: list[str]) -> None:
+def test_limits_are_those_of_kube_scheduler_or_our_own(ours: Result, short: list[str]) -> None:
     assert ours.short(result("kube-scheduler", 0.1, peak=200.0)) == short
 
 
-def test_a_process_that_ends_and_an_expectation_that_fails_are_short() -> None:
+def test_a_process_that_ends_and_an_unmet_expectation_fall_short() -> None:
     ours = result()
     ours.ends.append(1)
     ours.broken.append("pods are evicted in vain")
@@ -87,15 +89,15 @@ def test_a_process_that_ends_and_an_expectation_that_fails_are_short() -> None:
     assert ours.short() == ["pods are evicted in vain", "exit 1"]
 
 
-def test_without_kube_scheduler_beside_it_an_innocent_pod_has_a_tenth_of_a_second() -> None:
+def test_without_kube_scheduler_an_innocent_pod_has_a_tenth_of_a_second() -> None:
     assert result("ours", 0.11).short() == ["innocent pods later than 100 ms"]
 
 
-def test_innocent_pods_may_be_late_where_kube_scheduler_binds_some_never() -> None:
+def test_innocent_pods_may_be_late_where_kube_scheduler_never_binds_some() -> None:
     assert result("ours", 2.4).short(result("kube-scheduler", 0.1, None)) == []
 
 
-def test_the_table_has_both_schedulers_beside_each_other() -> None:
+def test_the_table_shows_both_schedulers_side_by_side() -> None:
     theirs = result("kube-scheduler", 0.1, peak=200.0)
 
     row = table([(result(), theirs)]).splitlines()[-1]

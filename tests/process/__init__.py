@@ -1,1 +1,1 @@
-"""Several daemons as processes, an API server as another, and what goes wrong between them: real time, signals, sockets."""
+"""Several daemons as processes, an API server as another, and faults between them: real time, signals, sockets."""

@@ -1,4 +1,4 @@
-"""What goes wrong, and what came of it: pods are created all the while, at a steady rate."""
+"""The faults and their effects: pods are created all the time, at a steady rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may go wrong with the network between one client and a server, for all its connections at once."""
+"""The network faults between one client and a server, for all its connections at once."""
 
 from __future__ import annotations
 

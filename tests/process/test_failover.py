@@ -27,7 +27,7 @@ TAKEN_OVER = SHORT.lease + BUSY_MACHINE_SECONDS
         ("server away", 2, 5.0 + BUSY_MACHINE_SECONDS),
     ],
 )
-def test_pods_are_placed_again_in_time_and_each_once(
+def test_pods_are_placed_again_in_time_and_once_each(
     fault: str, replicas: int, at_most_seconds: float, tmp_path: Path
 ) -> None:
     it = asyncio.run(play(tmp_path, fault, replicas=replicas, times=SHORT))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_scenario_is_played_by_processes_and_leaves_nothing(
+def test_a_scenario_is_played_by_processes_and_leaves_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def play() -> int:

@@ -1,4 +1,4 @@
-"""The soak of an hour, for three seconds, at the simulated API server: what it counts is there to be counted."""
+"""Three seconds of the soak on the simulated API server: its counters work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_pods_under_steady_work_are_placed_once_and_told_of(
+def test_pods_under_steady_work_are_placed_once_with_an_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def play() -> int:
@@ -38,7 +38,7 @@ def test_pods_under_steady_work_are_placed_once_and_told_of(
     assert "lost 0, double 0" in summary
 
 
-def test_memory_that_grows_to_a_bound_has_not_grown_at_the_end_and_a_leak_has() -> None:
+def test_a_memory_leak_is_distinguished_from_memory_with_a_bound() -> None:
     filling = [min(235.0, 138.0 + 3 * minute) for minute in range(60)]
     leaking = [138.0 + 2 * minute for minute in range(60)]
 

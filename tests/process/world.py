@@ -1,4 +1,4 @@
-"""The processes, and what can be done to them."""
+"""The processes, and the actions on them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ async def coming_and_going(it: Cluster) -> None:
 
 
 @pytest.mark.parametrize("story", [eight_on_four, coming_and_going], ids=lambda story: story.__name__)
-def test_the_same_configuration_moves_nothing_though_ties_are_many(tmp_path: Path, story: Story) -> None:
+def test_the_same_configuration_moves_nothing_though_there_are_many_ties(
+    tmp_path: Path, story: Story
+) -> None:
     recorded = material(tmp_path, story)
 
     run, was = under(recorded, SPREADING), as_recorded(recorded)
@@ -86,7 +88,7 @@ async def eight_at_once(it: Cluster) -> None:
     await asyncio.sleep(9.0)
 
 
-def test_decisions_take_the_time_they_took(tmp_path: Path) -> None:
+def test_decisions_take_their_recorded_time(tmp_path: Path) -> None:
     recorded = material(tmp_path, eight_at_once)
     recorded.history.decision_seconds = 0.5
 
@@ -96,7 +98,7 @@ def test_decisions_take_the_time_they_took(tmp_path: Path) -> None:
     assert waits.mean == pytest.approx(4.5 * 0.5, abs=0.51)  # the others are tried after one or two decisions
 
 
-def test_bindings_take_the_time_they_took(tmp_path: Path) -> None:
+def test_bindings_take_their_recorded_time(tmp_path: Path) -> None:
     recorded = material(tmp_path, eight_at_once)
     for life in recorded.lives.values():
         life.asked -= 0.125
@@ -106,7 +108,7 @@ def test_bindings_take_the_time_they_took(tmp_path: Path) -> None:
     assert (waits.mean, waits.max) == (0.125, 0.125)
 
 
-def test_the_pace_is_that_of_the_notes() -> None:
+def test_the_pace_is_that_of_the_recording() -> None:
     pace = Pace()
     uids = {"default/p": "uid-p"}
     notes: list[tuple[float, list[Any]]] = [
@@ -152,7 +154,7 @@ async def a_large_pod_waits(it: Cluster) -> None:
     await asyncio.sleep(30.0)
 
 
-def test_pods_that_waited_are_placed_earlier_where_there_is_room(tmp_path: Path) -> None:
+def test_pods_that_waited_are_placed_earlier_where_they_fit(tmp_path: Path) -> None:
     recorded = material(tmp_path, a_large_pod_waits)
 
     run, was = under(recorded, PACKING), as_recorded(recorded)
@@ -168,7 +170,7 @@ def test_pods_that_waited_are_placed_earlier_where_there_is_room(tmp_path: Path)
     assert run.figures.placed == was.figures.placed == 4
 
 
-def test_pods_of_other_schedulers_stay_where_they_were(tmp_path: Path) -> None:
+def test_pods_of_other_schedulers_stay_on_their_nodes(tmp_path: Path) -> None:
     async def beside_another(it: Cluster) -> None:
         it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(4)))
         for each in range(4):
@@ -199,7 +201,7 @@ def test_pods_of_other_schedulers_stay_where_they_were(tmp_path: Path) -> None:
     )  # three nodes are used in the recording, all four in the backtest
 
 
-def test_who_was_deleted_while_it_waited_goes_then(tmp_path: Path) -> None:
+def test_a_pod_that_was_deleted_while_it_waited_is_deleted_at_that_time(tmp_path: Path) -> None:
     async def too_large(it: Cluster) -> None:
         it.add_nodes(node_object("n0", cpu="4"))
         it.add_pods(pod_object("large", cpu="9"))
@@ -217,7 +219,7 @@ def test_who_was_deleted_while_it_waited_goes_then(tmp_path: Path) -> None:
         assert figures.placed == 1
 
 
-def test_a_gated_pod_waits_from_when_it_may(tmp_path: Path) -> None:
+def test_a_gated_pod_waits_from_the_end_of_its_gates(tmp_path: Path) -> None:
     async def gated(it: Cluster) -> None:
         it.add_nodes(node_object("n0", cpu="4"))
         pod = pod_object("gated", cpu="1")
@@ -260,7 +262,7 @@ def test_a_restart_is_one_history(tmp_path: Path) -> None:
     assert run.figures.samples[-1].utilisation["cpu"] == 9 / 16  # without p0, p1 and p2
 
 
-def test_pods_of_profiles_that_are_no_more_go_by_the_first(tmp_path: Path) -> None:
+def test_pods_of_profiles_that_no_longer_exist_use_the_first_profile(tmp_path: Path) -> None:
     recorded = material(tmp_path, eight_on_four)
 
     run = under(recorded, profile("MostAllocated", "another-name"))
@@ -268,6 +270,6 @@ def test_pods_of_profiles_that_are_no_more_go_by_the_first(tmp_path: Path) -> No
     assert (run.renamed, run.figures.placed, run.figures.nodes.empty_at_end) == (8, 8, 2)
 
 
-def test_a_recording_of_one_who_stood_by_is_refused() -> None:
+def test_a_recording_of_a_standby_is_refused() -> None:
     with pytest.raises(RecordingError, match="placed no pods"):
         HistoryReader("the recording").history()

@@ -59,7 +59,7 @@ def test_a_pod_evicted_only_in_the_recording_stays_without_replacement(
     assert packed.figures.samples[-1].utilisation["cpu"] == 6 / 8
 
 
-def test_who_is_sent_away_only_now_comes_again(tmp_path: Path) -> None:
+def test_a_pod_evicted_only_in_the_backtest_is_recreated(tmp_path: Path) -> None:
     async def room_for_all(it: Cluster) -> None:
         await small_ones_then_a_large_one(it)
         await until_the_last(it, 60.0)
@@ -76,9 +76,13 @@ def test_who_is_sent_away_only_now_comes_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "until"),
     [("ReplicaSet", 61.0), ("Job", 70.0), ("StatefulSet", 91.0)],
-    ids=["replica-set-at-once-for-the-rest", "job-at-once-anew", "stateful-set-when-it-is-gone-for-the-rest"],
+    ids=[
+        "replica-set-at-once-for-the-remaining-time",
+        "job-at-once-from-the-start",
+        "stateful-set-after-deletion-for-the-remaining-time",
+    ],
 )
-def test_how_long_pods_run_that_come_again(tmp_path: Path, kind: str, until: float) -> None:
+def test_recreated_pods_have_a_run_time(tmp_path: Path, kind: str, until: float) -> None:
     async def low_pods_run_for_a_minute(it: Cluster) -> None:
         it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
         it.add_pods(owned("low-0", "low", kind, cpu="1"))
@@ -124,7 +128,7 @@ def test_pods_of_a_removed_node_return_instead_of_their_recorded_replacements(
     assert packed.figures.evictions == 2
 
 
-def test_a_drained_node_sends_away_who_is_on_it_now(tmp_path: Path) -> None:
+def test_a_drained_node_evicts_the_pods_that_are_then_on_it(tmp_path: Path) -> None:
     async def drained(it: Cluster) -> None:
         it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
         for each in range(2):

@@ -31,7 +31,7 @@ async def with_volumes(it: Cluster) -> None:
     await asyncio.sleep(5.0)
 
 
-def test_claims_are_bound_anew_where_their_pods_go(tmp_path: Path) -> None:
+def test_claims_are_bound_again_at_the_nodes_of_their_pods(tmp_path: Path) -> None:
     recorded = material(tmp_path, with_volumes, controllers=True)
 
     again, packed = under(recorded, SPREADING), under(recorded, PACKING)

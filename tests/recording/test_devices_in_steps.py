@@ -1,4 +1,4 @@
-"""Searches for devices that take longer than a turn are made again as they were recorded."""
+"""Long searches for devices are replayed as they were recorded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def taped(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Tape
 
 
 @pytest.mark.parametrize("seconds", [0.0004, 0.003])
-def test_a_long_search_is_decided_again_whatever_is_known_there(
+def test_a_long_search_is_replayed_with_any_cached_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     tape = taped(tmp_path, monkeypatch, seconds)

@@ -42,13 +42,13 @@ def read(path: Path) -> tuple[list[object], bool]:
     return [note for batch in reader.batches() for note in batch], reader.is_torn
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_the_written_values_are_read(tmp_path: Path) -> None:
     path = written(tmp_path / "a.rec", b"\x92\x01\x02", b"\x91\x03")
     assert read(path) == ([1, 2, 3], False)
 
 
 @pytest.mark.parametrize("cut", range(1, 60), ids=lambda cut: f"{cut} bytes are missing")
-def test_a_torn_end_is_read_up_to_the_tear(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_file_is_read_up_to_the_last_whole_record(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path / "a.rec", b"\x92\x01\x02", b"\x91\x03")
     data = path.read_bytes()
     begin = data.index(b"\n") + 1
@@ -58,14 +58,14 @@ def test_a_torn_end_is_read_up_to_the_tear(tmp_path: Path, cut: int) -> None:
     assert notes == [1, 2, 3][: len(notes)]
 
 
-def test_a_file_of_a_process_that_was_killed_has_what_was_flushed(tmp_path: Path) -> None:
+def test_a_file_of_a_killed_process_has_all_flushed_records(tmp_path: Path) -> None:
     file = FileWriter(tmp_path / "a.rec", header())
     file.put(b"\x92\x01\x02")
     assert read(file.path) == ([1, 2], True)
     file.close()
 
 
-def test_garbage_in_the_middle_ends_it(tmp_path: Path) -> None:
+def test_garbage_in_the_middle_ends_a_file(tmp_path: Path) -> None:
     path = written(tmp_path / "a.rec", b"\x92\x01\x02")
     data = bytearray(path.read_bytes())
     data[data.index(b"\n") + 6 :] = b"\xff" * 40
@@ -76,13 +76,13 @@ def test_garbage_in_the_middle_ends_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "batch", [b"\x91\xa1\xaa", b"\x91" * 5000 + b"\x01"], ids=["no text", "nested too deeply"]
 )
-def test_a_batch_that_was_damaged_ends_it(tmp_path: Path, batch: bytes) -> None:
+def test_a_damaged_batch_ends_a_file(tmp_path: Path, batch: bytes) -> None:
     path = written(tmp_path / "a.rec", b"\x92\x01\x02", batch, b"\x91\x03")
     assert read(path) == ([1, 2], True)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (b"", "not a recording of custom-scheduler"),
         (b"PK\x03\x04", "not a recording of custom-scheduler"),
@@ -99,15 +99,15 @@ def test_a_batch_that_was_damaged_ends_it(tmp_path: Path, batch: bytes) -> None:
     ],
     ids=["empty", "an archive", "other JSON", "deep JSON", "newer", "incomplete"],
 )
-def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, told: str) -> None:
+def test_an_unreadable_file_is_refused_by_name(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "a.rec"
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=r"a\.rec: ") as refused:
         FileReader(path)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
-def test_a_fifo_among_recordings_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_fifo_among_recordings_is_refused_without_a_wait(tmp_path: Path) -> None:
     path = tmp_path / "run.recording"
     os.mkfifo(path)
     with pytest.raises(OSError, match="is a FIFO, a regular file is expected"):
@@ -119,9 +119,7 @@ def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
         stretches(tmp_path)
 
 
-def test_a_file_that_could_not_be_begun_does_not_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_could_not_be_started_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -132,19 +130,19 @@ def test_a_file_that_could_not_be_begun_does_not_stay(
     assert [path.name for path in tmp_path.iterdir()] == ["run-0001.rec"]
 
 
-def test_a_file_that_a_kill_left_empty_is_passed_over(tmp_path: Path) -> None:
+def test_an_empty_file_is_skipped(tmp_path: Path) -> None:
     written(tmp_path / "1.rec", b"\x92\x01\x02")
     (tmp_path / "2.rec").touch()
     assert [[file.path.name for file in each.files] for each in stretches(tmp_path)] == [["1.rec"]]
 
 
-def test_files_of_a_run_without_a_gap_are_one_stretch(tmp_path: Path) -> None:
+def test_files_of_a_run_without_a_gap_are_one_sequence(tmp_path: Path) -> None:
     for number in (1, 2, 4):
         FileWriter(tmp_path / f"{number}.rec", header(number)).close()
     assert [[file.header.number for file in each.files] for each in stretches(tmp_path)] == [[1, 2], [4]]
 
 
-def test_the_oldest_files_go(tmp_path: Path) -> None:
+def test_the_oldest_files_are_removed(tmp_path: Path) -> None:
     tape = RecordingWriter(RecordingLimits(tmp_path, max_bytes=3 * 2**20), header())
     for number in range(60):
         for _ in range(100):
@@ -159,7 +157,7 @@ def test_the_oldest_files_go(tmp_path: Path) -> None:
     assert tape.lost == 0
 
 
-def test_files_that_are_too_old_go(tmp_path: Path) -> None:
+def test_files_that_are_too_old_are_removed(tmp_path: Path) -> None:
     old = written(tmp_path / "old.rec")
     os.utime(old, (1, 1))
     tape = RecordingWriter(RecordingLimits(tmp_path, max_seconds=3600.0), header())
@@ -168,7 +166,7 @@ def test_files_that_are_too_old_go(tmp_path: Path) -> None:
     assert not old.exists()
 
 
-def test_the_next_file_is_wanted_when_one_has_its_share(tmp_path: Path) -> None:
+def test_a_full_file_requests_the_next_one(tmp_path: Path) -> None:
     tape = RecordingWriter(RecordingLimits(tmp_path, max_bytes=2**20), header())
     for number in range(1500):
         tape.put((Note.ASKED, number, noise(number)))
@@ -176,7 +174,7 @@ def test_the_next_file_is_wanted_when_one_has_its_share(tmp_path: Path) -> None:
     assert tape.wants_state
 
 
-def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path) -> None:
+def test_lost_records_are_counted_and_request_another_file(tmp_path: Path) -> None:
     clock = ManualClock(100.0)
     tape = RecordingWriter(RecordingLimits(tmp_path / "room"), header(), clock.monotonic)
     for path in (tmp_path / "room").iterdir():
@@ -191,7 +189,7 @@ def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path
     assert tape.wants_state
 
 
-def test_a_full_file_system_loses_notes_and_is_left_without_half_files(
+def test_a_full_file_system_loses_records_and_leaves_no_partial_files(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tape = RecordingWriter(RecordingLimits(tmp_path), header())
@@ -207,7 +205,7 @@ def test_a_full_file_system_loses_notes_and_is_left_without_half_files(
     assert "File too large" in vars(record)["why"]
 
 
-def test_a_file_whose_beginning_does_not_fit_does_not_stay(
+def test_a_file_whose_beginning_does_not_fit_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:

@@ -101,7 +101,7 @@ class Quiet(Hungry):
         self.known.add(pod.uid)
 
 
-def test_a_replay_decides_in_the_same_order_where_plugins_knew_more(tmp_path: Path) -> None:
+def test_a_replay_decides_in_the_same_order_with_more_cached_state(tmp_path: Path) -> None:
     tape, decided = taped(tmp_path)
     assert sum(note[0] == Note.NEEDED_TIME for note in tape.tape.notes) == 8
     assert len(decided) == 22

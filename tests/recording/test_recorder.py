@@ -44,7 +44,7 @@ def recorder(clock: ManualClock) -> tuple[Recorder, Tape]:
     return Recorder(clock, tape, Header.fresh(clock, Random(1))), tape
 
 
-def test_time_stands_still_within_a_step() -> None:
+def test_time_does_not_advance_within_a_step() -> None:
     clock = ManualClock(5.0)
     hooks, _ = recorder(clock)
     heard = Heard(clock, 0.01)
@@ -55,7 +55,7 @@ def test_time_stands_still_within_a_step() -> None:
     assert len(set(heard.read)) == 2
 
 
-def test_a_step_that_takes_very_long_reads_the_time_again_and_notes_it() -> None:
+def test_a_very_long_step_reads_the_time_again_and_records_it() -> None:
     clock = ManualClock(5.0)
     hooks, tape = recorder(clock)
     heard = Heard(clock, 0.6)
@@ -65,7 +65,7 @@ def test_a_step_that_takes_very_long_reads_the_time_again_and_notes_it() -> None
     assert tape.notes[-1] == (Note.READ, 3, 1_200_000)
 
 
-def test_who_only_looks_at_the_clock_sees_the_time() -> None:
+def test_an_observer_sees_the_current_time() -> None:
     clock = ManualClock(5.0)
     hooks, tape = recorder(clock)
     clock.now = 7.5
@@ -73,13 +73,13 @@ def test_who_only_looks_at_the_clock_sees_the_time() -> None:
     assert not tape.notes
 
 
-def test_what_somebody_observes_who_only_looks_is_not_noted() -> None:
+def test_a_branch_of_an_observer_is_not_recorded() -> None:
     hooks, tape = recorder(ManualClock(5.0))
     assert hooks.branch(True)  # an HTTP endpoint, whose plugin reads the time
     assert not tape.notes
 
 
-def test_a_heartbeat_is_no_news() -> None:
+def test_a_heartbeat_is_not_recorded() -> None:
     clock = ManualClock(5.0)
     hooks, tape = recorder(clock)
     handler: RecordedHandler[object] = hooks.on_watch_event("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
@@ -112,5 +112,5 @@ def test_errors_come_back_as_they_were(error: Exception) -> None:
         assert (again.status, again.reason) == (error.status, error.reason)
 
 
-def test_an_error_that_nobody_expected_is_one_again() -> None:
+def test_an_unexpected_error_is_restored() -> None:
     assert str(unpacked_error(packed_error(KeyError("x")))) == "KeyError('x')"

@@ -108,14 +108,14 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path / "recording"
 
 
-def test_every_decision_is_made_again(tmp_path: Path) -> None:
+def test_every_decision_is_replayed(tmp_path: Path) -> None:
     made = taped(tmp_path).replay()
     assert made.difference is None
     assert made.ended == ""
     assert made.decisions > 14
 
 
-def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
+def test_a_different_decision_is_found(tmp_path: Path) -> None:
     tape = taped(tmp_path)
     place, note = first(tape, lambda note: note[0] is Note.DECIDED and note[2])
     tape.tape.notes[place] = (*note[:2], "elsewhere", *note[3:])
@@ -125,7 +125,7 @@ def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
     assert made.difference.here == [Note.DECIDED, note[1], note[2], "", None]
 
 
-def test_something_else_that_is_asked_is_found(tmp_path: Path) -> None:
+def test_a_different_request_is_found(tmp_path: Path) -> None:
     tape = taped(tmp_path)
     place, note = first(tape, lambda note: note[0] is Note.ASKED)
     tape.tape.notes[place] = (*note[:2], "bind default/p0 to elsewhere")
@@ -134,7 +134,7 @@ def test_something_else_that_is_asked_is_found(tmp_path: Path) -> None:
     assert made.difference.here == [Note.ASKED, 0, note[2]]
 
 
-def test_something_that_was_not_told_is_missed(tmp_path: Path) -> None:
+def test_a_missing_event_is_found(tmp_path: Path) -> None:
     tape = taped(tmp_path)
     place, _ = first(tape, lambda note: note[0] is Note.TOLD and note[4] == "default/p3")
     del tape.tape.notes[place]
@@ -153,16 +153,18 @@ def in_several_files(folder: Path) -> Taped:
     return tape
 
 
-def test_what_is_in_several_files_is_counted_once(tmp_path: Path) -> None:
+def test_records_in_several_files_are_counted_once(tmp_path: Path) -> None:
     tape = in_several_files(tmp_path)
 
-    told = summary(cast("Stretch", SimpleNamespace(header=tape.header, notes=tape.notes, files=[], torn=[])))
+    reported = summary(
+        cast("Stretch", SimpleNamespace(header=tape.header, notes=tape.notes, files=[], torn=[]))
+    )
 
-    assert (told.objects["v1/nodes"], told.objects["v1/pods"]) == (4, 13)  # without n1 and the victim
-    assert (told.configurations, told.profiles) == (1, ["custom-scheduler"])
+    assert (reported.objects["v1/nodes"], reported.objects["v1/pods"]) == (4, 13)  # without n1 and the victim
+    assert (reported.configurations, reported.profiles) == (1, ["custom-scheduler"])
 
 
-def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
+def test_each_file_can_be_replayed_by_itself(tmp_path: Path) -> None:
     tape = in_several_files(tmp_path)
     for begin in tape.tape.files:
         made = tape.replay(begin=begin)
@@ -209,26 +211,30 @@ def disk_is_full(*_: object) -> None:
         ),
     ],
 )
-def test_what_follows_notes_that_were_lost_is_gone_through_by_itself(
+def test_the_part_after_lost_records_is_replayed_by_itself(
     tmp_path: Path, breaks: tuple[str, object]
 ) -> None:
     into_files(in_several_files(tmp_path), tmp_path / "recording", breaks)
 
-    told = CliRunner().invoke(replay, [str(tmp_path / "recording")])
+    reported = CliRunner().invoke(replay, [str(tmp_path / "recording")])
 
-    assert (told.exit_code, told.output.count("identical to the recording")) == (0, 2), told.output
+    assert (reported.exit_code, reported.output.count("identical to the recording")) == (0, 2), (
+        reported.output
+    )
 
 
-def test_what_follows_a_damaged_file_is_gone_through_by_itself(tmp_path: Path) -> None:
+def test_the_part_after_a_damaged_file_is_replayed_by_itself(tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     into_files(in_several_files(tmp_path), folder)
     second = sorted(folder.iterdir())[1]
     second.write_bytes(second.read_bytes()[:-300])
 
-    told = CliRunner().invoke(replay, [str(folder)])
+    reported = CliRunner().invoke(replay, [str(folder)])
 
-    assert (told.exit_code, told.output.count("identical to the recording")) == (0, 2), told.output
-    assert "until some entries are missing" in told.output
+    assert (reported.exit_code, reported.output.count("identical to the recording")) == (0, 2), (
+        reported.output
+    )
+    assert "until some entries are missing" in reported.output
 
 
 @pytest.mark.parametrize(
@@ -239,7 +245,7 @@ def test_every_daemon_of_a_campaign_decides_as_it_did(kind: str, seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", [3, 50])
-def test_a_daemon_whose_attempts_at_groups_rest_decides_as_it_did(
+def test_a_daemon_with_paused_group_attempts_decides_as_it_did(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_pauses, "_UNIT_SECONDS", -1.0)
@@ -247,28 +253,28 @@ def test_a_daemon_whose_attempts_at_groups_rest_decides_as_it_did(
     assert not run(seed, "groups", is_taped=True).findings
 
 
-def test_a_recording_is_told_of(recorded: Path) -> None:
-    told = CliRunner().invoke(recording, [str(recorded)])
-    assert told.exit_code == 0
-    assert told.output.count(" run ") == 2
-    assert "placed" in told.output
+def test_a_recording_is_summarized(recorded: Path) -> None:
+    reported = CliRunner().invoke(recording, [str(recorded)])
+    assert reported.exit_code == 0
+    assert reported.output.count(" run ") == 2
+    assert "placed" in reported.output
 
 
-def test_runs_are_gone_through_one_after_another(recorded: Path) -> None:
-    told = CliRunner().invoke(replay, [str(recorded)])
-    assert told.exit_code == 0
-    assert told.output.count("identical to the recording") == 2
+def test_runs_are_replayed_one_after_another(recorded: Path) -> None:
+    reported = CliRunner().invoke(replay, [str(recorded)])
+    assert reported.exit_code == 0
+    assert reported.output.count("identical to the recording") == 2
 
 
-def test_a_decision_is_explained_at_its_moment(recorded: Path) -> None:
-    told = CliRunner().invoke(replay, [str(recorded), "--pod", "late", "--attempt", "1"])
-    assert told.exit_code == 0
-    assert "attempt 1" in told.output
-    assert "Insufficient cpu" in told.output
+def test_a_decision_is_explained_at_its_time(recorded: Path) -> None:
+    reported = CliRunner().invoke(replay, [str(recorded), "--pod", "late", "--attempt", "1"])
+    assert reported.exit_code == 0
+    assert "attempt 1" in reported.output
+    assert "Insufficient cpu" in reported.output
 
 
 @pytest.mark.parametrize("command", ["recording", "replay", "replay --pod again-1"])
-def test_it_ends_where_nobody_reads_on(recorded: Path, command: str) -> None:
+def test_it_ends_when_its_output_is_closed(recorded: Path, command: str) -> None:
     name, *options = command.split()
     to_nobody, closed = os.pipe()
     os.close(to_nobody)
@@ -285,25 +291,25 @@ def test_it_ends_where_nobody_reads_on(recorded: Path, command: str) -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_pod_that_is_not_there_is_an_error(recorded: Path) -> None:
-    told = CliRunner().invoke(replay, [str(recorded), "--pod", "nobody"])
-    assert told.exit_code == 1
-    assert "no such decision about pod default/nobody" in told.output
+def test_an_unknown_pod_is_an_error(recorded: Path) -> None:
+    reported = CliRunner().invoke(replay, [str(recorded), "--pod", "nobody"])
+    assert reported.exit_code == 1
+    assert "no such decision about pod default/nobody" in reported.output
 
 
-def test_a_torn_recording_is_gone_through_up_to_the_tear(recorded: Path) -> None:
+def test_a_truncated_recording_is_replayed_up_to_the_last_whole_record(recorded: Path) -> None:
     first = min(recorded.iterdir())
     first.write_bytes(first.read_bytes()[:-200])
-    told = CliRunner().invoke(replay, [str(recorded)])
-    assert told.exit_code == 0
-    assert "its end is missing; replayed up to there" in told.output
+    reported = CliRunner().invoke(replay, [str(recorded)])
+    assert reported.exit_code == 0
+    assert "its end is missing; replayed up to there" in reported.output
 
 
 def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
     for asked in (recording, replay):
-        told = CliRunner().invoke(asked, [str(tmp_path)])
-        assert told.exit_code == 2
-        assert "there is no recording" in told.output
+        reported = CliRunner().invoke(asked, [str(tmp_path)])
+        assert reported.exit_code == 2
+        assert "there is no recording" in reported.output
 
 
 def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
@@ -326,7 +332,7 @@ def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
     assert "hunter2" not in str(virtual_time.run(story()))
 
 
-def test_the_board_shows_a_moment_of_a_recording(recorded: Path) -> None:
+def test_the_board_shows_a_point_in_time_of_a_recording(recorded: Path) -> None:
     first = stretches(recorded)[0].header
     at = datetime.fromtimestamp(first.wall + 0.1, UTC)
     subject, moment = of_recording(recorded, at)
@@ -337,7 +343,7 @@ def test_the_board_shows_a_moment_of_a_recording(recorded: Path) -> None:
     assert later.parts.cache.counts()["pods"] > 12
 
 
-def test_the_board_has_nothing_of_before_a_recording(recorded: Path) -> None:
-    told = CliRunner().invoke(board, ["--recording", str(recorded), "--at", "2020-01-01T00:00:00Z"])
-    assert isinstance(told.exception, RecordingError)
-    assert "the recording begins after" in str(told.exception)
+def test_the_board_has_nothing_from_before_a_recording(recorded: Path) -> None:
+    reported = CliRunner().invoke(board, ["--recording", str(recorded), "--at", "2020-01-01T00:00:00Z"])
+    assert isinstance(reported.exception, RecordingError)
+    assert "the recording begins after" in str(reported.exception)

@@ -94,7 +94,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "recording"
 
 
-def test_what_was_there_and_what_happened_is_the_workload(recorded: Path) -> None:
+def test_the_objects_and_events_of_a_recording_are_the_workload(recorded: Path) -> None:
     workload = read_own_recording(str(recorded))
 
     assert [node.name for node in workload.cluster.nodes] == ["n0", "n1"]
@@ -120,32 +120,32 @@ def test_what_was_there_and_what_happened_is_the_workload(recorded: Path) -> Non
     ]
 
 
-def test_no_claim_is_bound_by_what_was_placed_there(recorded: Path) -> None:
-    told = [
+def test_volume_bindings_of_the_recording_are_left_out(recorded: Path) -> None:
+    reported = [
         each for each in read_own_recording(str(recorded)).events if "volume" in getattr(each, "kind", "")
     ]
 
     assert not [
-        each for each in told if each.obj["spec"].get("volumeName") or each.obj["spec"].get("claimRef")
+        each for each in reported if each.obj["spec"].get("volumeName") or each.obj["spec"].get("claimRef")
     ]
 
 
 def test_a_recording_is_simulated_under_profiles_of_any_name(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(CONFIGURATION)
 
-    told = CliRunner().invoke(simulate, [str(recorded), "--config", str(tmp_path / "other.yaml")])
+    reported = CliRunner().invoke(simulate, [str(recorded), "--config", str(tmp_path / "other.yaml")])
 
-    assert told.exit_code == 0, told.output
-    figures = next(line.split() for line in told.output.splitlines() if line.strip().startswith("other "))
+    assert reported.exit_code == 0, reported.output
+    figures = next(line.split() for line in reported.output.splitlines() if line.strip().startswith("other "))
     assert figures[:5] == ["other", "4", "3", "1", "0"]
 
 
 def test_a_cluster_of_a_recording_is_not_edited(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(CONFIGURATION)
 
-    told = CliRunner().invoke(
+    reported = CliRunner().invoke(
         simulate, [str(recorded), "--config", str(tmp_path / "other.yaml"), "--add-nodes", "1:like=n0"]
     )
 
-    assert told.exit_code == 2
-    assert "apply only to a cluster from kubectl" in told.output
+    assert reported.exit_code == 2
+    assert "apply only to a cluster from kubectl" in reported.output

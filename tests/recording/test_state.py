@@ -25,7 +25,7 @@ def daemon() -> Daemon:
     return Daemon(connection, configuration, clock=ManualClock(9.0), random=Random(1), no_bind=True)
 
 
-def test_a_daemon_goes_on_where_another_was() -> None:
+def test_a_daemon_continues_from_the_state_of_another() -> None:
     async def story() -> tuple[Daemon, Daemon]:
         first, second = daemon(), daemon()
         pods = [pod(name) for name in ("assumed", "nominated", "waiting")]

@@ -1,4 +1,4 @@
-"""What is kept, over long random stories: the default profile against plugins that give no signatures.
+"""Cached results over long random event sequences: the default profile against plugins without signatures.
 
 Nodes and pods come, go and change. Ever again one pod of each of a dozen Deployments is decided by a profile that has
 lived through it all on the daemon's cache, and by one that keeps nothing on columns made anew; all that could be said of

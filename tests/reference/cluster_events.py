@@ -1,6 +1,6 @@
-"""A cluster that random things happen to, one after another: columns on one side, plain lists on the other.
+"""A cluster with random events: columns on one side, plain lists on the other.
 
-Whatever is kept up to date event by event is compared, after each, with what plain lists say.
+Incremental state is compared with the plain lists after each event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The devices that claims are given on a node: every way to give them, in order, until one breaks no rule.
+"""The exhaustive search for devices of claims on a node: all assignments in order, until one is valid.
 
 From reading pools_incubating.go and allocator_incubating.go. Left out is what upstream keeps when it has looked at a device
 and refused it, see the tests of counters: such clusters are not asked about.

@@ -1,4 +1,4 @@
-"""A node by itself with the pods on it, added up one after another: what upstream calls NodeInfo."""
+"""A node by itself with its pods, summed one after another: NodeInfo of upstream."""
 
 from __future__ import annotations
 

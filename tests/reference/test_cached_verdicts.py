@@ -1,4 +1,4 @@
-"""The default profile keeps what it may keep, and who forgets to say what changed is found out."""
+"""The default profile caches only valid results, and an undeclared dependency is found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_that_is_kept_is_other_than_it_would_be_now(seed: int):
+def test_cached_results_are_the_same_as_new_ones(seed: int):
     story = Story(seed)
     story.run(60)
 
@@ -74,26 +74,26 @@ def _the_oldest_of_many_changes_is_missed(patch: pytest.MonkeyPatch) -> None:
     [
         pytest.param(_forgets("_node_changed"), id="nodes that change are not noted"),
         pytest.param(_forgets("_pods_changed"), id="pods that come and go are not noted"),
-        pytest.param(_node_removals_are_not_noted, id="a node that takes the row of one that is gone is not noted"),
+        pytest.param(_node_removals_are_not_noted, id="a node in the row of a deleted one is not noted"),
         pytest.param(_believes(NodeObject, "is_heartbeat_of"), id="every change of a node is a heartbeat"),
         pytest.param(_believes(PodInfo, "takes_the_same_as"), id="a pod with other labels takes the same"),
         pytest.param(_rows_are_not_ranked_again, id="changed rows are not ranked again"),
         pytest.param(_the_oldest_of_many_changes_is_missed, id="the oldest of many changes is missed"),
         pytest.param(
             lambda patch: patch.setattr(CachedVerdicts, "notes", property(lambda _: 0, lambda *_: None), raising=False),
-            id="scores that other classes asked for are not normalised again",
+            id="scores that other classes used are not normalized again",
         ),
         pytest.param(
             lambda patch: patch.setattr(TaintToleration, "signature", lambda *_: "all alike"),
-            id="a signature leaves out what matters",
+            id="a signature without a field that is read",
         ),
         pytest.param(
             lambda patch: patch.setattr(NodeResourcesFit, "reads_pods", False),
-            id="a plugin that reads pods says it does not",
+            id="a plugin that reads pods does not declare it",
         ),
     ],
 )  # fmt: skip
-def test_who_keeps_too_much_is_found_out(
+def test_outdated_cached_results_are_found(
     monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
 ):
     plant(monkeypatch)

@@ -1,4 +1,4 @@
-"""Preemption against the loop upstream has: node by node and victim by victim, each trial on a cluster built anew.
+"""Preemption against the loop of upstream: node by node and victim by victim, each trial on a new cluster.
 
 Source:
     kube-scheduler v1.36, framework/preemption/preemption.go, and plugins/defaultpreemption/default_preemption.go.
@@ -266,8 +266,8 @@ def by_hand(it: World) -> tuple[Found, set[str]]:
         selected = select_victims_on_node(it, row)
         if selected is not None:
             found[each.name] = selected
-    told = {name: ([each.name for each in victims], broken) for name, (victims, broken) in found.items()}
-    return told, pick(found)
+    reported = {name: ([each.name for each in victims], broken) for name, (victims, broken) in found.items()}
+    return reported, pick(found)
 
 
 def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]:
@@ -300,7 +300,7 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_plugin_finds_what_the_loop_finds(seed: int) -> None:
+def test_the_plugin_finds_the_victims_of_the_reference_loop(seed: int) -> None:
     it = world(seed)
     found, best, feasible = by_the_plugin(it)
 
@@ -310,7 +310,7 @@ def test_the_plugin_finds_what_the_loop_finds(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_plugin_that_looks_at_the_whole_cluster_changes_the_speed_and_nothing_else(seed: int) -> None:
+def test_a_plugin_that_reads_the_whole_cluster_changes_only_the_speed(seed: int) -> None:
     it = world(seed)
     wide = Filter("Wide", lambda _state, _pod, snapshot, _rows: Outcomes.all_pass(snapshot.n_nodes))
     state = CycleState()

@@ -1,4 +1,4 @@
-"""The search for devices beside every way to give them, and what it keeps between pods beside beginning anew."""
+"""The search for devices against an exhaustive search, and cached results against fresh ones."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def change_nodes(data: st.DataObject, cache: Cache) -> None:
 
 
 @given(st.data())
-def test_what_is_kept_between_pods_says_the_same_as_beginning_anew(data: st.DataObject):
+def test_results_cached_between_pods_match_a_fresh_search(data: st.DataObject):
     kept = Search(*CLASSES)
     cache = cache_of(NODES)
     shown: dict[str, Json] = {}

@@ -40,7 +40,7 @@ def rank(pod: PodInfo, node_images: list[set[str]], sizes: dict[str, int], row: 
 
 
 @given(wild_clusters("images"), wild_pods("images"))
-def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
+def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo):
     sizes: dict[str, int] = {}  # as the first node has it
     node_images: list[set[str]] = []
     for node in cluster.nodes:

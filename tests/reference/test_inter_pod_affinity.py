@@ -201,7 +201,7 @@ class Judge:
     st.booleans(),
 )
 @settings(deadline=None)
-def test_one_look_at_a_cluster_says_what_the_loop_says(
+def test_a_fresh_snapshot_agrees_with_the_reference_loop(
     seed: int, events: int, spec: Any, hard_weight: int, ignores_others: bool
 ):
     random = Random(seed)
@@ -215,7 +215,7 @@ def test_one_look_at_a_cluster_says_what_the_loop_says(
         judge.compare(cluster.pending_pod(**affinity(random)))
 
 
-def test_whatever_happens_counts_kept_up_to_date_are_what_the_loop_counts():
+def test_counts_that_are_updated_by_events_agree_with_the_reference_loop():
     # In some clusters most pods have no terms, so that more is left for others' terms to decide.
     assert set().union(*(seen_in(seed, 0.1 if seed % 2 else 0.3) for seed in range(4))) >= {
         "node(s) didn't match pod affinity rules",
@@ -227,7 +227,7 @@ def test_whatever_happens_counts_kept_up_to_date_are_what_the_loop_counts():
     }
 
 
-def test_terms_that_are_counted_all_at_once_are_what_the_loop_counts(monkeypatch: pytest.MonkeyPatch):
+def test_terms_that_are_counted_together_agree_with_the_reference_loop(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(affinity_plugin, "MOST_ONE_BY_ONE", -1)
 
     assert set().union(*(seen_in(seed, 0.1 if seed % 2 else 0.3) for seed in range(4))) >= {

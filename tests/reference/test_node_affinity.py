@@ -166,7 +166,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("way")
 @given(wild_clusters("labels"), wild_pods("labels"), st.one_of(st.none(), node_affinities))
-def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, added: dict | None):
+def test_the_filter_agrees_with_the_reference_loop(cluster: Cluster, pod: PodInfo, added: dict | None):
     args = msgspec.convert({"addedAffinity": added}, NodeAffinityArgs)
     enforced = (added or {}).get(REQUIRED)
     assume(not list(args.faults()))  # such a configuration is refused
@@ -199,7 +199,7 @@ def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, adde
 
 
 @given(wild_pods("labels"))
-def test_pre_filter_narrows_to_the_names_the_loop_finds(pod: PodInfo):
+def test_pre_filter_narrows_to_the_nodes_of_the_reference_loop(pod: PodInfo):
     answer = NodeAffinity(args=NodeAffinityArgs(), time_slice=FakeTimeSlice()).pre_filter(
         CycleState(), pod, Cluster([]).snapshot()
     )
@@ -214,7 +214,7 @@ def test_pre_filter_narrows_to_the_names_the_loop_finds(pod: PodInfo):
 
 @pytest.mark.usefixtures("way")
 @given(wild_clusters("labels"), wild_pods("labels"))
-def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
+def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo):
     terms = affinity_of(pod).get(PREFERRED, [])
     try:
         scores = [preferred_score(terms, node) for node in cluster.nodes]
@@ -232,7 +232,7 @@ def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
 
 
 @given(wild_clusters("labels"), many_node_selector_terms)
-def test_very_many_terms_mean_what_each_of_them_means(cluster: Cluster, terms: list[dict]):
+def test_very_many_terms_match_as_each_term_does(cluster: Cluster, terms: list[dict]):
     required = pod(
         "many", nodeSelector={}, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
     )
@@ -246,7 +246,7 @@ def test_very_many_terms_mean_what_each_of_them_means(cluster: Cluster, terms: l
 
 @pytest.mark.usefixtures("way")
 @given(wild_clusters("labels"), st.data())
-def test_very_many_preferences_are_worth_what_each_of_them_is(cluster: Cluster, data: st.DataObject):
+def test_very_many_preferences_score_as_each_of_them_does(cluster: Cluster, data: st.DataObject):
     terms = []
     for term in data.draw(many_node_selector_terms):
         try:

@@ -36,7 +36,7 @@ def conflicts(wanted: tuple[str, str, int], used: set[tuple[str, str, int]]) -> 
 
 
 @given(wild_clusters("ports"), wild_pods("ports"))
-def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo):
+def test_the_filter_agrees_with_the_reference_loop(cluster: Cluster, pod: PodInfo):
     found = filtered(NodePorts(), pod, cluster.snapshot())
 
     wanted = ports_of(pod)

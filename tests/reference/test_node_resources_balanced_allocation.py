@@ -62,7 +62,7 @@ def rank(pod: PodInfo, node: OneNode, resources: list[str]) -> int:
 
 
 @given(wild_clusters("resources"), wild_pods("resources"), names)
-def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo, resources: list[str]):
+def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo, resources: list[str]):
     args = {"resources": [{"name": name} for name in resources]}
     plugin = made(NodeResourcesBalancedAllocation, **args)
 

@@ -134,7 +134,7 @@ def rank(pod: PodInfo, node: OneNode, strategy: dict) -> int:
 
 
 @given(wild_clusters("resources"), wild_pods("resources"), arguments)
-def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, args: dict):
+def test_the_filter_agrees_with_the_reference_loop(cluster: Cluster, pod: PodInfo, args: dict):
     plugin = made(NodeResourcesFit, **args)
 
     found = filtered(plugin, pod, cluster.snapshot())
@@ -144,7 +144,7 @@ def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, args
 
 
 @given(wild_clusters("resources"), wild_pods("resources"), strategies)
-def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo, strategy: dict):
+def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo, strategy: dict):
     plugin = made(NodeResourcesFit, scoringStrategy=strategy)
 
     found = scored(plugin, pod, cluster.snapshot())

@@ -195,7 +195,7 @@ class Judge:
 
 @given(st.integers(0, 2**32), st.integers(0, 120), st.sampled_from([None, LIST, ()]))
 @settings(deadline=None)
-def test_one_look_at_a_cluster_says_what_the_loop_says(seed: int, events: int, defaults: Any):
+def test_a_fresh_snapshot_agrees_with_the_reference_loop(seed: int, events: int, defaults: Any):
     random = Random(seed)
     cluster = EventfulCluster(random, spec)
     for _ in range(events):
@@ -208,17 +208,17 @@ def test_one_look_at_a_cluster_says_what_the_loop_says(seed: int, events: int, d
 
 
 @pytest.mark.parametrize("defaults", [None, LIST], ids=["system defaults", "a list of defaults"])
-def test_pods_that_are_counted_for_all_constraints_at_once_are_what_the_loop_counts(
+def test_pods_that_are_counted_for_all_constraints_at_once_agree_with_the_loop(
     defaults: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(constraints, "MOST_REQUIREMENTS", -1)
 
-    test_whatever_happens_counts_kept_up_to_date_are_what_the_loop_counts(7, defaults)
+    test_counts_that_are_updated_by_events_agree_with_the_reference_loop(7, defaults)
 
 
 @pytest.mark.parametrize("defaults", [None, LIST], ids=["system defaults", "a list of defaults"])
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_counts_kept_up_to_date_are_what_the_loop_counts(seed: int, defaults: Any):
+def test_counts_that_are_updated_by_events_agree_with_the_reference_loop(seed: int, defaults: Any):
     random = Random(seed)
     cluster = EventfulCluster(random, spec)
     judge = Judge(random, cluster, defaults)

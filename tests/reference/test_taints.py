@@ -33,7 +33,7 @@ def any_tolerates(pod: PodInfo, taint: dict) -> bool:
 
 
 @given(wild_clusters("taints"), wild_pods("taints"))
-def test_cordoned_nodes_are_refused_as_the_loop_refuses_them(cluster: Cluster, pod: PodInfo):
+def test_cordoned_nodes_are_rejected_as_by_the_reference_loop(cluster: Cluster, pod: PodInfo):
     cordon = {"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}
     refusal = ("UnschedulableAndUnresolvable", ("node(s) were unschedulable",))
 
@@ -46,7 +46,7 @@ def test_cordoned_nodes_are_refused_as_the_loop_refuses_them(cluster: Cluster, p
 
 
 @given(wild_clusters("taints"), wild_pods("taints"))
-def test_untolerated_taints_are_refused_as_the_loop_refuses_them(cluster: Cluster, pod: PodInfo):
+def test_untolerated_taints_are_rejected_as_by_the_reference_loop(cluster: Cluster, pod: PodInfo):
     refusal = ("UnschedulableAndUnresolvable", ("node(s) had untolerated taint(s)",))
 
     found = filtered(TaintToleration(), pod, cluster.snapshot())
@@ -62,7 +62,7 @@ def test_untolerated_taints_are_refused_as_the_loop_refuses_them(cluster: Cluste
 
 
 @given(wild_clusters("taints"), wild_pods("taints"))
-def test_the_taint_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
+def test_the_taint_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo):
     counts = []
     for node in one_by_one(cluster):
         count = 0
@@ -75,7 +75,7 @@ def test_the_taint_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
 
 
 @given(wild_clusters("taints"))
-def test_a_pod_that_names_its_node_passes_there_only(cluster: Cluster):
+def test_a_pod_with_a_node_name_passes_only_there(cluster: Cluster):
     from tests.support.builders import pod
 
     found = filtered(NodeName(), pod("p", nodeName="node-1"), cluster.snapshot())

@@ -1,4 +1,4 @@
-"""VolumeBinding, which follows what happens and keeps what it found, against loops that know nothing of the past."""
+"""VolumeBinding with incremental state against loops without state."""
 
 from __future__ import annotations
 
@@ -358,11 +358,11 @@ def tell(seed: int) -> set[Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_plugin_says_what_the_loops_say(seed: int):
+def test_the_plugin_agrees_with_the_reference_loops(seed: int):
     tell(seed)
 
 
-def test_the_stories_meet_every_verdict():
+def test_the_random_clusters_produce_every_verdict():
     said = set[Any]().union(*map(tell, range(100, 108)))
 
     assert {PASSES, "Skip", loops.UNBOUND_IMMEDIATE} <= said

@@ -1,4 +1,4 @@
-"""The plugins of volumes, which follow what happens, against loops that know nothing of the past."""
+"""The volume plugins with incremental state against loops without state."""
 
 from __future__ import annotations
 
@@ -294,11 +294,11 @@ def tell(seed: int) -> set[Any]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_plugins_say_what_the_loops_say(seed: int):
+def test_the_plugins_agree_with_the_reference_loops(seed: int):
     tell(seed)
 
 
-def test_the_stories_meet_every_verdict():
+def test_the_random_clusters_produce_every_verdict():
     said = set[Any]().union(*map(tell, range(100, 106)))
 
     assert {PASSES, loops.DISK, loops.ONE_POD, loops.ZONE, loops.LIMIT, "Skip"} <= said

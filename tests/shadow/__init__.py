@@ -1,1 +1,1 @@
-"""Our decisions beside a real kube-scheduler's: a workload of mixed kinds, and what drives it."""
+"""Our decisions beside a real kube-scheduler's: a mixed workload, and its driver."""

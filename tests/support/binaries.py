@@ -1,4 +1,4 @@
-"""Programs that some tests need beside ours: where one is missing its tests are skipped, but not in CI."""
+"""Optional programs of some tests: a missing one skips its tests, except in CI."""
 
 from __future__ import annotations
 

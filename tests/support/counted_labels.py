@@ -1,4 +1,4 @@
-"""What something costs: how often objects are read, and how many lines are run."""
+"""The cost of an operation: reads of objects, and executed lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon and the simulated API server in one process and one loop, whose time is virtual."""
+"""The daemon and the simulated API server in one process and one loop with virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon in a process of its own, whose pages are for those whom the API server's RBAC lets read them: real sockets."""
+"""A daemon as a process, whose pages need rights of the API server's RBAC: real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that documents show, and what they show as their output.
+"""The commands of documents, and their expected output.
 
 Blocks fenced as `console` are run: a line that begins with `$ ` is a command, the lines after it are some of what it
 prints, in their order, spaces aside. Blocks fenced otherwise are not.

@@ -1,4 +1,4 @@
-"""An HTTP extender that answers as a test tells it to, over real HTTP, and remembers what it was asked."""
+"""An HTTP extender with scripted responses over real HTTP, which records its requests."""
 
 from __future__ import annotations
 

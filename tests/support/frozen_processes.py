@@ -1,4 +1,4 @@
-"""Stopping a part of the program as SIGSTOP stops a process: time goes on, the rest works, it alone does nothing.
+"""Stopping a part of the program as SIGSTOP stops a process: time and all other parts continue.
 
 Everything that begins inside `Freezer.inside` belongs to that freezer, with all it begins in turn: tasks, timers,
 transports. While it is frozen none of its callbacks runs and nothing is read from its sockets; when it thaws, it

@@ -1,4 +1,4 @@
-"""Web servers and API servers that measure nodes, for plugins that rest on them."""
+"""Web servers and API servers with measurements of nodes, for plugins that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that answer what a test tells them, and profiles made of plugins."""
+"""Plugins with scripted results, and profiles made of plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shell in which the commands of a document are run one after another, in a folder that has what a checkout has."""
+"""A shell that runs the commands of a document one after another, in a folder with the files of a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugins under manifests/examples/plugins do what they say, and keep the contract."""
+"""The plugins under manifests/examples/plugins work as described and keep the contract."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_example_keeps_the_contract(plugin: type[Plugin], check: Callable[[An
     check(each)
 
 
-def test_an_example_that_signs_nothing_of_what_it_reads_breaks_the_contract():
+def test_an_example_with_an_incomplete_signature_breaks_the_contract():
     forgetful = type("Forgetful", (PLUGINS["keep_off_spot"],), {"signature": lambda _self, _pod: ""})
 
     with pytest.raises(
@@ -74,7 +74,7 @@ def test_a_pod_that_needs_no_licence_goes_anywhere():
     assert trial.schedule(pod("web")) == "none"
 
 
-def test_a_malformed_number_of_licences_refuses_the_node_and_says_why():
+def test_a_malformed_number_of_licences_rejects_the_node_with_a_reason():
     trial = ProfileSimulation(licensed("odd", "many"), plugins=[FREE_LICENCE])
 
     verdict = trial.explain(pod("web", labels=NEEDY))["nodes"]["odd"]
@@ -82,7 +82,7 @@ def test_a_malformed_number_of_licences_refuses_the_node_and_says_why():
     assert verdict["reasons"] == ["node(s) had a malformed example.com/licences"]
 
 
-def test_a_node_without_a_free_licence_tells_who_has_them():
+def test_a_node_without_a_free_licence_names_the_pods_that_use_them():
     trial = ProfileSimulation(licensed("one-seat", "1"), plugins=[FREE_LICENCE])
     trial.schedule(pod("holder", labels=NEEDY))
 
@@ -92,7 +92,7 @@ def test_a_node_without_a_free_licence_tells_who_has_them():
     ]
 
 
-def test_seats_that_the_licence_server_knows_of_are_taken():
+def test_seats_in_use_on_the_licence_server_are_taken():
     fakes = Fakes()
     fakes.web = FakeWeb({SERVER: json.dumps({"one-seat": 1}).encode()})
     trial = ProfileSimulation(
@@ -127,7 +127,7 @@ PRICES = {
 }
 
 
-def test_the_cheapest_node_has_the_best_score_and_the_dearest_the_worst():
+def test_the_cheapest_node_has_the_best_score_and_the_most_expensive_the_worst():
     nodes = [
         priced("a", "large"),
         priced("b", "small"),
@@ -140,7 +140,7 @@ def test_the_cheapest_node_has_the_best_score_and_the_dearest_the_worst():
 
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "free"])
-def test_a_price_that_is_none_counts_as_the_dearest(price: str):
+def test_an_invalid_price_counts_as_the_highest(price: str):
     trial = ProfileSimulation(
         priced("a", price=price), priced("b", "small"), plugins=[CHEAPEST_NODE], only=True, others=PRICES
     )
@@ -162,7 +162,7 @@ def troubled(name: str, *conditions: str) -> Any:
     return node(name, conditions=found)
 
 
-def test_a_ready_node_with_degraded_hardware_is_refused():
+def test_a_ready_node_with_degraded_hardware_is_rejected():
     marked = node("marked", annotations={"example.com/degraded": "fan 3"})
     trial = ProfileSimulation(troubled("gpu", "GpuXidError"), marked, plugins=[HEALTHY_HARDWARE])
 
@@ -172,7 +172,7 @@ def test_a_ready_node_with_degraded_hardware_is_refused():
     assert "2 node(s) had degraded hardware" in explanation["message"]
 
 
-def test_a_node_with_lesser_troubles_is_the_second_choice():
+def test_a_node_with_minor_problems_is_the_second_choice():
     trial = ProfileSimulation(
         troubled("a", "CorrectableMemoryErrors"), troubled("b"), plugins=[HEALTHY_HARDWARE], only=True
     )
@@ -180,7 +180,7 @@ def test_a_node_with_lesser_troubles_is_the_second_choice():
     assert scores(trial, pod("web"), HEALTHY_HARDWARE) == {"a": 50, "b": 100}
 
 
-def test_a_condition_that_does_not_hold_is_no_trouble():
+def test_a_condition_that_is_false_is_no_problem():
     healthy = node("a", conditions=[{"type": "GpuXidError", "status": "False"}])
     trial = ProfileSimulation(healthy, plugins=[HEALTHY_HARDWARE])
 

@@ -64,7 +64,7 @@ def verdict(done: subprocess.CompletedProcess[str]) -> dict[str, bool]:
     ["QuietRacks", "quiet_racks:QuietRacks", str(PACKAGE / "quiet_racks.py")],
     ids=["entry point", "module and class", "file"],
 )
-def test_an_installed_plugin_decides(installed: Path, tmp_path: Path, reference: str):
+def test_an_installed_plugin_is_used(installed: Path, tmp_path: Path, reference: str):
     config, cluster = profile_with(tmp_path, reference), cluster_of_two_racks(tmp_path)
     explain = ["-m", "scheduler", "explain", "--config", config, "--cluster", cluster, "-o", "json"]
 
@@ -73,7 +73,7 @@ def test_an_installed_plugin_decides(installed: Path, tmp_path: Path, reference:
     assert verdict(done) == {"loud": False, "quiet": True}
 
 
-def test_a_command_of_ones_own_knows_its_plugin_by_name(installed: Path, tmp_path: Path):
+def test_a_command_with_its_own_plugins_finds_its_plugin_by_name(installed: Path, tmp_path: Path):
     config, cluster = profile_with(tmp_path, "QuietRacksAtHome"), cluster_of_two_racks(tmp_path)
 
     done = run(
@@ -83,7 +83,7 @@ def test_a_command_of_ones_own_knows_its_plugin_by_name(installed: Path, tmp_pat
     assert verdict(done) == {"loud": False, "quiet": True}
 
 
-def test_the_usual_command_does_not_know_it(installed: Path, tmp_path: Path):
+def test_the_default_command_does_not_find_it(installed: Path, tmp_path: Path):
     config = profile_with(tmp_path, "QuietRacksAtHome")
 
     done = run(installed / "python", "-m", "scheduler", "check", config)
@@ -92,7 +92,7 @@ def test_the_usual_command_does_not_know_it(installed: Path, tmp_path: Path):
     assert "no plugin of that name, in-tree or installed; did you mean 'QuietRacks'?" in done.stderr
 
 
-def test_the_packages_own_tests_pass(installed: Path):
+def test_the_tests_of_the_package_pass(installed: Path):
     done = run(
         installed / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", PACKAGE, PACKAGE
     )

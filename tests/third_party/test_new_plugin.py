@@ -29,7 +29,7 @@ def new_plugin(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("kind", ["filter", "score"])
-def test_its_tests_pass_its_profile_can_be_run_and_ruff_finds_nothing(tmp_path: Path, kind: str):
+def test_its_tests_pass_its_profile_runs_and_ruff_finds_nothing(tmp_path: Path, kind: str):
     made = new_plugin("GPUPacker", "--kind", kind, folder=tmp_path)
     folder = tmp_path / "gpu-packer"
 
@@ -52,7 +52,7 @@ def test_its_tests_pass_its_profile_can_be_run_and_ruff_finds_nothing(tmp_path: 
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_its_entry_point_leads_to_it(tmp_path: Path):
+def test_its_entry_point_loads_the_plugin(tmp_path: Path):
     new_plugin("quiet-racks", folder=tmp_path)
 
     project = tomllib.loads((tmp_path / "quiet-racks" / "pyproject.toml").read_text())["project"]
@@ -61,7 +61,7 @@ def test_its_entry_point_leads_to_it(tmp_path: Path):
     assert project["entry-points"] == {"custom_scheduler.plugins": {"QuietRacks": "quiet_racks:QuietRacks"}}
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path):
+def test_an_existing_file_is_not_overwritten(tmp_path: Path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("dear")
 
@@ -82,12 +82,12 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path):
         ("NUMA", ("NUMA", "numa", "numa")),
     ],
 )
-def test_a_name_is_written_as_each_place_wants_it(text: str, expected: tuple[str, str, str]):
+def test_a_name_is_converted_for_each_place(text: str, expected: tuple[str, str, str]):
     assert PluginName.parse(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         pytest.param("", "letters and digits are expected", id="nothing"),
         pytest.param("../etc", "letters and digits are expected", id="a path"),
@@ -100,6 +100,6 @@ def test_a_name_is_written_as_each_place_wants_it(text: str, expected: tuple[str
         pytest.param("Class", "class is a keyword of Python", id="a keyword"),
     ],
 )
-def test_a_name_that_is_none_or_something_elses_is_refused(text: str, told: str):
-    with pytest.raises(ValueError, match=told):
+def test_an_invalid_or_used_name_is_refused(text: str, expected: str):
+    with pytest.raises(ValueError, match=expected):
         PluginName.parse(text)

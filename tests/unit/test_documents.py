@@ -1,4 +1,4 @@
-"""What the documents show is what is there."""
+"""The documents show the files and links of the repository."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_file_shown_in_a_document_is_that_file(document: str, path: str, text:
     assert text == (ROOT / path).read_text(), f"{document} shows another {path}"
 
 
-def test_every_link_into_the_repository_leads_somewhere() -> None:
+def test_every_link_into_the_repository_has_a_target() -> None:
     links = [
         (str(document.relative_to(ROOT)), link)
         for document in DOCUMENTS
@@ -56,7 +56,7 @@ def anchors(document: Path) -> set[str]:
     return slugs | set(re.findall(r'<a id="([^"]+)">', text))
 
 
-def test_every_link_to_a_section_leads_to_one() -> None:
+def test_every_link_to_a_section_has_a_target() -> None:
     links = [
         (document, (document.parent / path).resolve() if path else document, anchor)
         for document in DOCUMENTS
@@ -71,10 +71,10 @@ def test_every_link_to_a_section_leads_to_one() -> None:
     ]
 
 
-def test_every_target_and_folder_that_contributors_are_told_of_is_there() -> None:
-    told = (ROOT / "CONTRIBUTING.md").read_text()
-    targets = set(re.findall(r"^make ([a-z-]+)", told, re.MULTILINE))
-    folders = set(re.findall(r"`((?:scheduler|plugins|config|manifests|docs|tests)/[\w/.]*)`", told))
+def test_every_target_and_folder_in_the_contributing_guide_exists() -> None:
+    reported = (ROOT / "CONTRIBUTING.md").read_text()
+    targets = set(re.findall(r"^make ([a-z-]+)", reported, re.MULTILINE))
+    folders = set(re.findall(r"`((?:scheduler|plugins|config|manifests|docs|tests)/[\w/.]*)`", reported))
 
     assert len(targets) > 5
     assert targets <= set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -86,7 +86,7 @@ def test_every_target_and_folder_that_contributors_are_told_of_is_there() -> Non
     "command",
     ["", "run", "check", "demo", "api-server", "explain", "extender", "new", "new plugin", "completion"],
 )
-def test_every_command_explains_itself(command: str) -> None:
+def test_every_command_prints_its_help(command: str) -> None:
     words = [sys.executable, "-m", "scheduler", *command.split(), "--help"]
 
     shown = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -106,5 +106,5 @@ FIELDS = sorted({field for kind in CONFIGURED for field in kind.__struct_encode_
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_every_field_of_a_configuration_is_explained(field: str) -> None:
+def test_every_field_of_a_configuration_is_documented(field: str) -> None:
     assert f"`{field}`" in (ROOT / "docs" / "configuration.md").read_text()

@@ -1,4 +1,4 @@
-"""A file that an operator names is read as far as is promised, and what is no file is refused at once."""
+"""A regular file is read up to a bound, and other kinds of files are refused at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler import files
 from scheduler.files import read_any, read_regular
 
 
-def test_a_regular_file_is_read_through_links_up_to_the_very_last_byte(tmp_path: Path) -> None:
+def test_a_regular_file_is_read_through_links_up_to_the_last_byte(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 1000)
     (tmp_path / "link").symlink_to(tmp_path / "file")
 
@@ -22,13 +22,13 @@ def test_a_regular_file_is_read_through_links_up_to_the_very_last_byte(tmp_path:
     assert refused.value.filename == str(tmp_path / "link")
 
 
-def test_what_is_no_regular_file_is_named_and_waited_for_by_nobody(tmp_path: Path) -> None:
+def test_a_file_that_is_not_regular_is_refused_at_once_with_its_kind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link to a fifo").symlink_to(tmp_path / "fifo")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
-        for name, told in (
+        for name, reported in (
             ("fifo", "is a FIFO, a regular file is expected"),
             ("link to a fifo", "is a FIFO, a regular file is expected"),
             ("/dev/zero", "is a character device, a regular file is expected"),
@@ -40,10 +40,10 @@ def test_what_is_no_regular_file_is_named_and_waited_for_by_nobody(tmp_path: Pat
         ):
             with pytest.raises(OSError, match=r".") as refused:
                 read_regular(tmp_path / name)
-            assert told in {None, refused.value.strerror}, name
+            assert reported in {None, refused.value.strerror}, name
 
 
-def test_a_fifo_that_somebody_writes_into_is_refused_as_well(tmp_path: Path) -> None:
+def test_a_fifo_with_a_writer_is_refused_as_well(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     ends = os.open(tmp_path / "fifo", os.O_RDWR)
     os.write(ends, b"something")
@@ -64,7 +64,7 @@ def test_a_large_sparse_file_is_not_read(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("read", [read_regular, read_any])
-def test_a_file_that_says_nothing_of_its_size_is_not_read_beyond_the_bound(read: object) -> None:
+def test_a_file_without_a_size_is_not_read_beyond_the_bound(read: object) -> None:
 
     of_no_size = Path("/proc/self/maps")  # as all in /proc: 0 bytes, until it is read
     assert callable(read)
@@ -73,7 +73,7 @@ def test_a_file_that_says_nothing_of_its_size_is_not_read_beyond_the_bound(read:
         read(of_no_size, 100)
 
 
-def test_a_command_reads_pipes_as_well_but_not_for_ever() -> None:
+def test_a_command_reads_pipes_up_to_a_bound() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"text")
     os.close(writing)

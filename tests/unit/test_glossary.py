@@ -1,4 +1,4 @@
-"""The glossary names what exists, once each, in alphabetical order."""
+"""The glossary names existing terms, once each, in alphabetical order."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(("verbosity", "is_told"), [(0, False), (1, False), (2, True), (4, True)])
-def test_pods_that_are_bound_or_wait_are_logged_from_verbosity_2_on(
+def test_bound_and_waiting_pods_are_logged_from_verbosity_2_on(
     verbosity: int, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     @virtually
@@ -89,7 +89,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
         yield Log(monkeypatch)
 
 
-def test_a_traceback_is_shown_once_and_then_counted_once_a_minute(log: Log) -> None:
+def test_a_traceback_is_logged_once_and_then_counted_once_a_minute(log: Log) -> None:
     for _ in range(100):
         log.fail()
     log.now = 60.0
@@ -103,7 +103,7 @@ def test_a_traceback_is_shown_once_and_then_counted_once_a_minute(log: Log) -> N
     assert later["error"] == "ValueError: invalid literal for int() with base 10: 'no licence 0'"
 
 
-def test_a_traceback_is_shown_again_after_an_hour(log: Log) -> None:
+def test_a_traceback_is_logged_again_after_an_hour(log: Log) -> None:
     log.fail()
     log.now = 3600.0
     log.fail()
@@ -111,7 +111,7 @@ def test_a_traceback_is_shown_again_after_an_hour(log: Log) -> None:
     assert ["exc_info" in line for line in log.lines()] == [True, True]
 
 
-def test_another_plugin_another_point_and_another_line_have_tracebacks_of_their_own(log: Log) -> None:
+def test_each_plugin_point_and_line_has_its_own_traceback(log: Log) -> None:
     log.fail()
     log.fail(plugin="Yours")
     log.fail(point="Score")
@@ -125,14 +125,14 @@ def test_another_plugin_another_point_and_another_line_have_tracebacks_of_their_
     assert ["exc_info" in line for line in log.lines()] == [True] * 4
 
 
-def test_lines_without_a_traceback_are_all_shown(log: Log) -> None:
+def test_lines_without_a_traceback_are_all_logged(log: Log) -> None:
     for number in range(3):
         logging.getLogger("failure").error("Error scheduling pod; retrying", extra={"pod": f"web-{number}"})
 
     assert [line["pod"] for line in log.lines()] == ["web-0", "web-1", "web-2"]
 
 
-def test_however_many_tracebacks_there_are_few_are_remembered() -> None:
+def test_the_number_of_remembered_tracebacks_is_bounded() -> None:
     seen = Repetitions(lambda: 0.0)
     for number in range(5000):
         try:

@@ -21,15 +21,15 @@ PROXY = "http://proxy:3128"
         pytest.param("https://API.corp", "x, api.Corp", id="a name"),
         pytest.param("https://api.corp:6443", "api.corp:6443", id="a name and a port"),
         pytest.param("https://api.corp", "corp", id="a domain"),
-        pytest.param("https://api.corp", ".corp", id="what is in a domain"),
-        pytest.param("https://api.corp", "*.corp", id="what is in a domain, with a star"),
+        pytest.param("https://api.corp", ".corp", id="hosts of a domain"),
+        pytest.param("https://api.corp", "*.corp", id="hosts of a domain, with a star"),
         pytest.param("https://8.8.8.8", "*", id="all"),
         pytest.param("https://localhost:6443", "", id="this machine"),
         pytest.param("https://127.0.0.1:6443", "", id="the address of this machine"),
         pytest.param("https://[::1]:6443", "", id="the address of this machine in IPv6"),
     ],
 )
-def test_what_is_excepted_is_asked_without_a_proxy(server: str, exceptions: str) -> None:
+def test_excepted_hosts_are_reached_without_a_proxy(server: str, exceptions: str) -> None:
     assert proxy_of(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions}) == ""
 
 
@@ -41,10 +41,10 @@ def test_what_is_excepted_is_asked_without_a_proxy(server: str, exceptions: str)
         pytest.param("https://api.corp", "api.corp:6443,api.corp:x", id="a name and another port"),
         pytest.param("https://corp", ".corp,*.corp", id="the domain itself"),
         pytest.param("https://apicorp", "corp", id="a name that ends so"),
-        pytest.param("https://api.corp", ", ,/,:,[]:443,a/b,.", id="what says nothing"),
+        pytest.param("https://api.corp", ", ,/,:,[]:443,a/b,.", id="empty exceptions"),
     ],
 )
-def test_all_else_is_asked_by_the_proxy(server: str, exceptions: str) -> None:
+def test_other_hosts_are_reached_through_the_proxy(server: str, exceptions: str) -> None:
     assert proxy_of(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions}) == PROXY
 
 
@@ -59,5 +59,5 @@ def test_all_else_is_asked_by_the_proxy(server: str, exceptions: str) -> None:
         pytest.param({"HTTPS_PROXY": PROXY, "no_proxy": "api.corp"}, "", id="exceptions in small letters"),
     ],
 )
-def test_a_proxy_is_named_by_the_scheme_of_the_server(environment: dict[str, str], proxy: str) -> None:
+def test_the_scheme_of_the_server_selects_the_proxy(environment: dict[str, str], proxy: str) -> None:
     assert proxy_of("https://api.corp", environment) == proxy

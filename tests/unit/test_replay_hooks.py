@@ -1,4 +1,4 @@
-"""Work that is driven step by step goes on as it would by itself, whoever drives it."""
+"""Work that is driven step by step runs as it would by itself, with any driver."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def recorded(driven: Coroutine[Any, Any, list[str]]) -> Coroutine[Any, Any, list
 
 @pytest.mark.parametrize("drive", [run_in_slices, recorded], ids=lambda drive: drive.__name__)
 class TestDriven:
-    def test_what_comes_and_what_is_raised_instead_reach_the_work(self, drive: Drive) -> None:
+    def test_sent_values_and_raised_errors_reach_the_work(self, drive: Drive) -> None:
         driven = drive(work([]))
         driven.send(None)
         driven.throw(LostError())
@@ -62,7 +62,7 @@ class TestDriven:
 
         assert ended.value.value == ["lost", "came"]
 
-    def test_who_is_closed_closes_the_work(self, drive: Drive) -> None:
+    def test_closing_the_driver_closes_the_work(self, drive: Drive) -> None:
         said: list[str] = []
         inner = work(said)
         driven = drive(inner)

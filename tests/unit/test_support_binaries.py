@@ -1,4 +1,4 @@
-"""What becomes of a test whose program is missing."""
+"""A missing program skips or fails its test."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from tests.support.binaries import needed_binary
 
 
-def test_a_program_that_is_there_is_found() -> None:
+def test_an_installed_program_is_found() -> None:
     assert Path(needed_binary("sh", "every system")).is_file()
 
 
-def test_a_program_that_is_missing_skips_the_test_and_says_what_brings_it(
+def test_a_missing_program_skips_the_test_and_names_its_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
@@ -24,7 +24,7 @@ def test_a_program_that_is_missing_skips_the_test_and_says_what_brings_it(
         needed_binary("no-such-program", "a package")
 
 
-def test_in_ci_a_program_that_is_missing_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_ci_a_missing_program_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
 
     with pytest.raises(pytest.fail.Exception, match="no-such-program is not installed"):

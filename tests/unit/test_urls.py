@@ -1,4 +1,4 @@
-"""URLs are shown without what is secret in them, however odd they are."""
+"""URLs are shown without their secrets, for any URL."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_url_is_shown_without_user_password_and_values(url: str, shown: str) -
 
 
 @given(st.text(alphabet="ahtp:/?#@&= '\"\n[]", max_size=40))
-def test_what_is_shown_is_shown_the_same_again(text: str) -> None:
+def test_a_redacted_text_is_unchanged_by_a_second_redaction(text: str) -> None:
     for show in (shown_url, shown_text, shown_value):
         assert show(show(text)) == show(text)
 
 
-def test_the_urls_in_a_text_are_shown_and_the_rest_stays() -> None:
+def test_the_urls_in_a_text_are_redacted_and_the_rest_stays() -> None:
     text = 'Post "https://u:p@host/x?token=t": dial; see (http://other/) and ftp://a@b, a@b'
     assert (
         shown_text(text)

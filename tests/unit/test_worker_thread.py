@@ -1,4 +1,4 @@
-"""Work aside: what it comes to, and that the loop waits for none of it for ever."""
+"""Work in a thread returns its result, and the event loop never waits forever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from scheduler import worker_thread
 
 
-def test_it_comes_to_what_the_work_returns_or_raises() -> None:
+def test_it_returns_or_raises_the_result_of_the_work() -> None:
     assert asyncio.run(worker_thread.in_a_thread(lambda: threading.current_thread().name, "work")) == "aside"
 
     def fails() -> None:
@@ -21,7 +21,7 @@ def test_it_comes_to_what_the_work_returns_or_raises() -> None:
         asyncio.run(worker_thread.in_a_thread(fails, "work"))
 
 
-def test_work_without_end_is_given_up_and_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_work_is_abandoned_and_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_thread, "LONGEST_SECONDS", 0.2)
     ended = threading.Event()
 
@@ -63,14 +63,14 @@ class Work:
         pytest.param(0.03, 600, id="computing where there is hardly a processor left"),
     ],
 )
-def test_time_in_which_work_waits_for_a_processor_is_not_counted(share: float, seconds: float) -> None:
+def test_time_that_work_waits_for_a_cpu_does_not_count(share: float, seconds: float) -> None:
     work = Work(60.0)
 
     assert seconds <= work.seconds_until_given_up(share) < seconds + 4
     assert str(work.limit).startswith("more than 60 seconds (")
 
 
-def test_where_nothing_is_known_of_what_work_computed_all_time_counts() -> None:
+def test_without_the_cpu_time_of_work_all_time_counts() -> None:
     now = 0.0
     limit = worker_thread.TimeLimit(10.0, lambda: None, lambda: now)
     for now in (0.0, 5.0, 9.5):  # noqa: B007 - the clock reads it
@@ -79,7 +79,7 @@ def test_where_nothing_is_known_of_what_work_computed_all_time_counts() -> None:
     assert limit.is_over()
 
 
-def test_what_a_process_and_a_thread_computed_is_known_while_they_are_there() -> None:
+def test_the_cpu_time_of_a_running_process_and_thread_is_known() -> None:
     assert (worker_thread.cpu_seconds() or 0.0) > 0.0
     assert (worker_thread.cpu_seconds(thread=threading.get_native_id()) or 0.0) > 0.0
     assert worker_thread.cpu_seconds(0) is None
@@ -93,15 +93,15 @@ def test_time_waiting_for_a_cpu_is_neither_computing_nor_sleeping() -> None:
     assert worker_thread.waited_seconds() - waited == pytest.approx(passed - 0.3, abs=0.1 * passed)
 
 
-def test_who_gives_up_says_what_and_how_long_and_who_does_not_says_so_each_time(
+def test_a_wait_is_logged_repeatedly_or_ends_with_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_thread, "LONGEST_SECONDS", 0.1)
     goes_on = threading.Event()
 
     async def scenario() -> None:
-        told = r"importing it takes more than 0 seconds \(0\.\d s of CPU in 0 s\)"
-        with pytest.raises(worker_thread.TookTooLongError, match=told):
+        reported = r"importing it takes more than 0 seconds \(0\.\d s of CPU in 0 s\)"
+        with pytest.raises(worker_thread.TookTooLongError, match=reported):
             await worker_thread.in_a_thread(goes_on.wait, "importing it")
         waiting = asyncio.create_task(worker_thread.in_a_thread(goes_on.wait, "importing it", gives_up=False))
         while len(caplog.records) < 2:  # noqa: ASYNC110 - nothing tells of a log line
@@ -115,7 +115,7 @@ def test_who_gives_up_says_what_and_how_long_and_who_does_not_says_so_each_time(
     }
 
 
-def test_the_end_waits_for_no_work() -> None:
+def test_shutdown_waits_for_no_work() -> None:
     goes_on = threading.Event()
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""What all actors have in common."""
+"""The common parts of all actors."""
 
 from __future__ import annotations
 

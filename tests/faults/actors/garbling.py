@@ -1,4 +1,4 @@
-"""Some objects arrive in a form that nobody can read, changes are cut short, and watches say everything twice."""
+"""Some objects arrive undecodable, changes are truncated, and watches repeat events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A foreign scheduler with pods of its own; now and then it takes one of ours."""
+"""A foreign scheduler with its own pods; now and then it binds one of ours."""
 
 from __future__ import annotations
 

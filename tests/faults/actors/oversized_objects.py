@@ -1,4 +1,4 @@
-"""Objects that a tenant may make and nobody would expect: nested without end, or with far too much of everything."""
+"""Oversized objects that a tenant may create: nested without end, or with far too many entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants: claims that are dear to judge, claims whose volume is lost, and all pods deleted at once."""
+"""Tenants: claims that are expensive to evaluate, claims with lost volumes, and deletion of all pods at once."""
 
 from __future__ import annotations
 

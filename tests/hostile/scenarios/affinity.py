@@ -1,4 +1,4 @@
-"""Terms of affinity: of pods that nobody schedules, of pods that wait, and very many of them."""
+"""Affinity terms: of pods of other schedulers, of pending pods, and very many of them."""
 
 from __future__ import annotations
 

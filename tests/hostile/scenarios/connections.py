@@ -1,4 +1,4 @@
-"""Connections to the scheduler's pages and to its extender service, and what they are secured with."""
+"""Connections to the scheduler's pages and to its extender service, and their certificates."""
 
 from __future__ import annotations
 

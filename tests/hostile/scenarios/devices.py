@@ -1,4 +1,4 @@
-"""Devices: claims that are dear to satisfy, and devices that change all the time."""
+"""Devices: claims that are expensive to satisfy, and devices that change constantly."""
 
 from __future__ import annotations
 

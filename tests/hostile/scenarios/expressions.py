@@ -1,4 +1,4 @@
-"""Expressions of CEL, regular expressions and quantities that are dear to evaluate."""
+"""CEL expressions, regular expressions and quantities that are expensive to evaluate."""
 
 from __future__ import annotations
 

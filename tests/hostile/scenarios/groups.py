@@ -1,4 +1,4 @@
-"""Groups of pods: large ones, ones that claim a priority, and ones whose members come and go."""
+"""Pod groups: large ones, ones with a high priority, and ones with changing members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease, changed by somebody who may write it, and the door, besieged by those who may not enter.
+"""The lease, changed by an authorized writer, and the server, flooded by unauthorized clients.
 
 Who may write the lease decides who leads: that is not defended against. What is promised is that whoever does not hold it
 binds nothing, that the process does not suffer from what is written there, and that all goes on once it is left alone.

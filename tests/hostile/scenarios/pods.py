@@ -1,4 +1,4 @@
-"""Pods, and what of others names them: sizes, resizes, services, budgets, priorities, preemption."""
+"""Pods and the objects that refer to them: sizes, resizes, services, budgets, priorities, preemption."""
 
 from __future__ import annotations
 

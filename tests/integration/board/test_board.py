@@ -1,4 +1,4 @@
-"""The board of `run --board`: who may look, by a token or with a browser; and the boards of the other commands."""
+"""Access to the board of `run --board`, by token or browser, and the boards of the other commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SOME = PATHS[::2]
 """So few that the API server may be asked about strangers for each of them at once."""
 
 
-def test_a_daemon_has_no_board_unless_it_is_told_to(tmp_path: Path) -> None:
+def test_a_daemon_has_no_board_by_default(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with pages_of_a_daemon(tmp_path, readable=READABLE) as it:
             assert {await it.status(path, it.reader) for path in PATHS} == {404}
@@ -49,7 +49,7 @@ def test_a_daemon_has_no_board_unless_it_is_told_to(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_board_is_for_those_whom_a_role_lets_look(tmp_path: Path) -> None:
+def test_the_board_needs_a_role_that_permits_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with pages_of_a_daemon(tmp_path, "--board", readable=READABLE) as it:
             assert {await it.status(path, it.reader) for path in PATHS} == {200}
@@ -90,7 +90,7 @@ async def told(board: Board, name: str) -> list[Any]:
     raise AssertionError
 
 
-def test_a_cluster_whose_pods_others_place_is_watched_once_somebody_looks(tmp_path: Path) -> None:
+def test_the_board_of_a_shadow_watches_the_cluster_only_while_it_has_viewers(tmp_path: Path) -> None:
     async def scenario() -> None:
         message = "0/1 nodes are available: 1 Insufficient cpu."
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -118,7 +118,7 @@ def test_a_cluster_whose_pods_others_place_is_watched_once_somebody_looks(tmp_pa
     asyncio.run(scenario())
 
 
-def test_the_events_about_a_pod_are_read_from_the_cluster_whoever_reported_them(tmp_path: Path) -> None:
+def test_the_events_of_a_pod_are_read_from_the_cluster_for_all_reporters(tmp_path: Path) -> None:
     about = {"kind": "Pod", "namespace": "default", "name": "web"}
     old = {
         "metadata": {"name": "web.1"},
@@ -184,7 +184,7 @@ def asked(board: Board, key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", ["api-server", "board"])
-def test_a_command_says_where_its_board_is(command: str, tmp_path: Path) -> None:
+def test_a_command_prints_the_url_of_its_board(command: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         cluster = {
             "kind": "List",

@@ -88,7 +88,7 @@ def panel(page: Shown, name: str) -> Any:
     return page.get_by_role("region", name=name, exact=True)
 
 
-def test_the_map_what_waits_and_decisions_come_as_they_happen(tmp_path: Path) -> None:
+def test_the_map_and_the_lists_of_pending_pods_and_decisions_update_live(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
             add(server, "nodes", *nodes(5))
@@ -120,7 +120,7 @@ def test_the_map_what_waits_and_decisions_come_as_they_happen(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_a_pods_page_says_why_this_node_and_not_that_one(tmp_path: Path) -> None:
+def test_the_page_of_a_pod_explains_the_choice_of_its_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
             add(server, "nodes", *nodes(3), node_object("small", cpu="1"))
@@ -152,7 +152,7 @@ def test_a_pods_page_says_why_this_node_and_not_that_one(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_earlier_attempts_and_victims_are_there_to_look_at(tmp_path: Path) -> None:
+def test_earlier_attempts_and_victims_can_be_viewed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
             add(server, "priorityclasses.scheduling.k8s.io", {"metadata": {"name": "urgent"}, "value": 100})
@@ -181,7 +181,7 @@ def test_earlier_attempts_and_victims_are_there_to_look_at(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", ["", "#/pods/default/{name}"], ids=["the map", "the pod's page"])
-def test_whatever_names_labels_and_messages_hold_is_shown_as_text(path: str) -> None:
+def test_names_labels_and_messages_are_shown_as_text(path: str) -> None:
     async def scenario() -> None:
         hostile = node(
             HOSTILE,
@@ -232,7 +232,7 @@ def test_whatever_names_labels_and_messages_hold_is_shown_as_text(path: str) -> 
     asyncio.run(scenario())
 
 
-def test_a_page_that_is_open_finds_the_daemon_again(tmp_path: Path) -> None:
+def test_an_open_page_reconnects_to_the_daemon(tmp_path: Path) -> None:
     async def scenario() -> None:
         port = free_port()
         async with ApiServer(kubelet=True) as server, browsing() as (page, complaints):
@@ -264,7 +264,7 @@ def test_a_page_that_is_open_finds_the_daemon_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_in_force_follows_a_reload(tmp_path: Path) -> None:
+def test_the_active_configuration_is_shown_after_a_reload(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             ApiServer() as server,
@@ -289,7 +289,7 @@ def test_what_is_in_force_follows_a_reload(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_how_an_extender_does_is_told(tmp_path: Path) -> None:
+def test_the_state_of_an_extender_is_shown(tmp_path: Path) -> None:
     async def scenario() -> None:
         answers: dict[str, Any] = {"filter": lambda asked: {"NodeNames": asked["NodeNames"]}}
         async with (
@@ -322,7 +322,7 @@ def test_how_an_extender_does_is_told(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_all_of_it_can_be_done_by_keyboard(tmp_path: Path) -> None:
+def test_the_board_can_be_used_by_keyboard_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
             add(server, "nodes", *nodes(6))
@@ -361,7 +361,7 @@ async def bars_nobody(page: Shown) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_bars_those_who_listen_use_keys_or_see_little(tmp_path: Path, scheme: str) -> None:
+def test_all_pages_are_accessible_to_screen_readers_and_keyboard_users(tmp_path: Path, scheme: str) -> None:
     async def scenario() -> None:
         async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
             tainted = {"taints": [{"key": "pool", "effect": "NoSchedule"}]}
@@ -392,7 +392,7 @@ def test_no_page_bars_those_who_listen_use_keys_or_see_little(tmp_path: Path, sc
     asyncio.run(scenario())
 
 
-def test_five_thousand_nodes_and_two_thousand_pods_are_shown_and_answer_at_once() -> None:
+def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once() -> None:
     async def scenario() -> None:
         large = ClusterFile(
             nodes=[

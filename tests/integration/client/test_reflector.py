@@ -113,7 +113,7 @@ async def story(seed: int = 7) -> AsyncIterator[Story]:
 
 
 @virtually
-async def test_objects_there_before_and_after_are_all_known():
+async def test_objects_created_before_and_after_the_list_are_in_the_store():
     async with story() as at:
         at.create("before")
         await at.reflector.wait_synced()
@@ -140,7 +140,7 @@ async def test_an_hour_of_quiet_watching_needs_no_list():
 
 
 @virtually
-async def test_what_happened_while_the_history_was_lost_is_found_by_a_list():
+async def test_changes_during_lost_history_are_found_by_a_list():
     async with story() as at:
         for name in ("gone", "changed", "same", "replaced"):
             at.create(name)

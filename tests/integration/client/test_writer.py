@@ -94,7 +94,7 @@ async def test_binding_twice_is_a_conflict_and_binding_a_deleted_pod_not_found()
 
 
 @virtually
-async def test_a_bind_whose_answer_was_lost_has_taken_effect_and_says_it_does_not_know():
+async def test_a_bind_with_a_lost_response_takes_effect_and_reports_an_unknown_outcome():
     async with story() as at:
         pod = at.create("a")
         at.server.faults.lose_answers(binds)
@@ -107,7 +107,7 @@ async def test_a_bind_whose_answer_was_lost_has_taken_effect_and_says_it_does_no
 
 
 @virtually
-async def test_every_pod_is_bound_once_however_often_the_server_has_too_much_to_do():
+async def test_every_pod_is_bound_once_while_the_server_is_overloaded():
     async with story() as at:
         pods = [at.create(f"p{n}") for n in range(200)]
         at.server.faults.refuse(429, binds, probability=0.05, retry_after_seconds=1)
@@ -179,7 +179,7 @@ async def test_the_successor_of_a_victim_is_spared():
 
 
 @virtually
-async def test_events_are_taken_by_the_server_and_joined():
+async def test_events_are_accepted_by_the_server_and_combined():
     async with story() as at:
         pod = at.create("a")
         for _ in range(3):
@@ -213,7 +213,7 @@ async def test_events_survive_an_outage_of_the_event_api():
         assert len(at.server.store.list("events.events.k8s.io")) == 30
 
 
-def test_a_kubeconfig_with_a_token_leads_to_the_server(tmp_path: Path):
+def test_a_kubeconfig_with_a_token_connects_to_the_server(tmp_path: Path):
     async def ask() -> tuple[int, int]:
         async with ApiServer(token="secret") as server:
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")

@@ -1,4 +1,4 @@
-"""`custom-scheduler api-server` as a process: what keeps it from beginning is one line."""
+"""`custom-scheduler api-server` as a process: an error at the start is one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refused(*flags: str | Path) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -31,7 +31,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["current-context: work\n", '{"current-context": "work"}', "[]"])
-def test_somebodys_kubeconfig_is_not_overwritten(tmp_path: Path, content: str) -> None:
+def test_an_existing_kubeconfig_is_not_overwritten(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
 
@@ -43,7 +43,7 @@ def test_somebodys_kubeconfig_is_not_overwritten(tmp_path: Path, content: str) -
     assert path.read_text() == content
 
 
-def test_a_folder_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "config"
 
     assert refused("--kubeconfig", path)[-1] == f"error: --kubeconfig: {path}: No such file or directory"

@@ -1,4 +1,4 @@
-"""`make bench` can be run: what it measures is still built as it builds it."""
+"""`make bench` runs: it builds the parts of the daemon as the daemon does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_whole_pod_is_measured_to_its_end(capsys: pytest.CaptureFixture[str]):
+def test_a_whole_pod_is_measured_from_start_to_end(capsys: pytest.CaptureFixture[str]):
     whole_pod.print_table(sizes=(3,), n_pods=5)
 
     whole, recorded, bare = capsys.readouterr().out.splitlines()

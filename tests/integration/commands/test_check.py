@@ -1,4 +1,4 @@
-"""`custom-scheduler check` as a process: what it prints, and how it ends."""
+"""`custom-scheduler check` as a process: its output and exit status."""
 
 from __future__ import annotations
 
@@ -81,19 +81,19 @@ def write(tmp_path: Path) -> Written:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "config").glob("*.yaml")))
-def test_what_is_shipped_can_be_run(name: str) -> None:
+def test_the_shipped_files_can_be_run(name: str) -> None:
     done = check(f"config/{name}")
     assert done.code == 0, done.told
     assert done.out.startswith(f"config/{name}: valid, profiles ")
 
 
-def test_a_good_file_is_told_its_profiles(write: Written) -> None:
+def test_a_valid_file_is_reported_with_its_profiles(write: Written) -> None:
     path = write("profiles: [{schedulerName: a}, {schedulerName: b}]")
     done = check(path)
     assert (done.code, done.out) == (0, f"{path}: valid, profiles a, b\n")
 
 
-def test_faults_of_fields_and_of_plugins_come_at_once(write: Written) -> None:
+def test_errors_of_fields_and_of_plugins_are_reported_together(write: Written) -> None:
     path = write(
         """
         paralelism: 3
@@ -117,7 +117,9 @@ def test_faults_of_fields_and_of_plugins_come_at_once(write: Written) -> None:
     }
 
 
-def test_faults_of_every_stage_come_at_once_and_apart_from_warnings(write: Written, tmp_path: Path) -> None:
+def test_errors_of_every_stage_are_reported_together_and_apart_from_warnings(
+    write: Written, tmp_path: Path
+) -> None:
     (tmp_path / "stillborn.py").write_text(STILLBORN)
     path = write(
         """
@@ -160,19 +162,19 @@ def test_faults_of_every_stage_come_at_once_and_apart_from_warnings(write: Writt
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         pytest.param("NodeResourceFit", 'no plugin is called "NodeResourceFit", did you mean "NodeResourcesFit"?', id="near"),
         pytest.param("Tetris", 'no plugin is called "Tetris"', id="far"),
     ],
 )  # fmt: skip
-def test_arguments_for_a_name_that_no_plugin_has_are_refused(write: Written, name: str, told: str) -> None:
+def test_arguments_for_an_unknown_plugin_are_refused(write: Written, name: str, expected: str) -> None:
     path = write(f"profiles: [{{pluginConfig: [{{name: {name}, args: {{}}}}]}}]")
-    assert check(path) == Said(2, "", [f"error: {path}: profiles[0].pluginConfig[0].name: {told}"])
+    assert check(path) == Said(2, "", [f"error: {path}: profiles[0].pluginConfig[0].name: {expected}"])
 
 
 @pytest.mark.parametrize("name", ["NodeLoad", "elsewhere.py", "package.module:Class"])
-def test_arguments_for_a_plugin_that_is_not_enabled_are_in_vain(write: Written, name: str) -> None:
+def test_arguments_for_a_plugin_that_is_not_enabled_have_no_effect(write: Written, name: str) -> None:
     path = write(f"profiles: [{{pluginConfig: [{{name: '{name}', args: {{}}}}]}}]")
     done = check(path)
     assert done.code == 0
@@ -181,14 +183,14 @@ def test_arguments_for_a_plugin_that_is_not_enabled_are_in_vain(write: Written, 
     ]
 
 
-def test_a_plugin_that_cannot_be_built_is_a_fault(write: Written, tmp_path: Path) -> None:
+def test_a_plugin_that_cannot_be_built_is_an_error(write: Written, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(STILLBORN)
     done = check(write("profiles: [{plugins: {filter: {enabled: [{name: mine.py}]}}}]"))
     assert done.code == 2
     assert "no licence" in without_notes(done.told)[0]
 
 
-def test_faults_of_plugins_are_where_they_are_in_an_old_file(write: Written) -> None:
+def test_errors_of_plugins_have_their_place_in_a_file_of_an_old_version(write: Written) -> None:
     path = write(
         """
         plugins: {score: {disabled: [{name: NodeResourcesLeastAllocated}], enabled: [{name: NodeResourcesMostAllocated}]}}
@@ -203,7 +205,7 @@ def test_faults_of_plugins_are_where_they_are_in_an_old_file(write: Written) -> 
     assert [line for line in done.told if "pluginConfig[1].args.resources[0].weight: " in line]
 
 
-def test_notes_are_told_and_no_fault(write: Written) -> None:
+def test_notes_are_printed_and_are_no_errors(write: Written) -> None:
     path = write("healthzBindAddress: 0.0.0.0:10251", "v1beta2")
     done = check(path)
     assert done.code == 0
@@ -213,7 +215,7 @@ def test_notes_are_told_and_no_fault(write: Written) -> None:
     assert done.out.endswith(f"; apiVersion {GROUP}/v1beta2, --convert prints it as {GROUP}/v1\n")
 
 
-def test_an_old_file_is_printed_in_todays_form(write: Written) -> None:
+def test_a_file_of_an_old_version_is_printed_in_the_current_version(write: Written) -> None:
     path = write("algorithmSource: {provider: ClusterAutoscalerProvider}\nschedulerName: mine", "v1alpha1")
     done = check("--convert", path)
     assert done.code == 0
@@ -221,7 +223,7 @@ def test_an_old_file_is_printed_in_todays_form(write: Written) -> None:
     assert parse(done.out) == load(path)
 
 
-def test_a_faulty_file_is_not_converted(write: Written) -> None:
+def test_an_invalid_file_is_not_converted(write: Written) -> None:
     done = check("--convert", write("disablePreemption: 3", "v1beta1"))
     assert (done.code, done.out) == (2, "")
 
@@ -247,7 +249,7 @@ def test_a_policy_in_a_config_map_is_given_as_a_file(
     assert "MostAllocated" in done.out
 
 
-def test_without_it_the_way_to_give_it_is_told(write: Written) -> None:
+def test_without_the_policy_file_the_flag_for_it_is_named(write: Written) -> None:
     path = write(BY_CONFIG_MAP, "v1alpha1")
     done = check(path)
     assert done.code == 2
@@ -285,13 +287,13 @@ def test_a_config_map_without_the_policy_is_refused(
     assert (done.code, done.told) == (2, [f"error: {file}: {expected}"])
 
 
-def test_a_config_map_that_nothing_names_is_refused(write: Written, tmp_path: Path) -> None:
+def test_an_unreferenced_config_map_is_refused(write: Written, tmp_path: Path) -> None:
     done = check("--policy-config-map", tmp_path / "x", write(""))
     assert done.code == 2
     assert "is not needed" in done.told[0]
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_missing_file_is_reported() -> None:
     assert check("nowhere.yaml") == Said(
         2, "", ["error: nowhere.yaml: cannot be read: No such file or directory"]
     )
@@ -314,7 +316,7 @@ def test_the_roles_of_a_file_and_of_the_defaults_are_printed(write: Written) -> 
         assert "resourceNames: [rules]" in own.out
 
 
-def test_a_plugin_that_names_a_right_as_none_is_written_is_a_fault(write: Written, tmp_path: Path) -> None:
+def test_a_plugin_that_names_a_malformed_right_is_an_error(write: Written, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         dedent(
             """
@@ -336,7 +338,7 @@ def test_a_plugin_that_names_a_right_as_none_is_written_is_a_fault(write: Writte
     assert done.told[-1].endswith("with an optional /subresource, was 'secrets'")
 
 
-def test_a_plugin_that_may_call_the_api_server_and_names_no_right_is_told(
+def test_a_plugin_that_may_call_the_api_server_without_named_rights_is_reported(
     write: Written, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.py").write_text(
@@ -374,20 +376,20 @@ def test_a_size_is_printed_as_a_patch() -> None:
 @pytest.mark.parametrize(
     "arguments", [("--rbac", "--live"), ("--convert", "--size", "5"), ("a.yaml", "--config", "b.yaml")]
 )
-def test_what_cannot_be_said_together_is_refused(arguments: tuple[str, ...]) -> None:
+def test_conflicting_flags_are_refused(arguments: tuple[str, ...]) -> None:
     done = check(*arguments)
     assert (done.code, done.out) == (2, "")
     assert "cannot be combined with" in done.told[0]
 
 
-def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", None, "nobody")
     done = check("--live", "--kubeconfig", kubeconfig)
     assert (done.code, done.out) == (1, "")
     assert done.told[0].startswith("error: the API server does not answer: POST ")
 
 
-def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_status(tmp_path: Path) -> None:
+def test_missing_rights_and_a_taken_lease_have_their_own_exit_status(tmp_path: Path) -> None:
     """Three runs against one cluster: without roles, with those that are printed, and with somebody else at work."""
     user = ("--as", "system:serviceaccount:kube-system:custom-scheduler")
 

@@ -39,7 +39,7 @@ def test_check_accepts_the_config_map_of_a_kustomization_with_its_plugin(
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - its names, whatever they are
 
 
-def test_a_file_may_hold_one(tmp_path: Path) -> None:
+def test_a_file_may_be_a_config_map(tmp_path: Path) -> None:
     (tmp_path / "map.json").write_text(config_map(**{"a.yaml": f"{HEAD}profiles: [{{schedulerName: mine}}]"}))
 
     done = check(tmp_path / "map.json")
@@ -51,7 +51,7 @@ def test_a_file_may_hold_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         pytest.param(
             config_map(a=f"{HEAD}paralelism: 3"),
@@ -71,8 +71,8 @@ def test_a_file_may_hold_one(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_one_is_said_at_its_place(text: str, told: str) -> None:
+def test_an_error_in_a_config_map_is_reported_with_its_place(text: str, expected: str) -> None:
     done = check("-", stdin=text.encode())
 
     assert (done.code, done.out) == (2, "")
-    assert told in done.told[0], done.told
+    assert expected in done.told[0], done.told

@@ -67,7 +67,7 @@ def scheduler_pod(name: str, *, account: str, namespace: str = "kube-system") ->
 
 async def look(connection: ApiConnection, configuration: Configuration | None = None) -> list[NameCheck]:
     names = LiveNames(connection, ACCOUNT)
-    return [told async for told in names.look(configuration or default())]
+    return [reported async for reported in names.look(configuration or default())]
 
 
 def hold(it: Cluster, holder: str, name: str = "custom-scheduler") -> None:
@@ -99,7 +99,7 @@ def placed_by(server: ApiServer, controller: str, host: str) -> None:
 
 
 @virtually
-async def test_who_has_all_rights_lacks_none_and_who_has_none_lacks_all(tmp_path: Path) -> None:
+async def test_an_account_with_all_rights_lacks_none_and_one_without_rights_lacks_all(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         rights = taken()
         assert await missing_rights(connection, rights) == []
@@ -116,7 +116,7 @@ async def test_who_has_all_rights_lacks_none_and_who_has_none_lacks_all(tmp_path
 @pytest.mark.parametrize(
     "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:kube-system"]
 )
-def test_a_service_account_has_what_its_groups_have(tmp_path: Path, group: str) -> None:
+def test_a_service_account_has_the_rights_of_its_groups(tmp_path: Path, group: str) -> None:
     @virtually
     async def test() -> None:
         async with administered(tmp_path) as (it, connection):
@@ -137,7 +137,7 @@ def test_a_service_account_has_what_its_groups_have(tmp_path: Path, group: str) 
 
 
 @pytest.mark.parametrize("lacking", sorted(taken()), ids=str)
-def test_each_right_that_is_missing_is_named(tmp_path: Path, lacking: Right) -> None:
+def test_each_missing_right_is_named(tmp_path: Path, lacking: Right) -> None:
     @virtually
     async def test() -> None:
         async with administered(tmp_path) as (it, connection):
@@ -151,7 +151,7 @@ def test_each_right_that_is_missing_is_named(tmp_path: Path, lacking: Right) -> 
 
 
 @virtually
-async def test_nobody_else_is_nothing_to_tell(tmp_path: Path) -> None:
+async def test_without_another_scheduler_nothing_is_reported(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         assert await look(connection) == []
         hold(it, "")
@@ -159,7 +159,7 @@ async def test_nobody_else_is_nothing_to_tell(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_a_replica_of_ours_may_hold_the_lease_and_place_pods(tmp_path: Path) -> None:
+async def test_our_own_replica_may_hold_the_lease_and_place_pods(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         it.add_pods(scheduler_pod("custom-scheduler-1", account="custom-scheduler"))
         hold(it, "custom-scheduler-1_0000")
@@ -171,7 +171,7 @@ async def test_a_replica_of_ours_may_hold_the_lease_and_place_pods(tmp_path: Pat
 
 
 @pytest.mark.parametrize("is_pod", [True, False], ids=["a pod", "a process elsewhere"])
-def test_somebody_else_who_renews_the_lease_has_taken_it(tmp_path: Path, is_pod: bool) -> None:
+def test_another_holder_that_renews_the_lease_has_taken_it(tmp_path: Path, is_pod: bool) -> None:
     @virtually
     async def test() -> None:
         async with administered(tmp_path) as (it, connection):
@@ -179,12 +179,12 @@ def test_somebody_else_who_renews_the_lease_has_taken_it(tmp_path: Path, is_pod:
                 it.add_pods(scheduler_pod("other", account="other"))
             hold(it, "other_0000")
             renewing = asyncio.create_task(renew(it))
-            (told,) = await look(connection)
+            (reported,) = await look(connection)
             renewing.cancel()
 
             who = ", the pod kube-system/other of ServiceAccount other" if is_pod else ""
-            assert told.is_taken
-            assert told.text == (
+            assert reported.is_taken
+            assert reported.text == (
                 f"lease kube-system/custom-scheduler is held by other_0000{who}, which renews it and is none of "
                 "kube-system/custom-scheduler: as long as it does, nothing here places a pod; give "
                 "leaderElection.resourceName another value, or end that one"
@@ -194,11 +194,11 @@ def test_somebody_else_who_renews_the_lease_has_taken_it(tmp_path: Path, is_pod:
 
 
 @virtually
-async def test_a_lease_that_nobody_renews_is_told_and_is_free(tmp_path: Path) -> None:
+async def test_a_lease_that_nobody_renews_is_reported_and_free(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         hold(it, "other_0000")
-        (told,) = await look(connection)
-        assert told == NameCheck(
+        (reported,) = await look(connection)
+        assert reported == NameCheck(
             "lease kube-system/custom-scheduler is held by other_0000, which renews it no more: it will be taken over"
         )
 
@@ -211,7 +211,7 @@ async def test_a_lease_that_nobody_renews_is_told_and_is_free(tmp_path: Path) ->
         ("gone", ""),
     ],
 )
-def test_who_places_pods_of_the_same_name_is_told(tmp_path: Path, host: str, who: str) -> None:
+def test_another_scheduler_of_the_same_name_is_reported(tmp_path: Path, host: str, who: str) -> None:
     @virtually
     async def test() -> None:
         async with administered(tmp_path) as (it, connection):
@@ -219,12 +219,12 @@ def test_who_places_pods_of_the_same_name_is_told(tmp_path: Path, host: str, who
             it.add_pods(scheduler_pod("other", account="other"))
             placed_by(it.server, "custom-scheduler", host)
             placed_by(it.server, "another-scheduler", "n2")
-            told = await look(connection)
+            reported = await look(connection)
 
-            assert [one.text.partition(" places")[0] for one in told] == (
+            assert [one.text.partition(" places")[0] for one in reported] == (
                 [f"schedulerName custom-scheduler: {who}"] if who else []
             )
-            assert all(one.is_taken for one in told)
+            assert all(one.is_taken for one in reported)
 
     test()
 
@@ -248,10 +248,10 @@ def deployment(account: str, *, replicas: int = 1) -> dict[str, Any]:
         pytest.param("other", 1, "custom-scheduler", True, id="same name"),
         pytest.param("other", 1, "another", False, id="another name"),
         pytest.param("other", 0, "custom-scheduler", False, id="no replicas"),
-        pytest.param("custom-scheduler", 1, "custom-scheduler", False, id="ours"),
+        pytest.param("custom-scheduler", 1, "custom-scheduler", False, id="our own"),
     ],
 )
-def test_another_installation_is_told_by_its_configuration(
+def test_another_installation_is_found_by_its_configuration(
     tmp_path: Path, account: str, replicas: int, name: str, is_told: bool
 ) -> None:
     @virtually
@@ -271,11 +271,11 @@ def test_another_installation_is_told_by_its_configuration(
             it.server.store.create(
                 "deployments.apps", deployment(account, replicas=replicas), namespace="kube-system"
             )
-            told = await look(connection)
+            reported = await look(connection)
 
-            assert [one.is_taken for one in told] == ([True] if is_told else [])
+            assert [one.is_taken for one in reported] == ([True] if is_told else [])
             if is_told:
-                assert told[0].text.startswith(
+                assert reported[0].text.startswith(
                     "schedulerName custom-scheduler: the Deployment kube-system/scheduler has it too, by ConfigMap "
                     "team/scheduler;"
                 )
@@ -284,7 +284,7 @@ def test_another_installation_is_told_by_its_configuration(
 
 
 @virtually
-async def test_a_profile_called_default_scheduler_beside_kube_scheduler_is_told(tmp_path: Path) -> None:
+async def test_a_profile_named_default_scheduler_beside_kube_scheduler_is_reported(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         text = (
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -292,25 +292,25 @@ async def test_a_profile_called_default_scheduler_beside_kube_scheduler_is_told(
         )
         hold(it, "n1_0000", "kube-scheduler")
         renewing = asyncio.create_task(renew(it, "kube-scheduler"))
-        (told,) = await look(connection, parse(text))
+        (reported,) = await look(connection, parse(text))
         renewing.cancel()
 
-        assert told.is_taken
-        assert told.text.startswith(
+        assert reported.is_taken
+        assert reported.text.startswith(
             "profiles[0].schedulerName: default-scheduler is placed by a live scheduler, n1_0000"
         )
 
 
 @virtually
-async def test_what_may_not_be_read_is_told_and_the_rest_looked_at(tmp_path: Path) -> None:
+async def test_unreadable_kinds_are_reported_and_the_others_are_checked(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, _):
         account = Account(it.server, 0)
         account.grant(taken())
         hold(it, "other_0000")
         renewing = asyncio.create_task(renew(it))
         async with ApiConnection(it.endpoint, authorization=account) as own:
-            told = await look(own)
+            reported = await look(own)
         renewing.cancel()
 
-        assert [one.is_taken for one in told] == [True, False, False]
-        assert all(one.text.startswith("not looked at: ") for one in told[1:])
+        assert [one.is_taken for one in reported] == [True, False, False]
+        assert all(one.text.startswith("not looked at: ") for one in reported[1:])

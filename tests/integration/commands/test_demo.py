@@ -1,4 +1,4 @@
-"""The demo shows a first-time user what the daemon does, and how to ask it why."""
+"""The demo shows a first-time user how the daemon decides, and how to ask for the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.tools.demo.workloads import BATCH, TOO_BIG
 SECONDS = 120
 
 
-def test_the_demo_shows_placing_spreading_preempting_and_why_one_pod_waits():
+def test_the_demo_shows_placement_spreading_preemption_and_a_waiting_pod():
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", "demo", "--exit"],
         capture_output=True, text=True, check=False, timeout=SECONDS,

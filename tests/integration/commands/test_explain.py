@@ -1,4 +1,4 @@
-"""`custom-scheduler explain` as a process: what it prints, and how it ends."""
+"""`custom-scheduler explain` as a process: its output and exit status."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
-def test_of_a_pod_on_a_node_is_said_where_it_would_go_now(cluster: Path) -> None:
+def test_explain_shows_the_current_choice_for_a_pod_on_a_node(cluster: Path) -> None:
     (runs,) = answer("--cluster", cluster, "--pod", "runs")
     text = explain("--cluster", cluster, "--pod", "runs").stdout.decode()
 
@@ -65,7 +65,7 @@ def test_of_a_pod_on_a_node_is_said_where_it_would_go_now(cluster: Path) -> None
     assert "Chosen node: n1.\nIts current node n1 is the same.\n" in text
 
 
-def test_who_could_be_evicted_and_how_much_is_short_is_told() -> None:
+def test_explain_shows_possible_victims_and_the_missing_amount() -> None:
     stdin = a_cluster(
         node_object("n1", cpu="4"), default_pod("low", cpu="2500m", node="n1"), default_pod("vip", cpu="2", priority=9)
     )  # fmt: skip
@@ -76,7 +76,7 @@ def test_who_could_be_evicted_and_how_much_is_short_is_told() -> None:
     assert "n1: needs 2 cpu, 1.5 free of 4\n" in text
 
 
-def test_without_a_configuration_the_pods_of_default_scheduler_are_judged(cluster: Path) -> None:
+def test_without_a_configuration_pods_of_default_scheduler_are_evaluated(cluster: Path) -> None:
     web, db = answer("--cluster", cluster)
 
     assert (web["pod"], db["pod"]) == ("default/web", "default/db")
@@ -104,13 +104,15 @@ def test_a_pod_is_found_by_its_name_alone_in_the_default_namespace(cluster: Path
     assert web["pod"] == "default/web"
 
 
-def test_pods_of_another_scheduler_can_be_judged_with_the_default_plugins(cluster: Path) -> None:
+def test_pods_of_another_scheduler_can_be_evaluated_with_the_default_plugins(cluster: Path) -> None:
     (ours,) = answer("--cluster", cluster, "--scheduler-name", "custom-scheduler")
 
     assert ours["pod"] == "default/ours"
 
 
-def test_a_configurations_profiles_say_whose_pods_are_judged_and_how(cluster: Path, tmp_path: Path) -> None:
+def test_the_profiles_of_a_configuration_select_the_pods_and_their_plugins(
+    cluster: Path, tmp_path: Path
+) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
@@ -124,7 +126,7 @@ def test_a_configurations_profiles_say_whose_pods_are_judged_and_how(cluster: Pa
     assert ours["nodes"]["n1"]["total"] % 7 == 0
 
 
-def test_a_plugin_in_a_file_beside_the_configuration_takes_part(cluster: Path, tmp_path: Path) -> None:
+def test_a_plugin_file_beside_the_configuration_is_used(cluster: Path, tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(
         "from scheduler.framework import FilterPlugin, Status\n"
         "class OddNodes(FilterPlugin):\n"
@@ -155,7 +157,7 @@ def an_event(type_: str, obj: dict[str, Any], old: dict[str, Any] | None = None)
     return json.dumps({"type": type_, "object": obj, "oldObject": old}).encode()
 
 
-def test_an_event_is_asked_of_every_pod_that_waits(cluster: Path) -> None:
+def test_an_event_is_evaluated_for_every_pending_pod(cluster: Path) -> None:
     event = an_event("ADDED", node_object("n3", cpu="4"))
     web, db = answer("--cluster", cluster, "--event", "-", stdin=event)
     first, second = answer("--cluster", cluster, "--event", "-", "--sequence", stdin=event)
@@ -164,7 +166,7 @@ def test_an_event_is_asked_of_every_pod_that_waits(cluster: Path) -> None:
     assert (second["pod"], second["wakes"]) == ("default/web", True)
 
 
-def test_people_are_told_what_an_event_does(cluster: Path, tmp_path: Path) -> None:
+def test_the_effect_of_an_event_is_printed_as_text(cluster: Path, tmp_path: Path) -> None:
     event = tmp_path / "event.json"
     event.write_bytes(an_event("ADDED", node_object("n3", cpu="2", taints=["k=v:NoSchedule"])))
 
@@ -174,7 +176,7 @@ def test_people_are_told_what_an_event_does(cluster: Path, tmp_path: Path) -> No
     assert "The event does not requeue it." in done.stdout.decode()
 
 
-def test_the_command_says_what_events_do_in_kube_scheduler(tmp_path: Path) -> None:
+def test_events_requeue_the_pods_that_they_requeue_in_kube_scheduler(tmp_path: Path) -> None:
     case = events.load(events.CASES / "gates" / "gates-000.json.gz")
     cluster, event = tmp_path / "cluster.json", tmp_path / "event.json"
     cluster.write_text(json.dumps(case.cluster))
@@ -212,11 +214,11 @@ def test_the_command_says_what_events_do_in_kube_scheduler(tmp_path: Path) -> No
         pytest.param(
             ["--cluster", "CLUSTER", "--event", "-"],
             "standard input: oldObject: must be the previous object",
-            id="an event that is half said",
+            id="an event without its old object",
         ),
     ],
 )
-def test_an_event_that_cannot_be_asked_about_ends_with_status_2(
+def test_an_event_that_cannot_be_evaluated_ends_with_status_2(
     cluster: Path, arguments: list[str], message: str
 ) -> None:
     arguments = [str(cluster) if argument == "CLUSTER" else argument for argument in arguments]
@@ -228,7 +230,7 @@ def test_an_event_that_cannot_be_asked_about_ends_with_status_2(
     assert done.stdout == b""
 
 
-def test_people_get_tables(cluster: Path) -> None:
+def test_explain_prints_tables_by_default(cluster: Path) -> None:
     done = explain("--cluster", cluster)
 
     text = done.stdout.decode()
@@ -238,7 +240,7 @@ def test_people_get_tables(cluster: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["taints/taints-002", "sequence/sequence-resources-000"])
-def test_the_command_says_what_kube_scheduler_says(name: str, tmp_path: Path) -> None:
+def test_explain_prints_the_verdicts_of_kube_scheduler(name: str, tmp_path: Path) -> None:
     path = CASES / f"{name}.json.gz"
     case = load(path)
     arguments: list[str | Path] = ["--cluster", "-"]
@@ -271,7 +273,7 @@ def test_without_pods_of_the_profile_the_others_are_named() -> None:
     )
 
 
-def test_a_group_of_another_scheduler_is_not_told_as_if_none_of_it_waited() -> None:
+def test_a_group_of_another_scheduler_is_reported_as_waiting() -> None:
     members = [pod_object(f"train-{each}", scheduling_group={"podGroupName": "train"}) for each in range(2)]
     file = a_cluster(*members)
 
@@ -286,7 +288,7 @@ def test_a_group_of_another_scheduler_is_not_told_as_if_none_of_it_waited() -> N
     assert b"group default/train" in shown.stdout
 
 
-def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
+def test_without_pending_pods_the_flag_for_other_schedulers_is_named() -> None:
     done = explain("--cluster", "-", stdin=a_cluster(node_object("n1"), default_pod("a", node="n1")))
 
     assert "--pod NS/NAME evaluates a pod on a node" in done.stderr.decode()
@@ -332,7 +334,7 @@ def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
             ["--cluster", "-", "--pod", "web"],
             a_cluster(pod_object("web")),
             "pod default/web has schedulerName custom-scheduler; the profiles are default-scheduler\n",
-            id="a pod of somebody else's",
+            id="a pod of another scheduler",
         ),
         pytest.param(
             ["--cluster", "-", "--config", "/no/such/config"],
@@ -342,7 +344,7 @@ def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
         ),
     ],
 )
-def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
+def test_bad_input_is_reported_and_ends_with_status_2(
     arguments: list[str], stdin: bytes, message: str
 ) -> None:
     done = explain(*arguments, stdin=stdin)
@@ -353,7 +355,7 @@ def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
     assert "Traceback" not in done.stderr.decode()
 
 
-def test_every_bad_object_is_named() -> None:
+def test_every_invalid_object_is_named() -> None:
     stdin = a_cluster(node_object("n1", cpu="x"), default_pod("web", cpu="y"), {"kind": "Pod"})
 
     lines = explain("--cluster", "-", stdin=stdin).stderr.decode().splitlines()
@@ -375,7 +377,7 @@ def test_a_scheduler_name_and_a_configuration_exclude_each_other(cluster: Path, 
 # Start.
 
 
-def test_help_names_every_command_though_only_one_is_loaded_to_run() -> None:
+def test_help_names_every_command_and_imports_only_one() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", "--help"], capture_output=True, cwd=ROOT, timeout=60, check=True
     )
@@ -384,7 +386,7 @@ def test_help_names_every_command_though_only_one_is_loaded_to_run() -> None:
         assert f" {command} " in done.stdout.decode()
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(cluster: Path) -> None:
+def test_a_closed_output_pipe_is_no_error(cluster: Path) -> None:
     command = f"{sys.executable} -m scheduler explain --cluster {cluster} -o json | head -c 1"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=ROOT, timeout=60, check=True)
 
@@ -392,7 +394,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(cluster: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_nothing_of_the_daemons_network_is_loaded() -> None:
+def test_no_network_code_of_the_daemon_is_imported() -> None:
     script = (
         "import sys, scheduler.cli.explain\n"
         "print([name for name in ('aiohttp', 'kubernetes_asyncio', 'kopf', 'rich') if name in sys.modules])"

@@ -1,4 +1,4 @@
-"""`custom-scheduler extender` in a process of its own: HTTPS, what it prints for kube-scheduler, and how it ends."""
+"""`custom-scheduler extender` as a process: HTTPS, the snippet for kube-scheduler, and the exit status."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def with_nodes(test: Callable[[ApiServer], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_printed_makes_a_scheduler_ask_over_https_and_one_file_decides(
+def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https(
     config: Path, tmp_path: Path
 ) -> None:
     async def test(server: ApiServer) -> None:
@@ -184,29 +184,29 @@ def test_what_is_printed_makes_a_scheduler_ask_over_https_and_one_file_decides(
     with_nodes(test)
 
 
-def test_a_certificate_that_is_kept_is_the_same_after_a_restart(config: Path, tmp_path: Path) -> None:
+def test_a_stored_certificate_is_unchanged_after_a_restart(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     flags = ("--config", config, "--cert-dir", folder)
 
     async def test(server: ApiServer) -> None:
-        told = [extender(*flags, "--snippet").stdout]
+        reported = [extender(*flags, "--snippet").stdout]
         for _ in range(2):
             async with serving(server, tmp_path, *flags) as served:
-                told.append(served.snippet)
+                reported.append(served.snippet)
                 client = HttpExtender(served.told, "extenders[0]")
                 answer = await client.filter(pod("web"), [node("a"), node("b"), node("c")])
                 assert answer.node_names == ("b", "c")
                 assert answer.failed == {"a": "not the first, please"}
                 assert await client.prioritize(pod("web"), [node("c"), node("b")]) == [("c", 0), ("b", 10)]
                 await client.close()
-        authorities = {line for text in told for line in text.splitlines() if "caData" in line}
+        authorities = {line for text in reported for line in text.splitlines() if "caData" in line}
         assert len(authorities) == 1
         assert (folder / "tls.key").stat().st_mode & 0o777 == 0o600
 
     with_nodes(test)
 
 
-def test_only_schedulers_with_a_certificate_are_answered_where_one_is_asked_for(
+def test_only_schedulers_with_a_certificate_are_accepted_if_one_is_required(
     config: Path, tmp_path: Path
 ) -> None:
     key, certificate = client_pair()
@@ -239,7 +239,7 @@ def test_only_schedulers_with_a_certificate_are_answered_where_one_is_asked_for(
     with_nodes(test)
 
 
-def test_a_token_opens_the_verbs_where_one_is_asked_for(config: Path, tmp_path: Path) -> None:
+def test_a_token_gives_access_to_the_verbs_if_one_is_required(config: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
 
     async def test(server: ApiServer) -> None:
@@ -256,7 +256,7 @@ def test_a_token_opens_the_verbs_where_one_is_asked_for(config: Path, tmp_path: 
     with_nodes(test)
 
 
-def test_whoever_comes_is_answered_where_that_is_said(config: Path, tmp_path: Path) -> None:
+def test_all_callers_are_accepted_if_the_flag_permits_it(config: Path, tmp_path: Path) -> None:
     async def test(server: ApiServer) -> None:
         async with serving(server, tmp_path, "--config", config, "--allow-anybody") as served:
             client = HttpExtender(served.told, "extenders[0]")
@@ -267,9 +267,7 @@ def test_whoever_comes_is_answered_where_that_is_said(config: Path, tmp_path: Pa
     with_nodes(test)
 
 
-def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
-    config: Path, tmp_path: Path
-) -> None:
+def test_the_snippet_names_the_verbs_for_which_the_profile_has_plugins(config: Path, tmp_path: Path) -> None:
     done = extender("--config", config, "--snippet", "--url", "http://10.0.0.7:8888", "--secure-port", 0,
                     "--http-port", 8888, "--allow-anybody")  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -332,28 +330,28 @@ FAULTS: dict[str, tuple[tuple[object, ...], str]] = {
 
 
 @pytest.mark.parametrize(("flags", "problem"), FAULTS.values(), ids=FAULTS)
-def test_what_does_not_go_together_is_told(flags: tuple[object, ...], problem: str, config: Path) -> None:
+def test_conflicting_flags_are_refused(flags: tuple[object, ...], problem: str, config: Path) -> None:
     done = extender("--config", config, *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert problem in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_profile_with_nothing_to_say_is_refused(config: Path) -> None:
+def test_a_profile_without_plugins_for_any_verb_is_refused(config: Path) -> None:
     config.write_text(HEAD + PROFILE.replace(", {name: likes_b.py, weight: 3}", ""))
     done = extender("--config", config, "--snippet", "--allow-anybody")
     assert done.returncode == 2
     assert "profiles: no profile has a plugin that filters or scores" in done.stderr
 
 
-def test_a_part_of_a_certificate_is_told(config: Path, tmp_path: Path) -> None:
+def test_a_certificate_without_its_key_is_reported(config: Path, tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_text("x")
     done = extender("--config", config, "--snippet", "--cert-dir", tmp_path)
     assert done.returncode == 2
     assert f"--cert-dir: {tmp_path} has tls.crt but no ca.crt and tls.key" in done.stderr
 
 
-def test_a_port_that_is_taken_is_told_and_nothing_hangs(config: Path, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_nothing_hangs(config: Path, tmp_path: Path) -> None:
     async def test(server: ApiServer) -> None:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         taken = server.url.rpartition(":")[2].strip("/")
@@ -367,7 +365,7 @@ def test_a_port_that_is_taken_is_told_and_nothing_hangs(config: Path, tmp_path: 
     with_nodes(test)
 
 
-def test_the_help_is_told() -> None:
+def test_the_help_is_printed() -> None:
     done = extender("--help")
     assert done.returncode == 0
     for flag in ("--config", "--profile", "--snippet", "--bind", "--url", "--cert-dir", "--client-ca-file", "--token-file",

@@ -1,4 +1,4 @@
-"""`custom-scheduler replay --config` on files: its words, its JSON, its page in a real browser, and what it refuses."""
+"""`custom-scheduler replay --config` on files: its text, its JSON, its page in a real browser, and its refusals."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def replay(folder: Path, *arguments: str, hash_seed: str = "0") -> subprocess.Co
     )
 
 
-def test_it_says_the_same_whatever_the_order_of_hashes(folder: Path) -> None:
+def test_a_backtest_is_the_same_for_every_hash_seed(folder: Path) -> None:
     said = [
         replay(
             folder,
@@ -106,14 +106,14 @@ def test_it_says_the_same_whatever_the_order_of_hashes(folder: Path) -> None:
 
     assert [each.stderr for each in said] == ["", ""]
     assert said[0].stdout == said[1].stdout
-    told = json.loads(said[0].stdout)
-    packing, spreading = told["runs"]
+    reported = json.loads(said[0].stdout)
+    packing, spreading = reported["runs"]
     assert (packing["configuration"], spreading["configuration"]) == ("packing.yaml", "spreading.yaml")
     assert packing["moves"]["elsewhere"] > 0
-    assert spreading["moves"] == told["baseline"]["moves"]
-    assert told["baseline"]["moves"]["elsewhere"] == 0
+    assert spreading["moves"] == reported["baseline"]["moves"]
+    assert reported["baseline"]["moves"]["elsewhere"] == 0
     assert len(packing["figures"]["nodes"]["emptyNames"]) > 9
-    assert told["recorded"]["figures"]["placed"] == packing["figures"]["placed"] == PODS
+    assert reported["recorded"]["figures"]["placed"] == packing["figures"]["placed"] == PODS
     assert [each["pod"] for each in packing["figures"]["unplaced"]] == ["default/huge"]
 
 
@@ -127,7 +127,7 @@ def test_it_fits_into_a_terminal_of_80_columns(folder: Path) -> None:
     assert f"recorded configuration: 0 pods on another node, {PODS} on the recorded node" in said.stdout
 
 
-def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) -> None:
+def test_a_truncated_recording_is_read_up_to_the_last_whole_record(folder: Path, tmp_path: Path) -> None:
     whole = next((folder / "recording").glob("*.rec"))
     torn = tmp_path / whole.name
     torn.write_bytes(whole.read_bytes()[:-2000])
@@ -149,7 +149,9 @@ def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) 
         pytest.param(["recording", "--config", "none.yaml"], "none.yaml", id="no such configuration"),
         pytest.param(["recording", "--config", "broken.yaml"], "broken.yaml: ", id="a broken plugin"),
         pytest.param(
-            ["recording", "--html", "page.html"], "--html and --output need --config", id="a page of nothing"
+            ["recording", "--html", "page.html"],
+            "--html and --output need --config",
+            id="a page without a configuration",
         ),
         pytest.param(
             ["recording", "--config", "packing.yaml", "--pod", "p0"],
@@ -163,7 +165,9 @@ def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) 
         ),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(folder: Path, arguments: list[str], message: str) -> None:
+def test_an_impossible_request_is_reported_in_one_line(
+    folder: Path, arguments: list[str], message: str
+) -> None:
     said = replay(folder, *arguments)
 
     assert said.returncode == 2
@@ -192,7 +196,9 @@ def written(path: Path, result: Backtest) -> str:
     return path.as_uri()
 
 
-def test_the_page_needs_nobody_and_has_a_table_beside_each_chart(result: Backtest, tmp_path: Path) -> None:
+def test_the_page_needs_no_network_and_has_a_table_beside_each_chart(
+    result: Backtest, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         async with browsing(offline=True) as (page, complaints):
             asked: list[str] = []
@@ -214,7 +220,7 @@ def test_the_page_needs_nobody_and_has_a_table_beside_each_chart(result: Backtes
     asyncio.run(scenario())
 
 
-def test_names_are_text(result: Backtest, tmp_path: Path) -> None:
+def test_names_are_shown_as_text(result: Backtest, tmp_path: Path) -> None:
     async def scenario() -> None:
         move = result.runs[0].moves.examples[0]
         result.runs[0].moves.examples[0] = type(move)(
@@ -241,7 +247,7 @@ def test_names_are_text(result: Backtest, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(result: Backtest, tmp_path: Path, scheme: Any) -> None:
+def test_all_users_can_read_the_page(result: Backtest, tmp_path: Path, scheme: Any) -> None:
     async def scenario() -> None:
         async with browsing(color_scheme=scheme) as (page, _):
             await page.goto(written(tmp_path / "page.html", result))

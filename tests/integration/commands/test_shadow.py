@@ -1,4 +1,4 @@
-"""`custom-scheduler run --shadow` in a process of its own: it reads, answers, and tells what it found when it ends."""
+"""`custom-scheduler run --shadow` as a process: it reads, answers, and prints a summary at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BINDING = "/api/v1/namespaces/default/pods/web/binding"
 COMMAND = (sys.executable, "-m", "scheduler")
 
 
-def test_it_tells_of_a_pod_that_another_scheduler_placed_and_sums_up(tmp_path: Path) -> None:
+def test_it_reports_a_pod_that_another_scheduler_placed_and_prints_a_summary(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer() as server, aiohttp.ClientSession() as session:
             server.store.create("nodes", node_object("a"))
@@ -52,11 +52,13 @@ def test_it_tells_of_a_pod_that_another_scheduler_placed_and_sums_up(tmp_path: P
                 await until(lambda: answers("/debug/shadow?output=text", "1 decisions, 0 agree"))
                 asked = ("explain", "--server", url, "--pod", "default/web")
                 explain = await asyncio.create_subprocess_exec(*COMMAND, *asked, stdout=pipe)
-                told, _ = await explain.communicate()
+                reported, _ = await explain.communicate()
             finally:
                 shadow.send_signal(signal.SIGTERM)
                 said, _ = await shadow.communicate()
-            assert "placed, refused; theirs b (Insufficient cpu); ours a" in " ".join(told.decode().split())
+            assert "placed, refused; theirs b (Insufficient cpu); ours a" in " ".join(
+                reported.decode().split()
+            )
             assert shadow.returncode == 0
             assert (
                 said.decode().splitlines()[0] == "default: 1 decisions, 0 agree (0.00 %), 0 cannot be known"
@@ -73,7 +75,7 @@ async def _bind(kubeconfig: str, node: str) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--config-map=kube-system/custom-scheduler", "--scheduler-profiles"])
-def test_it_takes_its_configuration_from_a_file_only(flag: str) -> None:
+def test_it_reads_its_configuration_from_a_file_only(flag: str) -> None:
     async def scenario() -> None:
         pipe = asyncio.subprocess.PIPE
         asked = await asyncio.create_subprocess_exec(*COMMAND, "run", "--shadow", THEIRS, flag, stderr=pipe)

@@ -1,4 +1,4 @@
-"""`kubectl why` as processes: the daemon asked behind a forwarded port, or decided without one. Real time, real sockets."""
+"""`kubectl why` as a process, with a daemon behind a forwarded port and without one: real time, real sockets."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def in_a_world(folder: Path, scenario: Any) -> None:
     asyncio.run(run())
 
 
-def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) -> None:
+def test_the_leading_daemon_is_reached_through_port_forwarding(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.may_be_asked()
         async with world.daemon():
@@ -123,9 +123,9 @@ def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) 
             assert f"From pod kube-system/{LEADER}" in said.out
             assert "is in the queue (unschedulable)" in said.out
 
-            told = await world.told("pod/big", "--node", "n2")
-            assert told["decidedBy"] == f"pod kube-system/{LEADER}"
-            assert (told["attempt"]["number"], [*told["attempt"]["nodes"]]) == (1, ["n2"])
+            reported = await world.told("pod/big", "--node", "n2")
+            assert reported["decidedBy"] == f"pod kube-system/{LEADER}"
+            assert (reported["attempt"]["number"], [*reported["attempt"]["nodes"]]) == (1, ["n2"])
 
             other = await world.told("other")
             assert other["decidedBy"] == "kube-scheduler's default plugins", "it is not the daemon's"
@@ -140,7 +140,7 @@ def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) 
     in_a_world(tmp_path, scenario)
 
 
-def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_path: Path) -> None:
+def test_the_daemon_explains_a_waiting_group_and_the_command_does_so_without_one(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.may_be_asked()
         policy = {"gang": {"minCount": 3}}
@@ -183,7 +183,7 @@ def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_pat
     in_a_world(tmp_path, scenario)
 
 
-def test_who_may_ask_and_decide_needs_no_more_than_the_manifests_say(tmp_path: Path) -> None:
+def test_the_command_needs_only_the_rights_of_the_manifests(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.may_be_asked()
         async with world.daemon():
@@ -213,10 +213,10 @@ def test_who_may_ask_and_decide_needs_no_more_than_the_manifests_say(tmp_path: P
         pytest.param("lease", "is no pod of kube-system", id="held by no pod"),
         pytest.param("pod", f"no token of ServiceAccount kube-system/{ASKING_ACCOUNT}", id="no account"),
         pytest.param("account", "the API server answered 501", id="no way to the pod"),
-        pytest.param("nobody", "error forwarding port", id="nobody listens"),
+        pytest.param("nobody", "error forwarding port", id="no listener"),
     ],
 )
-def test_where_no_daemon_answers_it_says_why_and_decides_itself(
+def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
     tmp_path: Path, prepare: str, reason: str
 ) -> None:
     steps = ["lease", "pod", "account", "nobody"]
@@ -246,7 +246,7 @@ def test_where_no_daemon_answers_it_says_why_and_decides_itself(
     in_a_world(tmp_path, scenario)
 
 
-def test_a_watch_tells_what_is_new_until_the_pod_is_on_a_node(tmp_path: Path) -> None:
+def test_a_watch_prints_changes_until_the_pod_is_on_a_node(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.may_be_asked()
         async with world.daemon():
@@ -268,7 +268,7 @@ def test_a_watch_tells_what_is_new_until_the_pod_is_on_a_node(tmp_path: Path) ->
     in_a_world(tmp_path, scenario)
 
 
-def test_pods_that_wait_are_listed_by_cause(tmp_path: Path) -> None:
+def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         message = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: no."
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -309,7 +309,7 @@ spec:
 """
 
 
-def test_what_is_not_created_yet_is_judged_with_what_it_would_cost(tmp_path: Path) -> None:
+def test_objects_that_do_not_exist_yet_are_evaluated_with_their_victims(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.add("priorityclasses.scheduling.k8s.io", {"metadata": {"name": "urgent"}, "value": 1000})
         world.add("pods", pod_object("low", cpu="3", node="n1"))
@@ -332,7 +332,7 @@ def test_what_is_not_created_yet_is_judged_with_what_it_would_cost(tmp_path: Pat
     in_a_world(tmp_path, scenario)
 
 
-def test_what_the_api_server_would_refuse_is_told_in_its_words(tmp_path: Path) -> None:
+def test_a_refusal_by_the_api_server_is_printed_in_its_own_text(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         (web,) = await world.told("-f", "-", stdin=DEPLOYMENT)
         assert web["problem"] == 'pods "web" is forbidden: no PriorityClass with name urgent was found'
@@ -369,15 +369,15 @@ def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.Monke
     in_a_world(tmp_path, scenario)
 
 
-def test_a_pod_on_a_node_is_told_where_it_would_go_now(tmp_path: Path) -> None:
+def test_a_pod_on_a_node_is_shown_with_its_current_choice(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.add("pods", pod_object("runs", cpu="2", node="n2", scheduler_name="default-scheduler"))
 
-        told = await world.told("runs", "--offline")
+        reported = await world.told("runs", "--offline")
 
-        assert (told["node"], told["attempt"]) == ("n2", None)
-        assert told["now"]["node"] == "n2"
-        assert told["now"]["best"] == ["n3"]
-        assert told["now"]["nodes"]["n2"]["feasible"], "it leaves the room it has"
+        assert (reported["node"], reported["attempt"]) == ("n2", None)
+        assert reported["now"]["node"] == "n2"
+        assert reported["now"]["best"] == ["n3"]
+        assert reported["now"]["nodes"]["n2"]["feasible"], "it leaves the room it has"
 
     in_a_world(tmp_path, scenario)

@@ -55,7 +55,7 @@ class Heard:
         self.beginnings += 1
 
 
-def test_only_the_one_config_map_is_told_of_and_nothing_is_written(tmp_path: Path) -> None:
+def test_only_one_config_map_is_followed_and_nothing_is_written(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer() as server:
             store = server.store
@@ -90,7 +90,7 @@ def test_only_the_one_config_map_is_told_of_and_nothing_is_written(tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_a_server_is_followed_whose_certificate_carries_another_name(
+def test_a_server_whose_certificate_has_another_name_can_be_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issued = issue("kube-apiserver", dns_names=["kubernetes"])
@@ -137,7 +137,7 @@ def test_a_config_map_is_followed_with_the_server_certificate_as_only_trust(
     asyncio.run(scenario())
 
 
-def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crashed_kopf_is_reported_and_restarted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with ApiServer() as server:
             server.store.create("configmaps", {"metadata": {"name": "cs"}, "data": {"text": "one"}})
@@ -153,15 +153,17 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
 
             assert heard.ups == [*[False] * (len(heard.ups) - 1), True]
             assert heard.beginnings == len(heard.ups)
-            told = [record for record in caplog.records if "is not watched at the moment" in record.message]
-            assert len(told) == heard.ups.count(False)
+            reported = [
+                record for record in caplog.records if "is not watched at the moment" in record.message
+            ]
+            assert len(reported) == heard.ups.count(False)
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-def test_a_server_that_is_away_is_no_error_of_the_log(
+def test_an_unreachable_server_is_not_logged_as_an_error(
     tmp_path: Path, retries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread._RETRIES", retries)
@@ -175,9 +177,11 @@ def test_a_server_that_is_away_is_no_error_of_the_log(
         await heard.thread.__aexit__()
 
     asyncio.run(scenario())
-    told = {(record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO}
+    reported = {
+        (record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO
+    }
     message = "Configuration is not watched at the moment; the scheduler continues with the current one"
-    assert told == {("WARNING", message)}
+    assert reported == {("WARNING", message)}
 
 
 @pytest.mark.parametrize("when", ["at once", "while it cannot log in"])
@@ -196,7 +200,7 @@ def test_it_can_be_stopped_at_any_time(tmp_path: Path, when: str) -> None:
     asyncio.run(scenario())
 
 
-def test_kopf_that_breaks_is_begun_again_and_does_not_hold_up_the_end(
+def test_a_failing_kopf_is_restarted_and_does_not_delay_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(**_: object) -> None:

@@ -1,4 +1,4 @@
-"""What is followed becomes an offer, in virtual time: a file, and a ConfigMap without kopf."""
+"""Changes of a file and of a ConfigMap without kopf become offers, in virtual time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UP = "custom_scheduler_config_watch_up"
 
 
 @virtually
-async def test_a_file_is_offered_when_it_changed_and_rests_and_not_when_it_says_the_same(
+async def test_a_file_is_offered_when_its_content_has_changed_and_is_stable(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "config.yaml"
@@ -77,7 +77,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Cluster, Daemon, _Liste
 
 
 @virtually
-async def test_a_config_map_that_was_deleted_while_kopf_was_away_is_missed_and_said_so(
+async def test_the_deletion_of_a_config_map_while_kopf_is_down_is_found_and_reported(
     tmp_path: Path,
 ) -> None:
     async with listening(tmp_path) as (it, daemon, listener):
@@ -101,7 +101,7 @@ async def test_a_config_map_that_was_deleted_while_kopf_was_away_is_missed_and_s
 
 
 @pytest.mark.parametrize("code", [403, 503])
-def test_who_is_refused_asks_again_whether_the_config_map_was_deleted(tmp_path: Path, code: int) -> None:
+def test_a_refused_read_of_the_config_map_is_retried(tmp_path: Path, code: int) -> None:
     @virtually
     async def scenario() -> None:
         async with listening(tmp_path) as (it, _, listener):
@@ -117,9 +117,7 @@ def test_who_is_refused_asks_again_whether_the_config_map_was_deleted(tmp_path: 
 
 
 @virtually
-async def test_who_is_answered_with_no_json_asks_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_read_without_valid_json_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(tmp_path) as (it, daemon, listener):
         connection = daemon._connection
         answers = [Response(200, b"[]"), Response(200, b"<html>not now</html>")]
@@ -135,7 +133,7 @@ async def test_who_is_answered_with_no_json_asks_again(
 
 
 @virtually
-async def test_nobody_asks_on_once_kopf_has_shown_the_config_map(tmp_path: Path) -> None:
+async def test_reads_stop_once_kopf_has_delivered_the_config_map(tmp_path: Path) -> None:
     async with listening(tmp_path) as (it, _, listener):
         it.server.faults.refuse(503, lambda info: info.path.endswith("/configmaps/cs"))
         listener.began()

@@ -45,9 +45,9 @@ async def run(*flags: str | Path) -> tuple[int, str]:
         sys.executable, "-m", "scheduler", "run", *map(str, flags), stderr=asyncio.subprocess.PIPE
     )  # fmt: skip
     async with asyncio.timeout(60):
-        _, told = await process.communicate()
+        _, reported = await process.communicate()
     assert process.returncode is not None
-    return process.returncode, told.decode()
+    return process.returncode, reported.decode()
 
 
 def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
@@ -72,9 +72,9 @@ def test_a_policy_in_a_config_map_is_read_from_the_cluster(tmp_path: Path, sourc
                 (tmp_path / "config.yaml").write_text(text)
                 where = ["--config", tmp_path / "config.yaml"]
 
-            code, told = await run(*where, *connecting, "--write-config-to", tmp_path / "out.yaml")
+            code, reported = await run(*where, *connecting, "--write-config-to", tmp_path / "out.yaml")
 
-            assert code == 0, told
+            assert code == 0, reported
             assert weight_in(load(tmp_path / "out.yaml")) == 7
             assert [each.method for each in server.requests if "configmaps/rules" in each.path] == ["GET"]
 
@@ -99,10 +99,10 @@ def test_a_config_map_without_a_policy_ends_the_start(
                 server.store.create("configmaps", config_map("rules", data))
             (tmp_path / "config.yaml").write_text(BY_CONFIG_MAP)
 
-            code, told = await run("--config", tmp_path / "config.yaml", "--kubeconfig", kubeconfig)
+            code, reported = await run("--config", tmp_path / "config.yaml", "--kubeconfig", kubeconfig)
 
             assert code == 2
-            assert expected in told
+            assert expected in reported
 
     asyncio.run(scenario())
 
@@ -156,10 +156,10 @@ def test_a_daemon_schedules_by_a_policy_and_takes_a_changed_one(tmp_path: Path) 
                 kubeconfig, tmp_path / "log", "--config", str(tmp_path / "config.yaml")
             ) as started:
                 assert await it.place("first") == "b"
-                (told,) = started.said(
+                (reported,) = started.said(
                     "Configuration has an old apiVersion; `custom-scheduler check --convert` converts it"
                 )
-                assert told["api_version"] == "kubescheduler.config.k8s.io/v1alpha1"
+                assert reported["api_version"] == "kubescheduler.config.k8s.io/v1alpha1"
 
                 write("LeastRequestedPriority")
                 await until(lambda: it.notes("ConfigurationReloaded"))

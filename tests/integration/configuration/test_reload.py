@@ -212,10 +212,10 @@ class Needy(FilterPlugin):
 }
 
 
-@pytest.mark.parametrize(("text", "told"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("text", "expected"), BROKEN.values(), ids=BROKEN)
 @virtually
-async def test_what_is_wrong_is_refused_and_said_and_the_old_configuration_stays(
-    tmp_path: Path, text: str, told: str
+async def test_an_invalid_configuration_is_rejected_with_an_event_and_the_old_one_stays(
+    tmp_path: Path, text: str, expected: str
 ) -> None:
     for name, content in BROKEN_FILES.items():
         (tmp_path / name).write_text(content)
@@ -235,13 +235,13 @@ async def test_what_is_wrong_is_refused_and_said_and_the_old_configuration_stays
         await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
         (note,) = it.notes("cs", "ConfigurationRejected")
         assert note.startswith("The previous configuration stays active: ")
-        assert told in note
+        assert expected in note
         assert metric(daemon, "custom_scheduler_config_last_reload_successful") == 0
         assert metric(daemon, "custom_scheduler_config_reloads_total", result="rejected") == 1
 
 
 @virtually
-async def test_each_refusal_is_an_event_of_its_own_with_its_own_words(tmp_path: Path) -> None:
+async def test_each_rejection_is_an_event_of_its_own_with_its_own_message(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         reloader = reloader_of(daemon)
 
@@ -258,7 +258,7 @@ def no_space_left() -> Configuration:
 
 
 @virtually
-async def test_a_plugin_that_does_the_unexpected_when_it_is_loaded_costs_the_reload_only(
+async def test_a_plugin_that_fails_on_import_only_fails_the_reload(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "odd.py").write_text("from scheduler.framework import FilterPlugin\nraise SystemExit(3)\n")
@@ -451,7 +451,7 @@ class NeedsConfigMaps(FilterPlugin):
 
 
 @virtually
-async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_afterwards(
+async def test_kinds_of_new_plugins_are_listed_before_their_first_pod_and_dropped_later(
     tmp_path: Path,
 ) -> None:
     NeedsConfigMaps.seen.clear()
@@ -482,7 +482,7 @@ async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_
 
 
 @virtually
-async def test_a_kind_that_cannot_be_read_is_a_reason_to_refuse(tmp_path: Path) -> None:
+async def test_a_configuration_whose_kind_cannot_be_read_is_rejected(tmp_path: Path) -> None:
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
         await two_nodes(it, daemon)
@@ -498,7 +498,7 @@ async def test_a_kind_that_cannot_be_read_is_a_reason_to_refuse(tmp_path: Path) 
 
 
 @virtually
-async def test_what_could_not_be_read_while_the_server_was_away_is_tried_again(tmp_path: Path) -> None:
+async def test_a_configuration_that_failed_during_an_outage_is_retried_after_it(tmp_path: Path) -> None:
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
         await two_nodes(it, daemon)
@@ -518,7 +518,7 @@ async def test_what_could_not_be_read_while_the_server_was_away_is_tried_again(t
 
 
 @virtually
-async def test_what_could_not_be_read_is_not_tried_again_after_something_newer(tmp_path: Path) -> None:
+async def test_a_failed_configuration_is_not_retried_after_a_newer_one(tmp_path: Path) -> None:
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
         await two_nodes(it, daemon)
@@ -585,7 +585,7 @@ async def test_old_plugins_are_refreshed_until_their_last_binding_ends(
 
 
 @virtually
-async def test_what_takes_a_restart_is_named_and_left_while_the_rest_is_taken(tmp_path: Path) -> None:
+async def test_settings_that_need_a_restart_are_named_and_the_others_are_applied(tmp_path: Path) -> None:
     more = "leaderElection: {leaseDuration: 20s}\nclientConnection: {qps: 7}"
     async with (
         cluster(tmp_path) as it,
@@ -634,7 +634,7 @@ async def test_backoffs_change_for_pods_that_back_off_already(tmp_path: Path) ->
 
 
 @virtually
-async def test_every_replica_reloads_and_only_the_leader_says_so(tmp_path: Path) -> None:
+async def test_every_replica_reloads_and_only_the_leader_writes_events(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, replica(it, "r1", plugins=PLUGINS) as leader:
         await it.until(lambda: leader.is_leading)
         async with replica(it, "r2", plugins=PLUGINS) as standby:
@@ -658,7 +658,7 @@ async def test_every_replica_reloads_and_only_the_leader_says_so(tmp_path: Path)
 
 
 @virtually
-async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force(tmp_path: Path) -> None:
+async def test_under_load_every_pod_is_placed_once_by_the_active_configuration(tmp_path: Path) -> None:
     names, pods = ("one", "two"), 300
     async with (
         cluster(tmp_path) as it,
@@ -715,7 +715,9 @@ async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force
 
 
 @virtually
-async def test_a_swap_that_breaks_half_way_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_swap_that_fails_half_way_is_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with (
         cluster(tmp_path) as it,
         it.daemon(configuration(prefer("a"), prefer("a", "dropped")), plugins=PLUGINS) as daemon,
@@ -752,7 +754,7 @@ class Good(FilterPlugin):
 
 
 @virtually
-async def test_nothing_is_left_of_configurations_that_were_refused(tmp_path: Path) -> None:
+async def test_nothing_of_rejected_configurations_is_kept(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD_FILE)
     (tmp_path / "broken.py").write_text(BROKEN_FILES["broken.py"])
     active = configuration(profile(filter="good.py"))

@@ -173,7 +173,7 @@ async def serving() -> AsyncIterator[tuple[ApiServer, Server]]:
         yield server, Server(server)
 
 
-def test_a_config_map_is_followed_and_a_broken_one_refused_while_the_old_stays(tmp_path: Path) -> None:
+def test_a_config_map_is_followed_and_a_broken_one_is_rejected(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving() as (server, it):
             it.put(profile(10, 1))
@@ -266,7 +266,7 @@ def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
     asyncio.run(scenario())
 
 
-def test_what_is_not_to_be_followed_is_not(tmp_path: Path) -> None:
+def test_sources_without_the_follow_flag_are_not_followed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving() as (server, it):
             it.put(profile(10, 1))
@@ -282,7 +282,7 @@ def test_what_is_not_to_be_followed_is_not(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_to_begin_a_config_map_has_to_be_there_and_right(tmp_path: Path) -> None:
+def test_the_start_needs_an_existing_and_valid_config_map(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving() as (server, it):
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
@@ -301,7 +301,7 @@ def test_to_begin_a_config_map_has_to_be_there_and_right(tmp_path: Path) -> None
 ENDS_ALL = "import time, os; time.sleep(2); os._exit(3)\n"
 
 
-def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_neither(tmp_path: Path) -> None:
+def test_a_plugin_file_that_exits_the_process_stops_neither_scheduler_nor_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving() as (server, it):
             it.put(profile(1, 10))
@@ -330,8 +330,8 @@ def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_nei
                 it.store.delete("events.events.k8s.io", event["metadata"]["name"], "default")
             async with running(kubeconfig, tmp_path / "log", *flags) as run:
                 assert await it.place("third") == "b"
-                (told,) = run.said("Configuration is invalid; using the last good one")
-                assert "prefer_a.py" in told["error"]
+                (reported,) = run.said("Configuration is invalid; using the last good one")
+                assert "prefer_a.py" in reported["error"]
                 await until(lambda: it.notes("ConfigurationRejected"))
                 assert (await run.metrics())["last_reload_successful"] == 0
 
@@ -343,7 +343,7 @@ def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_nei
     asyncio.run(scenario())
 
 
-def test_a_signal_has_the_cache_compared_and_dumped(tmp_path: Path) -> None:
+def test_a_signal_starts_a_cache_check_and_a_dump(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving() as (server, it):
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")

@@ -1,4 +1,4 @@
-"""SchedulerProfiles beside a configuration in a running daemon, in virtual time and without kopf: what it would tell is told."""
+"""SchedulerProfiles beside a configuration in a running daemon, in virtual time and with simulated events of kopf."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_an_object_serves_pods_of_its_name_until_it_is_deleted(tmp_path: P
 
 
 @virtually
-async def test_an_invalid_version_is_reported_and_the_last_good_one_stays(
+async def test_an_invalid_version_is_reported_and_the_last_valid_one_stays(
     tmp_path: Path,
 ) -> None:
     async with following(tmp_path) as it:
@@ -213,10 +213,10 @@ async def test_an_invalid_version_is_reported_and_the_last_good_one_stays(
             'spec.schedulerName: "default-scheduler" can be replaced by the scheduler\'s configuration only',
         ),
     ],
-    ids=["plugin", "argument", "arguments of nobody", "every plugin", "default-scheduler"],
+    ids=["plugin", "argument", "arguments without a name", "every plugin", "default-scheduler"],
 )
 @virtually
-async def test_a_wrong_object_costs_the_others_nothing(tmp_path: Path, spec: Any, message: str) -> None:
+async def test_an_invalid_object_does_not_affect_the_others(tmp_path: Path, spec: Any, message: str) -> None:
     async with following(tmp_path) as it:
         for name in ("a", "c"):
             it.server.store.create(PROFILES, profile(name))
@@ -230,7 +230,7 @@ async def test_a_wrong_object_costs_the_others_nothing(tmp_path: Path, spec: Any
 
 
 @virtually
-async def test_of_one_name_the_configuration_wins_and_then_the_older_object(tmp_path: Path) -> None:
+async def test_for_one_name_the_configuration_wins_and_then_the_oldest_object(tmp_path: Path) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
         followed.apply(profile("z-first", "shared"))
         await asyncio.sleep(2)
@@ -252,7 +252,7 @@ async def test_of_one_name_the_configuration_wins_and_then_the_older_object(tmp_
 
 
 @virtually
-async def test_a_name_that_the_configuration_takes_later_is_its_own_until_it_gives_it_back(
+async def test_a_name_in_the_configuration_belongs_to_it_until_it_is_removed_there(
     tmp_path: Path,
 ) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
@@ -273,7 +273,7 @@ async def test_a_name_that_the_configuration_takes_later_is_its_own_until_it_giv
 
 
 @virtually
-async def test_a_reload_keeps_the_objects_in_force_and_a_wrong_one_changes_nothing(tmp_path: Path) -> None:
+async def test_a_reload_keeps_the_active_objects_and_a_rejected_one_changes_nothing(tmp_path: Path) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
         followed.apply(profile("team-a"))
         await followed.until_said("team-a", "True", "True", "")
@@ -288,7 +288,7 @@ async def test_a_reload_keeps_the_objects_in_force_and_a_wrong_one_changes_nothi
 
 
 @virtually
-async def test_many_objects_that_are_there_at_the_start_are_taken_at_once(
+async def test_many_objects_are_applied_at_once_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with following(tmp_path) as it:
@@ -388,7 +388,7 @@ async def test_a_profile_that_failed_during_an_outage_is_retried_after_it(
 @pytest.mark.parametrize(
     "body", [b'{"items": null}', b"<html>not now</html>"], ids=["of none", "that is none"]
 )
-def test_an_odd_list_is_read_or_asked_for_again(
+def test_a_malformed_list_is_decoded_or_requested_again(
     tmp_path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @virtually
@@ -430,7 +430,7 @@ def test_an_odd_list_is_read_or_asked_for_again(
     ids=["empty name", "no name", "percentage", "two orders", "twice"],
 )
 @virtually
-async def test_the_api_server_refuses_what_the_schema_says(tmp_path: Path, spec: Any, field: str) -> None:
+async def test_the_api_server_enforces_the_schema(tmp_path: Path, spec: Any, field: str) -> None:
     async with following(tmp_path) as it:
         with pytest.raises(StatusError, match=field):
             it.server.store.create(PROFILES, {**profile("a"), "spec": spec})

@@ -1,4 +1,4 @@
-"""What looks across nodes, seen with kubectl: a preemption, a Deployment that keeps its skew, one pod a node."""
+"""Decisions that depend on several nodes, with kubectl: preemption, topology spread, and anti-affinity."""
 
 from __future__ import annotations
 
@@ -133,15 +133,15 @@ def test_a_deployment_keeps_its_skew_while_it_is_scaled(tmp_path: Path) -> None:
     run_with_kubectl(tmp_path, test)
 
 
-def test_pods_that_repel_each_other_are_one_a_node_and_the_rest_wait(tmp_path: Path) -> None:
+def test_pods_with_mutual_anti_affinity_are_one_per_node_and_others_wait(tmp_path: Path) -> None:
     async def test(kubectl: Kubectl) -> None:
         term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "apart"}}}
         repel = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         await kubectl("apply", "-f", "-", stdin=deployment("apart", 6, affinity=repel))
         assert sorted(await placed(kubectl, "apart", 6)) == [f"n{number}" for number in range(6)]
         await kubectl("scale", "deployment/apart", "--replicas=7")
-        told = await until_told(kubectl, "events", "--field-selector=reason=FailedScheduling", *MESSAGE)
-        assert told == (
+        reported = await until_told(kubectl, "events", "--field-selector=reason=FailedScheduling", *MESSAGE)
+        assert reported == (
             "0/6 nodes are available: 6 node(s) didn't match pod anti-affinity rules. "
             "no new claims to deallocate, preemption: 0/6 nodes are available: "
             "6 No preemption victims found for incoming pod."

@@ -1,4 +1,4 @@
-"""Two schedulers that know nothing of each other on the same nodes: what is counted, what goes wrong, what helps."""
+"""Two independent schedulers on the same nodes: accounting, races, and pauses of nodes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def crowd(folder: Path, *, pause_seconds: int, seed: int) -> Outcome:
         return Outcome(ends[OURS], ends[THEIRS])
 
 
-def test_fewer_pods_are_rejected_on_crowded_nodes_when_those_that_rejected_rest(tmp_path: Path):
+def test_node_pauses_reduce_the_number_of_pods_that_kubelets_reject(tmp_path: Path):
     without, with_pauses = Outcome(0, 0), Outcome(0, 0)
     for seed in (1, 2, 3):
         for pause_seconds in (0, 5):
@@ -126,7 +126,7 @@ async def overfill(it: Cluster) -> None:
 
 
 @virtually
-async def test_a_rejection_shows_in_metric_event_and_explanation_and_the_node_is_avoided(tmp_path: Path):
+async def test_a_kubelet_rejection_is_counted_recorded_explained_and_avoided(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
         await overfill(it)
@@ -135,8 +135,8 @@ async def test_a_rejection_shows_in_metric_event_and_explanation_and_the_node_is
         assert metric(daemon, REJECTIONS, reason="OutOfcpu") == 1
         assert metric(daemon, "custom_scheduler_paused_nodes") == 1
         problem = "Node didn't have enough resource: cpu, requested: 1000, used: 1000, capacity: 1000"
-        told = f"node n1 rejected the pod after it was bound: OutOfcpu: {problem}; "
-        assert it.notes("web", "RejectedByKubelet") == [told + "other nodes are preferred for 5 s"]
+        reported = f"node n1 rejected the pod after it was bound: OutOfcpu: {problem}; "
+        assert it.notes("web", "RejectedByKubelet") == [reported + "other nodes are preferred for 5 s"]
 
         it.server.store.delete("pods", "theirs", "default", grace_period_seconds=0)
         it.add_nodes(node_object("n2", cpu="1"))
@@ -154,7 +154,7 @@ async def test_a_rejection_shows_in_metric_event_and_explanation_and_the_node_is
 
 
 @virtually
-async def test_a_pod_that_was_made_on_a_node_in_our_name_makes_nobody_avoid_it(tmp_path: Path):
+async def test_a_pod_created_on_a_node_under_our_name_does_not_pause_the_node(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
         it.add_pods(pod_object("evil", cpu="5", node="n1"))
@@ -166,7 +166,7 @@ async def test_a_pod_that_was_made_on_a_node_in_our_name_makes_nobody_avoid_it(t
 
 
 @virtually
-async def test_a_cluster_of_one_node_goes_on_while_its_node_rests(tmp_path: Path):
+async def test_the_only_node_of_a_cluster_is_used_while_it_is_paused(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
         await overfill(it)
@@ -194,7 +194,7 @@ async def test_pauses_follow_a_changed_configuration(tmp_path: Path):
     ("priority", "node"), [(5, ""), (50, "n1")], ids=["less important", "more important"]
 )
 @virtually
-async def test_room_that_the_other_scheduler_preempted_for_is_its_own_by_priority(
+async def test_capacity_that_the_other_scheduler_preempted_belongs_to_it_by_priority(
     tmp_path: Path, priority: int, node: str
 ):
     async with (
@@ -229,7 +229,7 @@ def nominated(it: Cluster, name: str) -> str:
 
 
 @virtually
-async def test_a_nomination_of_another_scheduler_is_not_ours_to_take_back(tmp_path: Path):
+async def test_a_nomination_of_another_scheduler_is_not_cleared(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions(stop_seconds=20)) as it, it.daemon() as daemon:
         await one_full_node(it)
         theirs = pod_object("theirs", cpu="1", priority=5, scheduler_name=THEIRS)
@@ -245,7 +245,7 @@ async def test_a_nomination_of_another_scheduler_is_not_ours_to_take_back(tmp_pa
 
 
 @virtually
-async def test_room_made_for_a_pod_is_kept_when_its_profile_is_served_no_more(tmp_path: Path):
+async def test_capacity_nominated_for_a_pod_stays_after_its_profile_is_removed(tmp_path: Path):
     both = f"{HEAD}profiles: [{{schedulerName: {OURS}}}, {{schedulerName: {THEIRS}}}]"
     async with cluster(tmp_path, kubelet=KubeletOptions(stop_seconds=20)) as it, it.daemon(both) as daemon:
         await one_full_node(it)

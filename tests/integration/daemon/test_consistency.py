@@ -1,4 +1,4 @@
-"""What the daemon knows is compared with what there is: nothing is found where all is well, and what is broken is mended."""
+"""The consistency check finds no drift in a correct cache, and finds and repairs drift."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def drift(daemon: Daemon, what: str) -> float | None:
 
 
 @virtually
-async def test_where_all_is_well_nothing_is_found_and_every_kind_is_compared(tmp_path: Path) -> None:
+async def test_a_correct_cache_has_no_findings_and_every_kind_is_compared(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
 
@@ -75,7 +75,7 @@ async def test_where_all_is_well_nothing_is_found_and_every_kind_is_compared(tmp
 
 
 @virtually
-async def test_a_kind_that_the_server_lacks_is_compared_too(tmp_path: Path) -> None:
+async def test_a_kind_that_is_missing_on_the_server_is_compared_too(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.server.faults.refuse(404, lambda info: info.resource == "podgroups")
         async with it.daemon() as daemon:
@@ -208,18 +208,18 @@ BREAKS: dict[str, tuple[Callable[[Cluster, Daemon], None], str]] = {
 
 @pytest.mark.parametrize(("break_", "what"), BREAKS.values(), ids=BREAKS)
 @virtually
-async def test_what_is_broken_is_found_counted_and_mended(
+async def test_drift_is_found_counted_and_repaired(
     tmp_path: Path, break_: Callable[[Cluster, Daemon], None], what: str
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
         break_(it, daemon)
-        told = await daemon.consistency.check(repair=False)
+        reported = await daemon.consistency.check(repair=False)
 
         repaired = await daemon.consistency.check(repair=True)
 
         # Of a wrong column follow wrong verdicts, which are forgotten with it.
-        assert what in found_by(told) <= {what, "verdict"}
+        assert what in found_by(reported) <= {what, "verdict"}
         assert drift(daemon, what)
         assert found_by(repaired) == {what}
         assert not (await daemon.consistency.check(repair=True)).findings
@@ -231,7 +231,7 @@ async def test_what_is_broken_is_found_counted_and_mended(
 
 
 @virtually
-async def test_what_the_watch_has_missed_is_listed_anew(tmp_path: Path) -> None:
+async def test_changes_that_the_watch_missed_are_listed_again(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
         store = daemon.watches.pods._store
@@ -247,7 +247,7 @@ async def test_what_the_watch_has_missed_is_listed_anew(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_what_the_watch_shows_a_second_later_is_no_drift(tmp_path: Path) -> None:
+async def test_a_change_that_the_watch_delivers_a_second_later_is_no_drift(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
         late = it.server.faults.stall_watches(requests(verb="watch", resource="pods"))
@@ -304,7 +304,7 @@ WITH_BREAKING = WITH_FICKLE.replace("filter: {", "preFilter: {enabled: [{name: F
 
 
 @virtually
-async def test_who_does_not_say_the_same_twice_is_no_drift(tmp_path: Path) -> None:
+async def test_a_plugin_with_varying_answers_is_no_drift(tmp_path: Path) -> None:
     plugin = type("Moody", (Moody,), {})
     async with cluster(tmp_path) as it, it.daemon(WITH_FICKLE, plugins={"Fickle": plugin}) as daemon:
         it.add_nodes(node_object("a"))
@@ -316,7 +316,7 @@ async def test_who_does_not_say_the_same_twice_is_no_drift(tmp_path: Path) -> No
 
 
 @virtually
-async def test_nothing_is_said_of_what_is_kept_of_a_plugin_that_fails_now(tmp_path: Path) -> None:
+async def test_cached_results_of_a_plugin_that_now_fails_are_not_reported(tmp_path: Path) -> None:
     plugin = type("Breaking", (Breaking,), {})
     async with cluster(tmp_path) as it, it.daemon(WITH_BREAKING, plugins={"Fickle": plugin}) as daemon:
         it.add_nodes(node_object("a"))
@@ -328,7 +328,7 @@ async def test_nothing_is_said_of_what_is_kept_of_a_plugin_that_fails_now(tmp_pa
 
 
 @virtually
-async def test_verdicts_that_do_not_hold_any_more_are_forgotten(tmp_path: Path) -> None:
+async def test_outdated_cached_results_are_dropped(tmp_path: Path) -> None:
     plugin = type("Fickle", (Fickle,), {})
     async with cluster(tmp_path) as it, it.daemon(WITH_FICKLE, plugins={"Fickle": plugin}) as daemon:
         it.add_nodes(node_object("a"), node_object("b"))
@@ -345,7 +345,7 @@ async def test_verdicts_that_do_not_hold_any_more_are_forgotten(tmp_path: Path) 
 
 
 @virtually
-async def test_it_is_looked_now_and_then_unasked(tmp_path: Path) -> None:
+async def test_the_check_runs_periodically(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
         daemon.parts.queue.delete(known(daemon, "large"))
@@ -357,7 +357,7 @@ async def test_it_is_looked_now_and_then_unasked(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_it_is_looked_after_an_outage(tmp_path: Path) -> None:
+async def test_the_check_runs_after_an_outage(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
         daemon.parts.queue.delete(known(daemon, "large"))
@@ -380,7 +380,7 @@ async def test_a_server_that_does_not_answer_is_no_drift(tmp_path: Path) -> None
 
 
 @virtually
-async def test_a_signal_has_the_cache_and_the_queue_dumped_as_kube_scheduler_does(
+async def test_a_signal_dumps_the_cache_and_the_queue_as_in_kube_scheduler(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:

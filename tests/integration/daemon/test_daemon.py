@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_pod_of_ours_is_bound_and_told_so(tmp_path: Path) -> None:
+def test_a_pod_of_ours_is_bound_with_an_event(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             it.add_nodes(node_object("n1"))
@@ -29,7 +29,7 @@ def test_a_pod_of_ours_is_bound_and_told_so(tmp_path: Path) -> None:
     virtual_time.run(scenario())
 
 
-def test_the_binding_carries_the_uid_of_the_pod_and_nothing_more(tmp_path: Path) -> None:
+def test_the_binding_carries_only_the_uid_of_the_pod(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             it.add_nodes(node_object("n1"))
@@ -54,7 +54,7 @@ def test_the_binding_carries_the_uid_of_the_pod_and_nothing_more(tmp_path: Path)
     virtual_time.run(scenario())
 
 
-def test_pods_of_other_schedulers_are_left_alone_but_counted(tmp_path: Path) -> None:
+def test_pods_of_other_schedulers_are_counted_and_not_changed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             it.add_nodes(node_object("n1", cpu="4"))
@@ -73,7 +73,7 @@ def test_pods_of_other_schedulers_are_left_alone_but_counted(tmp_path: Path) -> 
     virtual_time.run(scenario())
 
 
-def test_a_pod_that_fits_nowhere_waits_with_its_reason_and_is_bound_when_room_comes(tmp_path: Path) -> None:
+def test_an_unschedulable_pod_waits_with_its_reason_and_is_bound_once_it_fits(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             it.add_nodes(node_object("small", cpu="1"))
@@ -132,7 +132,7 @@ def test_pods_are_placed_by_priority(tmp_path: Path) -> None:
     virtual_time.run(scenario())
 
 
-def test_a_bind_whose_answer_was_lost_is_found_out_and_not_repeated(tmp_path: Path) -> None:
+def test_a_bind_with_a_lost_response_is_verified_and_not_repeated(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="1"))

@@ -1,4 +1,4 @@
-"""A pod whose attempt ends the process: who starts next puts it aside, and others are placed; processes are real ones."""
+"""A pod whose attempt ends the process is quarantined at the next start, and others are placed; real processes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Holding(FilterPlugin):
 """
 
 
-def test_a_pod_whose_attempt_costs_the_lease_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
+def test_a_pod_whose_attempt_loses_the_lease_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(LEASE)
     (tmp_path / "holding.py").write_text(HOLDING)
     flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config", str(tmp_path / "kept.json"))

@@ -58,7 +58,7 @@ def start(folder: Path, *, holder: str | None, renewed: bool, name: str = "defau
     return virtual_time.run(scenario())
 
 
-def test_it_is_refused_beside_a_live_kube_scheduler_whatever_its_clock_says(tmp_path: Path) -> None:
+def test_it_is_refused_beside_a_live_kube_scheduler_with_any_clock(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         start(tmp_path, holder="node-1_abc", renewed=True)
 
@@ -68,17 +68,17 @@ def test_it_is_refused_beside_a_live_kube_scheduler_whatever_its_clock_says(tmp_
     )
 
 
-def test_it_starts_where_nobody_holds_the_lease(tmp_path: Path) -> None:
+def test_it_starts_if_the_lease_has_no_holder(tmp_path: Path) -> None:
     assert start(tmp_path, holder=None, renewed=False) < 1
 
 
-def test_it_starts_at_once_where_the_lease_was_released(tmp_path: Path) -> None:
+def test_it_starts_at_once_after_a_release_of_the_lease(tmp_path: Path) -> None:
     assert start(tmp_path, holder="", renewed=False) < 1
 
 
-def test_it_waits_for_a_lease_that_nobody_renews_to_run_out(tmp_path: Path) -> None:
+def test_it_waits_for_an_abandoned_lease_to_expire(tmp_path: Path) -> None:
     assert 15 <= start(tmp_path, holder="node-1_abc", renewed=False) <= 17
 
 
-def test_a_profile_of_another_name_is_none_of_its_business(tmp_path: Path) -> None:
+def test_it_does_not_check_the_lease_for_a_profile_of_another_name(tmp_path: Path) -> None:
     assert start(tmp_path, holder="node-1_abc", renewed=True, name="custom-scheduler") < 1

@@ -108,7 +108,7 @@ def catches(pid: int, name: signal.Signals) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "told"),
+    ("plugin", "expected"),
     [
         pytest.param(HEAD + NO_INIT, r"plugin Endless at its constructor.*endless\.py:10", id="constructor"),
         pytest.param("while True:\n    pass\n", r"import of endless\.py.*endless\.py:1", id="import"),
@@ -116,20 +116,20 @@ def catches(pid: int, name: signal.Signals) -> bool:
         pytest.param(HEAD + IN_C, r"Timeout.*endless\.py\", line 10 in filter_node", id="a call into C"),
     ],
 )
-def test_explain_names_a_plugin_that_nothing_stops_and_ends_by_one_interrupt(
-    tmp_path: Path, plugin: str, told: str
+def test_explain_names_an_endless_plugin_and_ends_by_one_interrupt(
+    tmp_path: Path, plugin: str, expected: str
 ) -> None:
     config, cluster, log = written(tmp_path, plugin), the_cluster(tmp_path), tmp_path / "log"
 
     async def scenario() -> None:
         async with begun(log, "explain", "--cluster", cluster, "--config", config) as process:
-            await until(lambda: re.search(told, log.read_text(), re.DOTALL))
+            await until(lambda: re.search(expected, log.read_text(), re.DOTALL))
             assert await interrupted(process) == -signal.SIGINT
 
     asyncio.run(scenario())
 
 
-def test_explain_says_of_a_plugin_that_is_stopped_what_the_daemon_would(tmp_path: Path) -> None:
+def test_explain_reports_a_stopped_plugin_as_the_daemon_would(tmp_path: Path) -> None:
     [found] = answer("--cluster", the_cluster(tmp_path), "--config", written(tmp_path, ENDLESS))
 
     assert found["result"] == "error"
@@ -139,7 +139,7 @@ def test_explain_says_of_a_plugin_that_is_stopped_what_the_daemon_would(tmp_path
 
 
 @pytest.mark.parametrize("body", [UNSTOPPABLE, IN_C], ids=["unstoppable", "a call into C"])
-def test_a_daemon_that_a_plugin_holds_is_not_ready_and_ends_by_the_second_interrupt(
+def test_a_daemon_blocked_by_a_plugin_is_not_ready_and_ends_by_the_second_interrupt(
     tmp_path: Path, body: str
 ) -> None:
     config = written(tmp_path, HEAD + body)
@@ -164,7 +164,7 @@ def test_a_daemon_that_a_plugin_holds_is_not_ready_and_ends_by_the_second_interr
     asyncio.run(scenario())
 
 
-def test_a_plugin_that_rests_makes_the_daemon_not_ready(tmp_path: Path) -> None:
+def test_a_suspended_plugin_makes_the_daemon_not_ready(tmp_path: Path) -> None:
     config = written(tmp_path, ENDLESS)
 
     async def scenario() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_last_attempt_is_told_as_it_was_though_nodes_have_changed_since(tmp_path: Path) -> None:
+def test_the_last_attempt_is_shown_as_it_was_after_nodes_have_changed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="1"), node_object("n3", cpu="8"))
@@ -32,12 +32,12 @@ def test_the_last_attempt_is_told_as_it_was_though_nodes_have_changed_since(tmp_
             it.add_nodes(node_object("n0"))
             await it.until(lambda: "n0" in daemon.parts.cache.snapshot().names)
 
-            told = live_explanation(daemon, "default/web", LoopClock())
+            reported = live_explanation(daemon, "default/web", LoopClock())
 
-            assert told is not None
-            assert (told["node"], told["place"]) == (chosen, "outside")
-            assert [move["to"] for move in told["history"]] == ["active", "in flight", "outside"]
-            attempt = told["attempt"]
+            assert reported is not None
+            assert (reported["node"], reported["place"]) == (chosen, "outside")
+            assert [move["to"] for move in reported["history"]] == ["active", "in flight", "outside"]
+            attempt = reported["attempt"]
             assert (attempt["number"], attempt["chosen"], attempt["result"]) == (1, chosen, "schedulable")
             assert sorted(attempt["nodes"]) == ["n1", "n2", "n3"]
             assert attempt["nodes"]["n2"]["reasons"] == ["Insufficient cpu"]
@@ -47,7 +47,7 @@ def test_the_last_attempt_is_told_as_it_was_though_nodes_have_changed_since(tmp_
     virtual_time.run(scenario())
 
 
-def test_a_pod_that_waits_is_told_with_its_reason_and_what_happened_to_it(tmp_path: Path) -> None:
+def test_a_pending_pod_is_shown_with_its_reason_and_history(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="1"))
@@ -68,7 +68,7 @@ def test_a_pod_that_waits_is_told_with_its_reason_and_what_happened_to_it(tmp_pa
     virtual_time.run(scenario())
 
 
-def test_a_pod_that_is_gone_is_told_of_by_its_last_attempt(tmp_path: Path) -> None:
+def test_a_deleted_pod_is_shown_by_its_last_attempt(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="1"))
@@ -77,16 +77,16 @@ def test_a_pod_that_is_gone_is_told_of_by_its_last_attempt(tmp_path: Path) -> No
             it.server.store.delete("pods", "big", "default")
             await it.until(lambda: "default/big" not in daemon.parts.pods)
 
-            told = live_explanation(daemon, "default/big", LoopClock())
+            reported = live_explanation(daemon, "default/big", LoopClock())
 
-            assert told is not None
-            assert (told["node"], told["place"]) == (None, "outside")
-            assert told["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+            assert reported is not None
+            assert (reported["node"], reported["place"]) == (None, "outside")
+            assert reported["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
 
     virtual_time.run(scenario())
 
 
-def test_of_a_pod_that_made_room_only_what_was_judged_is_told(tmp_path: Path) -> None:
+def test_a_pod_that_preempted_is_shown_with_the_evaluated_nodes_only(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="1"), node_object("n3", cpu="1"))
@@ -116,7 +116,7 @@ def test_of_a_pod_that_made_room_only_what_was_judged_is_told(tmp_path: Path) ->
     virtual_time.run(scenario())
 
 
-def test_where_a_pod_on_a_node_would_go_now_is_told_and_nobody_is_sent_away_for_it(tmp_path: Path) -> None:
+def test_the_current_choice_for_a_bound_pod_is_shown_without_evictions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="4"))
@@ -150,7 +150,7 @@ def test_where_a_pod_on_a_node_would_go_now_is_told_and_nobody_is_sent_away_for_
     virtual_time.run(scenario())
 
 
-def test_the_command_asks_a_daemon_over_http(tmp_path: Path) -> None:
+def test_the_command_gets_explanations_from_a_daemon_over_http(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="1"))

@@ -1,4 +1,4 @@
-"""What the API server sends is not always what one expects: the loop goes on, and says which field it was."""
+"""The event loop continues after unexpected objects of the API server, and the field is named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_node_nobody_can_read_is_left_out_and_named_with_its_field(
+def test_an_undecodable_node_is_left_out_and_named_with_its_field(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -38,13 +38,13 @@ def test_a_node_nobody_can_read_is_left_out_and_named_with_its_field(
     with caplog.at_level(logging.WARNING):
         virtual_time.run(scenario())
 
-    told = [vars(record).get("error", "") for record in caplog.records]
-    assert any("Node broken: status.allocatable.cpu: 'many' is not a quantity" in error for error in told), (
-        told
-    )
+    reported = [vars(record).get("error", "") for record in caplog.records]
+    assert any(
+        "Node broken: status.allocatable.cpu: 'many' is not a quantity" in error for error in reported
+    ), reported
 
 
-def test_a_pod_nobody_can_read_is_told_so_and_bound_once_it_can_be(tmp_path: Path) -> None:
+def test_an_undecodable_pod_gets_a_condition_and_is_bound_once_it_is_valid(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             it.garbled[b'"7777m"'] = b'"a little"'
@@ -65,7 +65,7 @@ def test_a_pod_nobody_can_read_is_told_so_and_bound_once_it_can_be(tmp_path: Pat
     virtual_time.run(scenario())
 
 
-def test_a_gated_pod_nobody_can_read_is_told_so_once_its_gates_are_gone(tmp_path: Path) -> None:
+def test_an_undecodable_gated_pod_gets_a_condition_once_its_gates_are_gone(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.garbled[b'"7777m"'] = b'"a little"'
@@ -83,7 +83,7 @@ def test_a_gated_pod_nobody_can_read_is_told_so_once_its_gates_are_gone(tmp_path
     virtual_time.run(scenario())
 
 
-def test_a_bound_pod_whose_update_nobody_can_read_goes_on_using_its_node(tmp_path: Path) -> None:
+def test_a_bound_pod_with_an_undecodable_update_keeps_using_its_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="8"))
@@ -102,7 +102,7 @@ def test_a_bound_pod_whose_update_nobody_can_read_goes_on_using_its_node(tmp_pat
     virtual_time.run(scenario())
 
 
-def test_a_claim_whose_update_nobody_can_read_stays_as_it_was(
+def test_a_claim_with_an_undecodable_update_stays_as_it_was(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -123,13 +123,13 @@ def test_a_claim_whose_update_nobody_can_read_stays_as_it_was(
     with caplog.at_level(logging.WARNING):
         virtual_time.run(scenario())
 
-    told = {vars(record).get("error", "") for record in caplog.records}
+    reported = {vars(record).get("error", "") for record in caplog.records}
     for name, field in (("data", "labels"), ("odd", "annotations")):
         problem = f"metadata.{field}[...]: expected `str`, got `int`"
-        assert f"PersistentVolumeClaim default/{name}: {problem}" in told
+        assert f"PersistentVolumeClaim default/{name}: {problem}" in reported
 
 
-def test_a_node_without_status_and_labels_gets_no_pods_and_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_node_without_status_and_labels_gets_no_pods_and_does_no_harm(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(
@@ -144,7 +144,7 @@ def test_a_node_without_status_and_labels_gets_no_pods_and_disturbs_nobody(tmp_p
     virtual_time.run(scenario())
 
 
-def test_unknown_fields_are_nobodys_business(tmp_path: Path) -> None:
+def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             node, pod = node_object("n1"), pod_object("web", cpu="1")
@@ -199,7 +199,7 @@ def test_objects_with_deeply_nested_managed_fields_do_no_harm(
     virtual_time.run(scenario())
 
 
-def test_a_pod_that_nests_too_deep_is_told_so_and_bound_once_it_does_not(tmp_path: Path) -> None:
+def test_a_pod_that_nests_too_deeply_gets_a_condition_and_is_bound_later(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon():
             it.garbled[b'"odd":"7"'] = b'"odd":' + _DEEP

@@ -70,7 +70,7 @@ async def two(folder: Path, **election: Any) -> AsyncIterator[tuple[Cluster, Rep
 
 
 @pytest.mark.parametrize("away_seconds", [0.1, 1.4, 5.0, 45.0, 600.0])
-def test_a_scheduler_without_lease_goes_on_once_the_server_is_back(
+def test_a_scheduler_without_lease_continues_once_the_server_is_back(
     away_seconds: float, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -122,7 +122,7 @@ def test_a_standby_takes_over_as_soon_as_the_server_is_back_from_a_long_outage(t
     freezing.run(scenario())
 
 
-def test_it_does_not_wait_for_its_next_try(tmp_path: Path) -> None:
+def test_a_standby_does_not_wait_for_its_next_try(tmp_path: Path) -> None:
     async def scenario() -> None:
         slow = {"lease_duration": seconds(90), "renew_deadline": seconds(80), "retry_period": seconds(60)}
         async with two(tmp_path, **slow) as (it, _, second):
@@ -133,7 +133,7 @@ def test_it_does_not_wait_for_its_next_try(tmp_path: Path) -> None:
     freezing.run(scenario())
 
 
-def test_nothing_is_decided_by_what_was_known_before_an_outage(tmp_path: Path) -> None:
+def test_no_decision_uses_the_state_of_before_an_outage(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="4"))
@@ -157,7 +157,7 @@ def test_nothing_is_decided_by_what_was_known_before_an_outage(tmp_path: Path) -
     freezing.run(scenario())
 
 
-def test_a_server_that_takes_everything_and_answers_nothing_is_left_and_found_again(tmp_path: Path) -> None:
+def test_connections_to_a_server_that_never_answers_are_replaced(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1"))

@@ -1,4 +1,4 @@
-"""A plugin file that goes on for ever for one pod, in a process of its own with the loop it really has."""
+"""A plugin file that never returns for one pod, in a daemon process with its real event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption in a running daemon: who has to leave, what everybody is told, and who gets the room."""
+"""Preemption in a running daemon: victims, conditions and events, and the use of the freed capacity."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ async def settle_on(it: Cluster, *pods: dict[str, Any]) -> None:
 
 
 @virtually
-async def test_a_victim_is_told_and_the_preemptor_lands_in_its_place(tmp_path: Path) -> None:
+async def test_a_victim_gets_a_condition_and_the_preemptor_takes_its_place(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
         await settle_on(it, pod_object("victim", cpu="2"))
         it.add_pods(important())
         await it.until(lambda: it.condition("victim", "DisruptionTarget"))
 
-        told = it.condition("victim", "DisruptionTarget")
-        assert (told["status"], told["reason"]) == ("True", "PreemptionByScheduler")
-        assert told["message"] == "custom-scheduler: preempting to accommodate a higher priority pod"
+        reported = it.condition("victim", "DisruptionTarget")
+        assert (reported["status"], reported["reason"]) == ("True", "PreemptionByScheduler")
+        assert reported["message"] == "custom-scheduler: preempting to accommodate a higher priority pod"
         await it.until(lambda: it.pod("important").get("status", {}).get("nominatedNodeName"))
         assert it.pod("important")["status"]["nominatedNodeName"] == "n"
         refused = it.condition("important")
@@ -98,7 +98,7 @@ async def test_a_victim_is_told_and_the_preemptor_lands_in_its_place(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("victim_priority", "policy", "told"),
+    ("victim_priority", "policy", "expected"),
     [
         (10, "PreemptLowerPriority", FULL),
         (
@@ -110,8 +110,8 @@ async def test_a_victim_is_told_and_the_preemptor_lands_in_its_place(tmp_path: P
     ids=["equal priority", "policy Never"],
 )
 @virtually
-async def test_nobody_leaves_for_a_pod_that_may_not_preempt(
-    tmp_path: Path, victim_priority: int, policy: str, told: str
+async def test_no_pod_is_evicted_for_a_pod_that_may_not_preempt(
+    tmp_path: Path, victim_priority: int, policy: str, expected: str
 ) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         class_ = {"metadata": {"name": "priority-10"}, "value": 10, "preemptionPolicy": policy}
@@ -121,12 +121,12 @@ async def test_nobody_leaves_for_a_pod_that_may_not_preempt(
         it.add_pods(important("late", preemptionPolicy=policy))
         await it.until(lambda: it.notes("late", "FailedScheduling"))
 
-        assert it.notes("late", "FailedScheduling")[0] == told
+        assert it.notes("late", "FailedScheduling")[0] == expected
         assert not evictions(it)
 
 
 @virtually
-async def test_a_preemptor_is_the_only_one_who_uses_the_room_it_made(tmp_path: Path) -> None:
+async def test_the_capacity_of_victims_goes_to_the_preemptor_only(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
         await settle_on(it, pod_object("victim", cpu="2", terminationGracePeriodSeconds=20))
@@ -171,7 +171,7 @@ async def test_a_preemption_that_failed_is_tried_again(tmp_path: Path, refused: 
 
 
 @virtually
-async def test_without_binding_nobody_leaves_and_the_preemptor_is_not_tried_all_the_time(
+async def test_without_binding_nobody_is_evicted_and_the_preemptor_backs_off(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path, kubelet=True) as it:
@@ -198,13 +198,13 @@ async def test_preemptions_are_counted(tmp_path: Path) -> None:
         assert value(daemon, "scheduler_preemption_attempts_total") >= 1
         assert value(daemon, "scheduler_preemption_victims_count") == 1
         assert value(daemon, "scheduler_preemption_victims_sum") == 2
-        told = "scheduler_preemption_goroutines"
-        assert value(daemon, f"{told}_execution_total", result="success") == 1
-        assert value(daemon, f"{told}_duration_seconds_count", result="success") == 1
+        reported = "scheduler_preemption_goroutines"
+        assert value(daemon, f"{reported}_execution_total", result="success") == 1
+        assert value(daemon, f"{reported}_duration_seconds_count", result="success") == 1
 
 
 @virtually
-async def test_a_budget_is_kept_where_another_node_will_do_and_broken_where_none_will(tmp_path: Path) -> None:
+async def test_a_budget_is_kept_if_another_node_fits_and_violated_otherwise(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("a", cpu="2"), node_object("b", cpu="2"))
         budget = {
@@ -224,7 +224,7 @@ async def test_a_budget_is_kept_where_another_node_will_do_and_broken_where_none
 
 
 @virtually
-async def test_a_pod_that_shuns_the_preemptor_is_a_victim(tmp_path: Path) -> None:
+async def test_a_pod_with_anti_affinity_to_the_preemptor_is_a_victim(tmp_path: Path) -> None:
     shuns = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -263,9 +263,7 @@ class Preparing(PreBindPlugin):
 
 @pytest.mark.parametrize("plugin", [Holding, Preparing], ids=["at Permit", "in PreBind"])
 @virtually
-async def test_a_victim_that_is_not_bound_yet_is_sent_back_and_not_deleted(
-    tmp_path: Path, plugin: type[Plugin]
-) -> None:
+async def test_an_assumed_victim_is_requeued_and_not_deleted(tmp_path: Path, plugin: type[Plugin]) -> None:
     configuration = f"""
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -296,7 +294,7 @@ profiles:
 
 @pytest.mark.parametrize("code", [404, 409])
 @virtually
-async def test_a_victim_that_is_gone_already_is_no_failure(tmp_path: Path, code: int) -> None:
+async def test_a_victim_that_is_already_gone_is_no_failure(tmp_path: Path, code: int) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
         await settle_on(it, pod_object("victim", cpu="2"))
@@ -311,7 +309,7 @@ async def test_a_victim_that_is_gone_already_is_no_failure(tmp_path: Path, code:
 
 
 @virtually
-async def test_a_preemptor_whose_victims_all_leave_before_they_are_told_is_tried_again(
+async def test_a_preemptor_whose_victims_leave_before_their_eviction_is_retried(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
@@ -329,7 +327,7 @@ async def test_a_preemptor_whose_victims_all_leave_before_they_are_told_is_tried
 
 
 @virtually
-async def test_a_more_important_preemptor_takes_a_nomination_away(tmp_path: Path) -> None:
+async def test_a_preemptor_of_higher_priority_takes_a_nomination_away(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
         await settle_on(it, pod_object("victim", cpu="2", terminationGracePeriodSeconds=30))
@@ -343,7 +341,7 @@ async def test_a_more_important_preemptor_takes_a_nomination_away(tmp_path: Path
 
 
 @virtually
-async def test_a_preemptor_that_is_gone_makes_nobody_else_leave(tmp_path: Path) -> None:
+async def test_a_deleted_preemptor_evicts_nobody(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="40"))
         await settle_on(it, *(pod_object(f"low-{number}", cpu="1") for number in range(40)))

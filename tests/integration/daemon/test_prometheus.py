@@ -87,7 +87,7 @@ async def running_daemon(folder: Path) -> AsyncIterator[Running]:
             yield running
 
 
-def test_promtool_finds_nothing_to_complain_of(tmp_path: Path) -> None:
+def test_promtool_finds_no_errors(tmp_path: Path) -> None:
     promtool = needed_binary("promtool", "Debian's package prometheus")
 
     async def scenario() -> None:
@@ -137,7 +137,7 @@ def test_prometheus_scrapes_a_daemon_over_https(tmp_path: Path) -> None:
 
             async with process(*command):
                 await until(both_are_up)
-                told = {
+                reported = {
                     'scheduler_schedule_attempts_total{result="scheduled"}': [PODS],
                     "scheduler_pod_scheduling_attempts_count": [PODS],
                     'scheduler_pod_scheduling_attempts_bucket{le="1"}': [PODS],
@@ -149,13 +149,13 @@ def test_prometheus_scrapes_a_daemon_over_https(tmp_path: Path) -> None:
                 found: dict[str, list[float]] = {}
 
                 async def all_are_read() -> bool:
-                    found.update({query: await value_of(query) for query in told})
-                    return found == told
+                    found.update({query: await value_of(query) for query in reported})
+                    return found == reported
 
                 try:
                     await until(all_are_read)  # the first scrape may have been too early
                 except TimeoutError:
-                    assert found == told
+                    assert found == reported
 
     asyncio.run(scenario())
 

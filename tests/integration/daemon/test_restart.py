@@ -46,7 +46,7 @@ def placed(server: ApiServer) -> list[dict[str, Any]]:
     return [pod for pod in server.store.list("pods") if pod["spec"].get("nodeName")]
 
 
-def test_two_thousand_pods_land_once_each_although_the_daemon_is_killed_half_way(tmp_path: Path) -> None:
+def test_two_thousand_pods_are_placed_once_each_after_a_kill_of_the_daemon(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(logged_requests=50_000) as server:
             for node in uniform(NODES, cpu="4", memory="16Gi", pods=20):

@@ -1,4 +1,4 @@
-"""An API server that comes back in an older state: daemons notice, know what is there within seconds, and place what waits."""
+"""An API server that returns in an older state: daemons notice it within seconds and place the lost pods again."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def knows(it: Cluster, daemon: Daemon) -> bool:
     return not list(differences(daemon.parts.cache, cache_from(it.server.store)))
 
 
-@pytest.mark.parametrize("pods_meanwhile", [0, 3, 60], ids=["behind", "almost level", "past what was known"])
+@pytest.mark.parametrize(
+    "pods_meanwhile", [0, 3, 60], ids=["behind", "almost level", "past the known version"]
+)
 @virtually
-async def test_what_was_bound_since_the_backup_is_placed_again(
+async def test_bindings_lost_by_a_restore_are_repeated(
     tmp_path: Path, pods_meanwhile: int, caplog: pytest.LogCaptureFixture
 ):
     async with cluster(tmp_path) as it, it.daemon() as daemon:
@@ -66,7 +68,7 @@ async def test_what_was_bound_since_the_backup_is_placed_again(
 
 
 @virtually
-async def test_a_binding_that_no_watch_has_shown_holds_no_room_when_it_is_lost(tmp_path: Path):
+async def test_a_lost_binding_that_no_watch_has_delivered_holds_no_capacity(tmp_path: Path):
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n-1", cpu="4"))
         held = it.server.faults.delay(2.0, binds)
@@ -86,7 +88,7 @@ async def test_a_binding_that_no_watch_has_shown_holds_no_room_when_it_is_lost(t
 
 
 @virtually
-async def test_a_pod_that_was_told_why_it_waits_is_told_again(tmp_path: Path):
+async def test_a_condition_lost_by_a_restore_is_written_again(tmp_path: Path):
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n-1", cpu="1"))
         it.add_pods(pod_object("large", cpu="4"))

@@ -50,7 +50,7 @@ PLUGINS = {"NeedsConfigMaps": NeedsConfigMaps}
 
 
 @virtually
-async def test_where_lists_cannot_be_streamed_every_kind_is_listed_by_right(tmp_path: Path) -> None:
+async def test_without_streamed_lists_every_kind_is_listed_with_its_right(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.server.faults.refuse(400, streamed_lists)
         async with it.daemon(CONFIGURATION, plugins=PLUGINS) as daemon:
@@ -76,7 +76,7 @@ async def test_a_call_that_was_not_granted_fails_the_test(tmp_path: Path) -> Non
         await ask_for_secrets()
 
 
-def test_a_grant_that_nothing_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_grant_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = str(Right("deletecollection", "", "pods"))
     monkeypatch.setattr(granted, "GRANTED", {idle, "get pods"})
     monkeypatch.setattr(granted, "USED", {"get pods"})

@@ -1,4 +1,4 @@
-"""What a tenant's objects do to pods of other tenants: nothing that the API server did not admit; time is virtual."""
+"""Objects of a tenant affect pods of other tenants only as far as the API server admitted it; time is virtual."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ async def test_a_class_that_a_pod_group_names_preempts_nobody(tmp_path: Path, ki
 @pytest.mark.parametrize(
     ("priorities", "spec", "leave"),
     [
-        pytest.param((1000, 1000), {}, 2, id="what its pods were admitted with"),
+        pytest.param((1000, 1000), {}, 2, id="the priority that its pods were admitted with"),
         pytest.param((1000, 100), {}, 0, id="the lowest of its pods"),
-        pytest.param((1000, 100), {"priorityClassName": "high"}, 0, id="no more for a higher class"),
+        pytest.param((1000, 100), {"priorityClassName": "high"}, 0, id="no rights by a higher class"),
         pytest.param((1000, 1000), {"priorityClassName": "low"}, 0, id="less for a lower class"),
         pytest.param((1000, 1000), {"priorityClassName": "missing"}, 2, id="its pods' for a class that is not there"),
     ],
@@ -183,13 +183,13 @@ def in_native_group(it: Cluster, min_count: int, pods: list[dict[str, Any]]) -> 
     ("annotations", "min_count", "held"),
     [
         pytest.param({}, None, 1, id="pods by themselves"),
-        pytest.param({"scheduling.k8s.io/group-name": "g"}, None, 1, id="an annotation that nothing reads"),
+        pytest.param({"scheduling.k8s.io/group-name": "g"}, None, 1, id="an unused annotation"),
         pytest.param({}, 0, 1, id="a group of which each may run alone"),
         pytest.param({}, 2, 2, id="a gang"),
     ],
 )
 @virtually
-async def test_a_queue_has_no_more_nodes_held_than_pods_that_need_each_other(
+async def test_a_queue_holds_no_more_nodes_than_pods_that_compete_with_each_other(
     tmp_path: Path, annotations: dict[str, str], min_count: int | None, held: int
 ) -> None:
     """Three pods of `a` fit on none of three nodes; pods of `b` go to the nodes that are not held for `a`."""
@@ -245,7 +245,7 @@ async def test_overdue_pods_exceed_the_share_of_their_queue_by_one_gang_at_most(
 
 
 @virtually
-async def test_a_quota_that_a_tenant_makes_takes_only_what_others_borrowed(tmp_path: Path) -> None:
+async def test_a_quota_of_a_tenant_takes_only_borrowed_capacity(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(0, 12), b=(4, 12)) as it:
         it.add_pods(*quotas.several("b", 4))
         await it.until(lambda: len(placed(it, "b")) == 4)
@@ -331,7 +331,9 @@ async def with_an_editor(folder: Path) -> AsyncIterator[Client]:
     ],
 )  # fmt: skip
 @virtually
-async def test_what_the_role_edit_may_write(tmp_path: Path, method: str, path: str, status: int) -> None:
+async def test_the_role_edit_writes_only_its_own_kinds(
+    tmp_path: Path, method: str, path: str, status: int
+) -> None:
     spec = native.pod_group("new")["spec"] if path == f"{NATIVE}/podgroups" else {}
     body = _named("new", spec=spec) if method == "POST" else {"metadata": {"labels": {"a": "b"}}}
     more = {} if method == "POST" else {"Content-Type": "application/merge-patch+json"}

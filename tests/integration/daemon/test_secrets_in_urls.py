@@ -1,4 +1,4 @@
-"""What is secret in a URL of the configuration, the kubeconfig or the environment is shown nowhere; in a process of its own."""
+"""Secrets in URLs of the configuration, the kubeconfig or the environment are shown nowhere; as a process."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ def recorded(folder: Path) -> bytes:
     return found
 
 
-def test_what_is_secret_in_a_url_is_in_no_page_log_event_metric_status_or_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_in_urls_appear_in_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://proxy:{SECRET}@127.0.0.1:1")
     config = tmp_path / "config.yaml"
     profiles = [{"plugins": {"filter": {"enabled": [{"name": "logging.py"}]}}}]

@@ -1,7 +1,7 @@
-"""What a daemon imports before it places its first pod, in a process of its own: real time, real sockets.
+"""The imports of a daemon before it places its first pod, as a process: real time, real sockets.
 
-Each of these takes CPU time at every start, and waits for whoever needs it: a first scrape, help, a terminal, a
-certificate that has to be made. To hold another module so, add its name.
+Each of these takes CPU time at every start, and is imported on first use: a first scrape, help, a terminal, a
+generated certificate. To defer another module, add its name.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return asyncio.run(imported_by_the_first_pod(tmp_path_factory.mktemp("start")))
 
 
-def test_what_is_imported_is_seen(imported: set[str]) -> None:
+def test_imports_are_recorded(imported: set[str]) -> None:
     assert {"numpy", "scheduler.daemon.app.daemon"} <= imported
 
 
 @pytest.mark.parametrize("module", NOT_NEEDED)
-def test_a_first_pod_does_not_wait_for_what_it_does_not_need(module: str, imported: set[str]) -> None:
+def test_a_first_pod_does_not_wait_for_imports_that_it_does_not_need(module: str, imported: set[str]) -> None:
     assert module not in imported

@@ -1,4 +1,4 @@
-"""A daemon that begins while the API server is away, as a process: it waits, and says so."""
+"""A daemon that starts while the API server is away, as a process: it waits and logs it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def until(holds: Callable[[], Coroutine[None, None, bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_it_waits_lives_is_not_ready_and_places_pods_once_the_server_is_there(tmp_path: Path) -> None:
+def test_it_waits_without_being_ready_and_places_pods_once_the_server_is_there(tmp_path: Path) -> None:
     async def scenario() -> None:
         server_port, pages = free_port(), free_port()
 
@@ -106,7 +106,7 @@ def test_it_waits_lives_is_not_ready_and_places_pods_once_the_server_is_there(tm
     assert "Waiting for the API server" in (tmp_path / "log").read_text()
 
 
-def test_who_is_told_to_end_while_it_waits_ends_in_order(tmp_path: Path) -> None:
+def test_a_daemon_that_waits_for_the_server_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
     async def scenario() -> None:
         pages = free_port()
         async with daemon(tmp_path, free_port(), pages) as process:
@@ -147,7 +147,7 @@ def run_for_a_while(until_said: bytes, *flags: str, **environment: str) -> list[
     return asyncio.run(scenario()).decode().splitlines()
 
 
-def test_a_server_that_cannot_be_reached_is_told_in_one_line_whatever_is_watched(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported_in_one_line_for_every_source(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", nobody, None, "admin")
 
@@ -158,7 +158,7 @@ def test_a_server_that_cannot_be_reached_is_told_in_one_line_whatever_is_watched
     assert "Stopped" in stopped
 
 
-def test_who_says_nothing_of_a_server_is_told_the_ways(tmp_path: Path) -> None:
+def test_without_a_server_the_ways_to_name_one_are_listed(tmp_path: Path) -> None:
     (said,) = run_for_a_while(b"\n", HOME=str(tmp_path))
 
     assert said.startswith(

@@ -1,4 +1,4 @@
-"""Plugins of users in a running daemon: what they change, and what their mistakes cost."""
+"""Plugins of users in a running daemon: their effects, and the effects of their errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def nodes_chosen(folder: Path, configuration: str) -> set[str]:
     return virtual_time.run(scenario())
 
 
-def test_the_single_file_of_the_readme_moves_pods_to_the_small_nodes(tmp_path: Path) -> None:
+def test_the_plugin_file_of_the_readme_moves_pods_to_the_small_nodes(tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
     (tmp_path / "with").mkdir()
 
@@ -188,22 +188,22 @@ async def cancelled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "told"),
+    ("plugin", "expected"),
     [
         pytest.param(RaisingFilter, 'Filter plugin "Raising" for node "n1": KeyError', id="a filter that raises"),
         pytest.param(ShortFilter, 'Filter plugin "Short": ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
         pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
         pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
         pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
-        pytest.param(HalfCharacterFilter, "TypeError: reasons are strings, as in", id="a reason that nobody can be told"),
-        pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that nobody can be told"),
+        pytest.param(HalfCharacterFilter, "TypeError: reasons are strings, as in", id="a reason that cannot be encoded"),
+        pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that cannot be encoded"),
         pytest.param(CancelledFilter, 'Filter plugin "Cancelled": CancelledError: as the result', id="a filter that is cancelled"),
         pytest.param(ExitingScore, 'Score plugin "Exiting": SystemExit: 3', id="a score that exits"),
         pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_works(
-    tmp_path: Path, plugin: type, told: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plugin: type, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pytest-xdist cannot send what is logged here: the traceback has the half of a character.
     monkeypatch.setattr(calls.logger, "disabled", True)
@@ -221,7 +221,7 @@ def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_wo
             await it.until(lambda: it.node_of("web") and it.node_of("other"))
             await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0)
 
-            assert told in message
+            assert expected in message
             daemon.parts.cache.check()
             daemon.parts.queue.check()
             assert not list(daemon.parts.queue.pods())
@@ -237,7 +237,7 @@ class Never(FilterPlugin):
         return Status.unschedulable(f"node {node.name} has no free licence")
 
 
-def test_a_refusal_of_a_users_plugin_is_told_in_its_own_words(tmp_path: Path) -> None:
+def test_a_rejection_by_a_plugin_of_the_user_keeps_its_message(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon(profile("Never"), plugins={"Never": Never}):
             it.add_nodes(node_object("n1"))
@@ -245,9 +245,9 @@ def test_a_refusal_of_a_users_plugin_is_told_in_its_own_words(tmp_path: Path) ->
 
             await it.until(lambda: it.condition("web"))
 
-            told = "0/1 nodes are available: 1 node n1 has no free licence."
+            reported = "0/1 nodes are available: 1 node n1 has no free licence."
             assert it.condition("web")["message"].startswith(
-                f"{told} no new claims to deallocate, preemption: "
+                f"{reported} no new claims to deallocate, preemption: "
             )
 
     virtual_time.run(scenario())
@@ -267,7 +267,7 @@ class CancelledPostFilter(PostFilterPlugin):
         await cancelled()
 
 
-def test_what_a_plugin_awaits_may_be_cancelled_without_an_end_to_anything_else(tmp_path: Path) -> None:
+def test_a_cancelled_await_of_a_plugin_ends_nothing_else(tmp_path: Path) -> None:
     async def scenario() -> None:
         plugins = {"CancelledPostFilter": CancelledPostFilter}
         async with cluster(tmp_path) as it, it.daemon(profile(*plugins), plugins=plugins):

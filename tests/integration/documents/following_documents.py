@@ -1,4 +1,4 @@
-"""Does what a document shows, in a terminal, and compares what is printed."""
+"""Runs the commands of a document in a terminal and compares their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/extender.md does what it says, command by command in one shell."""
+"""The examples of docs/extender.md work, command by command in one shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_the_page_about_extenders_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_about_extenders_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         ports = {8443: free_port(), 8080: free_port()}
         shown = [

@@ -1,4 +1,4 @@
-"""docs/groups.md does what it says, command by command in one shell."""
+"""The examples of docs/groups.md work, command by command in one shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_the_page_about_groups_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_about_groups_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with terminal(tmp_path) as shell:
             await follow(shell, commands(ROOT / "docs" / "groups.md"), {}, tmp_path)

@@ -1,4 +1,4 @@
-"""docs/helm.md does what it says, command by command in one shell, with Helm's own engine."""
+"""The examples of docs/helm.md work, command by command in one shell, with Helm's own engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_the_page_about_helm_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_about_helm_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with terminal(tmp_path) as shell:
             await shell.run(f'export PATH="{program(tmp_path).parent}:$PATH"')

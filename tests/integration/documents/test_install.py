@@ -1,4 +1,4 @@
-"""docs/install.md does what it says, command by command in one shell, from nothing to the first pod and back."""
+"""The examples of docs/install.md work, command by command in one shell, up to the first pod and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_the_install_guide_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_install_guide_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with terminal(tmp_path) as shell:
             await follow(shell, commands(ROOT / "docs" / "install.md"), {10251: free_port()}, tmp_path)
@@ -23,7 +23,7 @@ def test_what_the_install_guide_shows_happens(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_line_that_was_not_printed_is_missed():
+def test_a_missing_output_line_is_reported():
     assert missing(("b  c",), "a\nb c\n") == []
     assert missing(("d", "a"), "a\nd\n") == ["a"]
 
@@ -38,7 +38,7 @@ def test_commands_are_the_lines_of_console_blocks(tmp_path: Path):
     ]
 
 
-def test_a_shell_keeps_what_was_exported_and_tells_how_a_command_ended(tmp_path: Path) -> None:
+def test_a_shell_keeps_exported_variables_and_returns_the_status_of_a_command(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with terminal(tmp_path) as shell:
             await shell.run("export A=b")

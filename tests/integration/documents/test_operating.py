@@ -1,4 +1,4 @@
-"""docs/operating.md does what it says, where docs/install.md has come to its first pod."""
+"""The examples of docs/operating.md work after those of docs/install.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 AFTER_THE_FIRST_POD = "kubectl apply -k manifests/examples"
 
 
-def test_what_the_operating_guide_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_operating_guide_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         ports = {10251: free_port()}
         installing = commands(DOCS / "install.md")

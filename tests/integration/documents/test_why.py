@@ -1,4 +1,4 @@
-"""docs/why.md does what it says, where docs/install.md has come to its first pod."""
+"""The examples of docs/why.md work after those of docs/install.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_the_page_about_why_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_about_why_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         ports = {10251: free_port()}
         before = takewhile(lambda command: command.text != AFTER_THE_FIRST_POD, commands(DOCS / "install.md"))

@@ -1,4 +1,4 @@
-"""docs/writing-plugins.md does what it says, command by command in one shell."""
+"""The examples of docs/writing-plugins.md work, command by command in one shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_the_page_about_plugins_shows_happens(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_about_plugins_work(tmp_path: Path) -> None:
     async def scenario() -> None:
         shown = commands(ROOT / "docs" / "writing-plugins.md")
         assert len(shown) >= 6

@@ -1,4 +1,4 @@
-"""manifests/examples/extender works with the rights it asks for, on the certificate the guide makes."""
+"""manifests/examples/extender works with the rights that it requests and the certificate of the guide."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_the_shipped_extender_answers_with_its_own_rights_and_uses_all_of_them(t
             # Else a first list comes in a watch, and nobody lists.
             server.faults.refuse(400, streamed_lists)
             async with serving(server, tmp_path, *flags, token=token) as served:
-                (told,) = parse(HEAD + made.stdout).settings.extenders
-                at = msgspec.structs.replace(told, url_prefix=f"https://127.0.0.1:{served.port}")
+                (reported,) = parse(HEAD + made.stdout).settings.extenders
+                at = msgspec.structs.replace(reported, url_prefix=f"https://127.0.0.1:{served.port}")
                 client = HttpExtender(at, "extenders[0]")
                 answer = await client.filter(pod("web"), [node("good"), node("bad")])
                 assert answer.node_names == ("good",)
@@ -64,13 +64,13 @@ def test_the_shipped_extender_answers_with_its_own_rights_and_uses_all_of_them(t
     asyncio.run(scenario())
 
 
-def test_what_selects_the_extenders_pods_finds_them() -> None:
+def test_the_selectors_of_the_extender_match_its_pods() -> None:
     objects = rendered(FOLDER)
     labels = one(objects, "Deployment", NAME)["spec"]["template"]["metadata"]["labels"].items()
     assert one(objects, "Service", NAME)["spec"]["selector"].items() <= labels
     assert one(objects, "NetworkPolicy", NAME)["spec"]["podSelector"]["matchLabels"].items() <= labels
 
 
-def test_its_plugin_is_the_one_of_the_examples() -> None:
+def test_its_plugin_is_that_of_the_examples() -> None:
     shipped = MANIFESTS / "examples" / "plugins" / "healthy_hardware.py"
     assert (FOLDER / "healthy_hardware.py").read_text() == shipped.read_text()

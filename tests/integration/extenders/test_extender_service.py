@@ -1,4 +1,4 @@
-"""Our plugins as an extender: asked as kube-scheduler asks, and by our own daemon, in virtual time over real HTTP."""
+"""Our plugins as an extender, called by recorded requests and by our own daemon, in virtual time over real HTTP."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_a_pod_is_counted_from_its_binding_on_and_a_second_is_refused(tmp_
 
 
 @virtually
-async def test_a_binding_that_the_api_server_refuses_is_told_and_forgotten(tmp_path: Path) -> None:
+async def test_a_binding_that_the_api_server_refuses_is_reported_and_forgotten(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
@@ -190,7 +190,7 @@ async def test_a_binding_that_the_api_server_refuses_is_told_and_forgotten(tmp_p
 
 
 @virtually
-async def test_bindings_that_make_no_sense_are_refused_in_words(tmp_path: Path) -> None:
+async def test_invalid_bindings_are_refused_with_a_message(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
@@ -208,7 +208,7 @@ async def test_bindings_that_make_no_sense_are_refused_in_words(tmp_path: Path) 
 
 
 @virtually
-async def test_a_pod_that_is_going_or_has_ended_is_not_bound(tmp_path: Path) -> None:
+async def test_a_terminating_or_finished_pod_is_not_bound(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
@@ -241,7 +241,7 @@ async def test_one_pod_is_bound_once_at_a_time(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_a_bind_whose_answer_is_lost_is_found_to_have_taken_effect(tmp_path: Path) -> None:
+async def test_a_bind_with_a_lost_response_is_found_to_have_taken_effect(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
@@ -298,7 +298,7 @@ async def test_binding_runs_the_profile_from_reserve_on_and_undoes_it_if_it_fail
 
 
 @virtually
-async def test_room_that_kube_scheduler_made_for_a_pod_is_left_to_it(tmp_path: Path) -> None:
+async def test_capacity_that_kube_scheduler_preempted_for_a_pod_is_kept_for_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a", cpu="1"))
         async with extender_service(it, only("NodeResourcesFit")) as asked:
@@ -317,7 +317,7 @@ SEVERAL = HEAD + "profiles:\n" + profile("open") + profile("strict", "OneEach")
 
 
 @virtually
-async def test_of_several_profiles_the_pods_own_judges_or_the_one_that_was_named(tmp_path: Path) -> None:
+async def test_a_request_uses_the_profile_of_the_pod_or_the_named_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
         it.add_pods(licensed("first", node="a"))
@@ -340,15 +340,15 @@ async def test_of_several_profiles_the_pods_own_judges_or_the_one_that_was_named
 
 
 @virtually
-async def test_nothing_is_answered_before_the_cluster_is_read(tmp_path: Path) -> None:
+async def test_requests_fail_until_the_cluster_is_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
         it.server.faults.refuse(500, requests(resource="nodes"), times=3)
         async with extender_service(it, only("OneEach"), waits=False, **LICENCES) as asked:
             said = {"Pod": licensed("x"), "NodeNames": ["a"]}
-            told = "the extender has not read the cluster yet, or its plugins their data"
-            assert (await asked.post("filter", said))["Error"] == told
-            assert await asked.answer("POST", "prioritize", said) == (500, f"{told}\n")
+            reported = "the extender has not read the cluster yet, or its plugins their data"
+            assert (await asked.post("filter", said))["Error"] == reported
+            assert await asked.answer("POST", "prioritize", said) == (500, f"{reported}\n")
             assert (await asked.answer("GET", "readyz"))[0] == 500
             assert (await asked.answer("GET", "healthz"))[0] == 200
             await it.until(lambda: asked.service.has_synced)
@@ -382,7 +382,7 @@ class VeryLate(Late):
 
 
 @virtually
-async def test_nothing_is_answered_before_plugins_have_their_data_but_not_for_ever(tmp_path: Path) -> None:
+async def test_requests_wait_a_bounded_time_for_the_data_of_plugins(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
         for plugin, waits, passing in ((Late, 3, ["b"]), (VeryLate, 10, [])):
@@ -393,7 +393,7 @@ async def test_nothing_is_answered_before_plugins_have_their_data_but_not_for_ev
 
 
 @virtually
-async def test_odd_requests_are_answered_in_words_and_counted(tmp_path: Path) -> None:
+async def test_odd_requests_are_refused_with_a_message_and_counted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
@@ -436,7 +436,7 @@ async def test_odd_requests_are_answered_in_words_and_counted(tmp_path: Path) ->
 
 
 @virtually
-async def test_what_kube_scheduler_sends_is_answered_as_it_reads_it(tmp_path: Path) -> None:
+async def test_requests_of_kube_scheduler_get_responses_that_it_can_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("node-1"), node_object("node-2", cpu="100m"))
         async with extender_service(it, only("NodeResourcesFit")) as asked:
@@ -462,7 +462,7 @@ async def test_what_kube_scheduler_sends_is_answered_as_it_reads_it(tmp_path: Pa
 
 
 @virtually
-async def test_a_victim_that_is_named_twice_leaves_once(tmp_path: Path) -> None:
+async def test_a_victim_that_is_named_twice_is_removed_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a", cpu="1"))
         uid = stored(it, pod_object("old", cpu="1", node="a"))["metadata"]["uid"]
@@ -474,7 +474,7 @@ async def test_a_victim_that_is_named_twice_leaves_once(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_bind_is_not_there_unless_it_was_asked_for(tmp_path: Path) -> None:
+async def test_the_bind_verb_is_served_only_if_it_is_enabled(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,
         extender_service(it, only("OneEach"), binds=False, **LICENCES) as asked,
@@ -487,7 +487,7 @@ async def test_bind_is_not_there_unless_it_was_asked_for(tmp_path: Path) -> None
 
 
 @virtually
-async def test_our_daemon_places_pods_by_what_the_extender_says(tmp_path: Path) -> None:
+async def test_our_daemon_places_pods_by_the_verdicts_of_the_extender(tmp_path: Path) -> None:
     prefer = tmp_path / "prefer_b.py"
     prefer.write_text(
         "from scheduler.framework import FilterPlugin, ScorePlugin, Status\n\n\n"
@@ -526,7 +526,7 @@ async def test_our_daemon_places_pods_by_what_the_extender_says(tmp_path: Path) 
     ],
 )
 @virtually
-async def test_a_filter_is_shown_all_nodes_that_fit_by_what_the_snippet_says(
+async def test_a_filter_gets_all_feasible_nodes_under_the_percentage_of_the_snippet(
     tmp_path: Path, share: int, shown: int
 ) -> None:
     Counting.shown.clear()
@@ -543,7 +543,7 @@ async def test_a_filter_is_shown_all_nodes_that_fit_by_what_the_snippet_says(
 
 
 @virtually
-async def test_our_daemon_preempts_where_the_extender_lets_the_pod_fit_then(tmp_path: Path) -> None:
+async def test_our_daemon_preempts_where_the_extender_then_lets_the_pod_fit(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it:
         it.add_nodes(node_object("a", cpu="1"), node_object("b", cpu="1"))
         # On a the daemon would preempt `rest`, which is less important; but the licence is the other's.

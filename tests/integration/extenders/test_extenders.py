@@ -51,7 +51,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("ignorable", [False, True], ids=["needed", "ignorable"])
 @virtually
-async def test_an_extender_that_fails_is_told_of_and_nothing_is_stuck(
+async def test_a_failing_extender_is_reported_and_nothing_is_stuck(
     failure: tuple[Any, str], ignorable: bool, tmp_path: Path
 ) -> None:
     answer, problem = failure
@@ -61,15 +61,15 @@ async def test_an_extender_that_fails_is_told_of_and_nothing_is_stuck(
         it.add_nodes(node_object("a"), node_object("b"))
         async with it.daemon(configuration(asking(extender.url, more))) as daemon:
             it.add_pods(pod_object("web"), pod_object("other", scheduler_name="other", node="a"))
-            told = f'extender "{extender.url}": {problem.format(url=extender.url)}'
+            reported = f'extender "{extender.url}": {problem.format(url=extender.url)}'
             if ignorable:
                 await it.until(lambda: it.node_of("web"))
                 await it.until(lambda: it.notes("web", "ExtenderFailed"))
-                assert it.notes("web", "ExtenderFailed")[0] == told
+                assert it.notes("web", "ExtenderFailed")[0] == reported
                 assert it.notes("web", "FailedScheduling") == []
             else:
                 await it.until(lambda: it.notes("web", "FailedScheduling"))
-                assert it.notes("web", "FailedScheduling")[0] == told
+                assert it.notes("web", "FailedScheduling")[0] == reported
                 assert it.notes("web", "ExtenderFailed") == []
                 answers.update(likes("b"))
                 await it.until(lambda: it.node_of("web"))
@@ -81,7 +81,7 @@ async def test_an_extender_that_fails_is_told_of_and_nothing_is_stuck(
 
 
 @virtually
-async def test_scores_out_of_range_are_told_of_and_left_out(tmp_path: Path) -> None:
+async def test_scores_out_of_range_are_reported_and_ignored(tmp_path: Path) -> None:
     lying = {**likes("a"), "rank": [{"Host": "a", "Score": 100}]}
     async with (
         cluster(tmp_path) as it,
@@ -97,7 +97,7 @@ async def test_scores_out_of_range_are_told_of_and_left_out(tmp_path: Path) -> N
 
 
 @virtually
-async def test_events_that_come_while_an_extender_is_asked_are_not_lost(tmp_path: Path) -> None:
+async def test_events_during_a_request_to_an_extender_are_not_lost(tmp_path: Path) -> None:
     hangs = Hangs()
     asked: list[Any] = []
 
@@ -135,7 +135,7 @@ async def test_an_extended_resource_may_be_left_to_the_extender_that_manages_it(
 
 
 @virtually
-async def test_other_extenders_are_taken_without_a_restart(tmp_path: Path) -> None:
+async def test_other_extenders_are_applied_without_a_restart(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,
         scripted_extender(likes("a")) as one,
@@ -153,7 +153,7 @@ async def test_other_extenders_are_taken_without_a_restart(tmp_path: Path) -> No
 
 
 @virtually
-async def test_an_extender_has_a_say_in_whom_to_preempt(tmp_path: Path) -> None:
+async def test_an_extender_removes_nodes_from_preemption(tmp_path: Path) -> None:
     def spare_a(said: Any) -> Any:
         victims = said["NodeNameToMetaVictims"]
         return {"NodeNameToMetaVictims": {name: victims[name] for name in victims if name != "a"}}
@@ -172,7 +172,7 @@ async def test_an_extender_has_a_say_in_whom_to_preempt(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_an_extender_that_knows_no_pods_is_sent_whole_victims_also_after_a_reload(
+async def test_an_extender_without_a_pod_cache_gets_whole_victims_also_after_a_reload(
     tmp_path: Path,
 ) -> None:
     def all_may_go(said: Any) -> Any:
@@ -219,7 +219,7 @@ async def test_an_extender_that_fails_keeps_pods_from_being_preempted(tmp_path: 
 
 
 @virtually
-async def test_a_pod_that_an_extender_refused_is_tried_again_when_anything_changes(tmp_path: Path) -> None:
+async def test_a_pod_rejected_by_an_extender_is_retried_after_any_change(tmp_path: Path) -> None:
     refusing = {**likes("a"), "filter": {"NodeNames": [], "FailedNodes": {"a": "not now"}}}
     async with cluster(tmp_path) as it, scripted_extender(refusing) as extender:
         it.add_nodes(node_object("a"))

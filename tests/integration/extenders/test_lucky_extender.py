@@ -76,7 +76,7 @@ def test_all_pods_of_the_tutorial_run_on_lucky_nodes_of_the_demo(configuration: 
     assert shown.stdout.rstrip().endswith("Every pod is where it should be.")
 
 
-def test_the_demo_says_which_objects_of_a_file_cannot_be_placed(tmp_path: Path) -> None:
+def test_the_demo_reports_the_unplaced_objects_of_a_file(tmp_path: Path) -> None:
     objects = tmp_path / "objects.yaml"
     objects.write_text(
         (EXAMPLE / "deployment.yaml").read_text() + "---\nkind: Pod\nmetadata: {name: a}\n---\n7\n"

@@ -221,7 +221,7 @@ async def test_pods_wait_for_the_object_of_their_group(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 @virtually
-async def test_a_smaller_min_member_wakes_those_who_wait(tmp_path: Path, kind: str) -> None:
+async def test_a_smaller_min_member_requeues_the_waiting_members(tmp_path: Path, kind: str) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(kind, pod_group(kind, "g", 3))
@@ -234,7 +234,7 @@ async def test_a_smaller_min_member_wakes_those_who_wait(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("kind", KINDS)
 @virtually
-async def test_a_resource_gap_is_told_and_closed_by_a_node(tmp_path: Path, kind: str) -> None:
+async def test_a_resource_gap_is_reported_and_closed_by_a_new_node(tmp_path: Path, kind: str) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="3"))
         it.server.store.create(kind, pod_group(kind, "g", 2, minResources={"cpu": "4500m", "memory": "1Gi"}))
@@ -249,7 +249,7 @@ async def test_a_resource_gap_is_told_and_closed_by_a_node(tmp_path: Path, kind:
 
 
 @virtually
-async def test_a_volcano_group_may_begin_once_there_is_room_for_it(tmp_path: Path) -> None:
+async def test_a_volcano_group_may_begin_once_its_min_resources_are_free(tmp_path: Path) -> None:
     """Operators make the pods only then."""
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="2"))
@@ -265,7 +265,7 @@ async def test_a_volcano_group_may_begin_once_there_is_room_for_it(tmp_path: Pat
 
 
 @virtually
-async def test_each_task_of_a_volcano_group_needs_its_own(tmp_path: Path) -> None:
+async def test_each_task_of_a_volcano_group_needs_its_own_minimum(tmp_path: Path) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="8"))
         group = pod_group(VOLCANO, "g", 3, minTaskMember={"master": 1, "worker": 2})
@@ -294,7 +294,7 @@ async def test_a_failed_pod_fails_its_group(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_counts_are_told_as_one_write_a_second_at_most_and_by_a_new_daemon_too(tmp_path: Path) -> None:
+async def test_counts_are_written_at_most_once_a_second_and_by_a_new_daemon_too(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it:
         configuration = (EXAMPLE / "scheduler.yaml").read_text()
         it.add_nodes(node_object("n", cpu="40"))
@@ -302,10 +302,10 @@ async def test_counts_are_told_as_one_write_a_second_at_most_and_by_a_new_daemon
         async with it.daemon(configuration):
             it.add_pods(*members(COSCHEDULING, "g", 20, seconds=5))
             await it.until(lambda: phase_of(it, COSCHEDULING, "g") == "Running")
-            told = [
+            reported = [
                 each for each in it.server.requests if "podgroups" in each.path and each.method == "PATCH"
             ]
-            assert len(told) <= 4
+            assert len(reported) <= 4
         await asyncio.sleep(30)
         async with it.daemon(configuration):
             await it.until(lambda: phase_of(it, COSCHEDULING, "g") == "Finished")
@@ -345,13 +345,13 @@ class Prepares(PreBindPlugin):
 @pytest.mark.parametrize(
     ("spec", "seconds"),
     [
-        pytest.param({"scheduleTimeoutSeconds": 20}, 20, id="the group says"),
+        pytest.param({"scheduleTimeoutSeconds": 20}, 20, id="from the group"),
         pytest.param({"scheduleTimeoutSeconds": 0}, 60, id="zero is the argument's"),
-        pytest.param({}, 60, id="the argument says"),
+        pytest.param({}, 60, id="from the argument"),
     ],
 )
 @virtually
-async def test_who_is_ready_waits_for_the_rest_of_its_group_no_longer_than_is_said(
+async def test_a_ready_member_waits_for_its_group_for_a_bounded_time(
     tmp_path: Path, spec: dict[str, Any], seconds: float
 ) -> None:
     configuration = (EXAMPLE / "scheduler.yaml").read_text()
@@ -402,7 +402,7 @@ async def test_the_older_group_goes_first(tmp_path: Path, configuration: str) ->
 @pytest.mark.parametrize(
     ("kind", "spec", "field"),
     [
-        pytest.param(COSCHEDULING, {"minMember": 0}, "spec.minMember", id="nobody"),
+        pytest.param(COSCHEDULING, {"minMember": 0}, "spec.minMember", id="a minimum of zero"),
         pytest.param(COSCHEDULING, {"minResources": {"cpu": "many"}}, "spec.minResources.cpu", id="no quantity"),
         pytest.param(COSCHEDULING, {"scheduleTimeoutSeconds": -1}, "spec.scheduleTimeoutSeconds", id="no time"),
         pytest.param(VOLCANO, {"minMember": "three"}, "spec.minMember", id="no number"),
@@ -411,7 +411,7 @@ async def test_the_older_group_goes_first(tmp_path: Path, configuration: str) ->
     ],
 )  # fmt: skip
 @virtually
-async def test_a_wrong_group_is_refused_at_its_field(
+async def test_an_invalid_group_is_refused_at_its_field(
     tmp_path: Path, kind: str, spec: Any, field: str
 ) -> None:
     async with kinds_served(tmp_path) as it:
@@ -420,7 +420,7 @@ async def test_a_wrong_group_is_refused_at_its_field(
 
 
 @virtually
-async def test_what_volcano_has_besides_is_kept(tmp_path: Path) -> None:
+async def test_other_fields_of_volcano_are_kept(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it:
         it.server.store.create(
             VOLCANO, pod_group(VOLCANO, "g", 1, queue="research", networkTopology={"mode": "soft"})
@@ -438,7 +438,7 @@ async def test_what_volcano_has_besides_is_kept(tmp_path: Path) -> None:
     ],
 )
 @virtually
-async def test_what_operators_make_runs_to_its_end(
+async def test_groups_of_operators_run_to_their_end(
     tmp_path: Path, example: str, kind: str, group: str, end: str
 ) -> None:
     async with groups(tmp_path) as it:
@@ -455,7 +455,7 @@ async def test_what_operators_make_runs_to_its_end(
 
 
 @virtually
-async def test_a_training_job_of_kubernetes_own_kinds_runs_to_its_end(tmp_path: Path) -> None:
+async def test_a_training_job_of_a_built_in_kind_runs_to_its_end(tmp_path: Path) -> None:
     async with kinds_served(tmp_path, controllers=True) as it, it.daemon(AS_QUEUE_SORT):
         it.add_nodes(node_object("n0", cpu="3"))
         for each in yaml.safe_load_all((EXAMPLE / "training.yaml").read_text()):
@@ -470,7 +470,7 @@ async def test_a_training_job_of_kubernetes_own_kinds_runs_to_its_end(tmp_path: 
 
 
 @virtually
-async def test_a_pod_whose_label_comes_to_name_a_group_completes_it(tmp_path: Path) -> None:
+async def test_a_pod_whose_label_changes_to_name_a_group_completes_it(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 2))
@@ -497,7 +497,7 @@ async def test_a_pod_that_leaves_its_group_no_longer_waits_for_it(tmp_path: Path
 
 
 @virtually
-async def test_a_daemon_that_binds_nothing_goes_on_where_there_are_groups(tmp_path: Path) -> None:
+async def test_a_daemon_that_binds_nothing_continues_where_there_are_groups(tmp_path: Path) -> None:
     configuration = (EXAMPLE / "scheduler.yaml").read_text()
     async with kinds_served(tmp_path) as it, it.daemon(configuration, no_bind=True) as daemon:
         it.add_nodes(node_object("n", cpu="4"))

@@ -52,7 +52,7 @@ async def test_a_gang_beyond_the_max_of_its_queue_is_not_placed_at_all(tmp_path:
 
 
 @virtually
-async def test_a_gang_takes_back_its_share_and_no_more_than_that(tmp_path: Path) -> None:
+async def test_a_gang_reclaims_its_share_and_no_more(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=3600) as it:
         it.add_pods(*several("b", 14))
         await it.until(lambda: len(placed(it, "b")) == 12)
@@ -65,7 +65,7 @@ async def test_a_gang_takes_back_its_share_and_no_more_than_that(tmp_path: Path)
 
 
 @virtually
-async def test_a_gang_that_is_made_room_for_never_exceeds_max(tmp_path: Path) -> None:
+async def test_a_gang_that_preempts_never_exceeds_max(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a", max={"cpu": 4}), queue("b")) as it:
         it.add_pods(*several("b", 14))
         await it.until(lambda: len(placed(it, "b")) == 12)
@@ -80,7 +80,7 @@ async def test_a_gang_that_is_made_room_for_never_exceeds_max(tmp_path: Path) ->
 
 
 @virtually
-async def test_a_pod_takes_back_a_gang_as_a_whole_wherever_its_members_are(tmp_path: Path) -> None:
+async def test_a_pod_reclaims_a_whole_gang_on_all_its_nodes(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b")) as it:
         gang(it, "a", 3, cpu="4", **WHOLE)
         await it.until(lambda: most_in_gang(it, "a") == 3)
@@ -91,7 +91,7 @@ async def test_a_pod_takes_back_a_gang_as_a_whole_wherever_its_members_are(tmp_p
 
 
 @virtually
-async def test_a_gang_that_a_queue_has_not_borrowed_as_a_whole_stays(tmp_path: Path) -> None:
+async def test_a_gang_that_is_not_fully_borrowed_stays(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b")) as it:
         gang(it, "a", 3, cpu="4", **WHOLE)
         await it.until(lambda: most_in_gang(it, "a") == 3)
@@ -111,7 +111,7 @@ async def test_a_gang_beyond_the_max_of_its_quota_is_not_placed_at_all(tmp_path:
 
 
 @virtually
-async def test_a_gang_takes_back_what_its_quota_is_sure_of_and_never_exceeds_max(tmp_path: Path) -> None:
+async def test_a_gang_reclaims_the_min_of_its_quota_and_never_exceeds_max(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(4, 4), b=(6, 10)) as it:
         it.add_pods(*several("b", 10))
         await it.until(lambda: len(placed(it, "b")) == 10)
@@ -124,7 +124,7 @@ async def test_a_gang_takes_back_what_its_quota_is_sure_of_and_never_exceeds_max
 
 
 @virtually
-async def test_a_pod_takes_back_a_gang_of_another_quota_as_a_whole(tmp_path: Path) -> None:
+async def test_a_pod_reclaims_a_whole_gang_of_another_quota(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(0, 12), b=(12, 12)) as it:
         gang(it, "a", 3, cpu="4", **WHOLE)
         await it.until(lambda: most_in_gang(it, "a") == 3)
@@ -134,7 +134,7 @@ async def test_a_pod_takes_back_a_gang_of_another_quota_as_a_whole(tmp_path: Pat
 
 
 @virtually
-async def test_a_gang_larger_than_its_queues_share_has_its_turn_once_it_is_overdue(tmp_path: Path) -> None:
+async def test_a_gang_larger_than_the_share_of_its_queue_is_placed_once_it_is_overdue(tmp_path: Path) -> None:
     """Two queues want all of 12 cpus; the pods of the other one come and go, and would take every cpu that is free."""
     async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=30) as it:
         it.add_pods(*several("b", 12))

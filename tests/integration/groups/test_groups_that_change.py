@@ -1,4 +1,4 @@
-"""Groups whose pods, objects and sizes change many times a second: none is bound below its size, and none is stuck; time is virtual."""
+"""Groups that change many times a second are never bound below their size and never stuck; time is virtual."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ async def test_pods_that_change_their_group_are_bound_once_a_group_is_complete(
 
 @pytest.mark.parametrize("kind", KINDS)
 @virtually
-async def test_a_pod_group_that_is_deleted_and_created_again_counts_as_it_is_now(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_recreated_pod_group_counts_with_its_new_spec(tmp_path: Path, kind: str) -> None:
     draw = Random(1)
     async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT) as daemon:
         it.add_nodes(node_object("n", cpu="8"))
@@ -98,7 +96,7 @@ async def test_a_pod_group_that_is_deleted_and_created_again_counts_as_it_is_now
 
 @pytest.mark.parametrize("kind", KINDS)
 @virtually
-async def test_a_size_that_changes_all_the_time_leaves_nobody_stuck(tmp_path: Path, kind: str) -> None:
+async def test_a_size_that_changes_constantly_leaves_no_pod_stuck(tmp_path: Path, kind: str) -> None:
     """There is room for two of the three pods: those are bound when the size is 2 for a while, and not before."""
     draw = Random(1)
     async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT) as daemon:

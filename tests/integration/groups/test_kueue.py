@@ -1,4 +1,4 @@
-"""Kueue in front of the daemon: it says when and where to, by gates, selectors and tolerations; the daemon does the rest."""
+"""Kueue in front of the daemon: it admits by gates, selectors and tolerations; the daemon places the pods."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def written_by_the_daemon(it: Cluster) -> list[str]:
 
 
 def explained(daemon: Daemon, name: str) -> dict[str, Any]:
-    told = live_explanation(daemon, f"default/{name}", LoopClock())
-    assert told is not None
-    return dict(told)
+    reported = live_explanation(daemon, f"default/{name}", LoopClock())
+    assert reported is not None
+    return dict(reported)
 
 
 @virtually
-async def test_a_pod_waits_for_admission_unwritten_and_says_so(tmp_path: Path) -> None:
+async def test_a_pod_waits_for_admission_without_a_write_and_with_a_reason(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, daemon):
         submit(it, queues, "train")
         as_submitted = it.pod("train")
@@ -111,15 +111,15 @@ async def test_a_pod_of_a_topology_waits_again_between_admission_and_its_domain(
         assert gates_of(it.pod("train")) == [TOPOLOGY_GATE]
         assert it.condition("train")["reason"] == "SchedulingGated"
         assert written_by_the_daemon(it) == []
-        told = explained(daemon, "train")
-        assert (told["place"], told["schedulingGates"]) == ("gated", [TOPOLOGY_GATE])
+        reported = explained(daemon, "train")
+        assert (reported["place"], reported["schedulingGates"]) == ("gated", [TOPOLOGY_GATE])
 
         await queues.ungate([it.pod("train")], {HOSTNAME: "b2"})
         await it.until(lambda: it.node_of("train") == "b2", seconds=0.5)
 
 
 @virtually
-async def test_of_a_rack_the_daemon_chooses_the_node(tmp_path: Path) -> None:
+async def test_the_daemon_chooses_the_node_within_a_rack(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         submit(it, queues, *"pqrs")
         await queues.admit(it.pods(), RACKS)
@@ -150,7 +150,7 @@ async def test_gates_come_off_in_batches_and_each_pod_goes_to_its_own_host(tmp_p
 
 
 @virtually
-async def test_a_pod_whose_host_is_full_says_why_and_waits_for_that_host(tmp_path: Path) -> None:
+async def test_a_pod_whose_host_is_full_reports_the_reason_and_waits_for_that_host(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         it.add_pods(pod_object("other", cpu="2", node="a1"))
         submit(it, queues, "train")
@@ -168,7 +168,7 @@ async def test_a_pod_whose_host_is_full_says_why_and_waits_for_that_host(tmp_pat
 
 
 @virtually
-async def test_evicted_pods_leave_their_room_when_they_end_though_kueue_still_holds_them(
+async def test_evicted_pods_free_their_capacity_when_they_end_though_kueue_holds_them(
     tmp_path: Path,
 ) -> None:
     async with queued(tmp_path, kubelet=KubeletOptions(stop_seconds=5)) as (it, queues, _):
@@ -189,7 +189,7 @@ async def test_evicted_pods_leave_their_room_when_they_end_though_kueue_still_ho
 
 
 @virtually
-async def test_a_pod_evicted_while_it_waits_for_room_is_not_placed_any_more(tmp_path: Path) -> None:
+async def test_a_pod_evicted_while_it_waits_for_capacity_is_not_placed(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         it.add_pods(pod_object("other", cpu="2", node="a1"))
         submit(it, queues, "train")

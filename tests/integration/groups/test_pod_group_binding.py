@@ -1,4 +1,4 @@
-"""A gang's Bindings: none before enough of them can be made, and what becomes of a gang of which one fails; time is virtual."""
+"""The Bindings of a gang start only when enough of them can be made, and a failed one is handled; time is virtual."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def events(it: Cluster, reason: str) -> set[tuple[str, str]]:
 
 
 @virtually
-async def test_a_member_whose_binding_fails_is_told_plainly_and_tried_again_at_once(tmp_path: Path) -> None:
+async def test_a_member_whose_binding_fails_gets_a_clear_message_and_is_retried_at_once(
+    tmp_path: Path,
+) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
         it.server.faults.refuse(403, binding_of("g-1"), times=1)
@@ -80,7 +82,7 @@ async def test_a_member_that_cannot_be_bound_backs_off_and_the_others_keep_nodes
 
 
 @virtually
-async def test_a_group_is_given_back_whole_where_that_is_wanted(tmp_path: Path) -> None:
+async def test_a_group_is_released_as_a_whole_if_its_policy_asks_for_it(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(RELEASE):
         it.add_nodes(node_object("n", cpu="4"))
         it.server.faults.refuse(403, binding_of("g-1"))
@@ -105,7 +107,7 @@ class Prepares(PreBindPlugin):
 
 
 @virtually
-async def test_nobody_is_bound_before_enough_can_be(tmp_path: Path) -> None:
+async def test_no_member_is_bound_before_enough_can_be(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))
@@ -121,7 +123,7 @@ async def test_nobody_is_bound_before_enough_can_be(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_more_than_it_takes_may_fail_without_harm(tmp_path: Path) -> None:
+async def test_surplus_members_may_fail_without_harm(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}):
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(POD_GROUPS, pod_group("g", 2))
@@ -141,7 +143,7 @@ class PreparesSome(PreBindPlugin):
 
 
 @virtually
-async def test_who_comes_late_is_not_bound_before_enough_of_those_before_can_be(tmp_path: Path) -> None:
+async def test_a_late_member_is_not_bound_before_enough_earlier_members_can_be(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": PreparesSome}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))
@@ -172,7 +174,7 @@ class FailsOnce(PreBindPlugin):
 
 
 @virtually
-async def test_nobody_is_bound_alone_while_another_is_long_on_its_way_back(tmp_path: Path) -> None:
+async def test_no_member_is_bound_alone_while_another_is_slow_to_return(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(POD_GROUPS, pod_group("g", 2))
@@ -194,7 +196,7 @@ class Dawdles(PreBindPlugin):
 
 
 @virtually
-async def test_members_that_go_while_they_wait_for_others_count_no_more(tmp_path: Path) -> None:
+async def test_members_that_leave_while_they_wait_do_not_count(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Dawdles}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))

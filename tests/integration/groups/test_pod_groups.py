@@ -59,7 +59,7 @@ def condition(it: Cluster, group: str) -> tuple[str, str, str]:
 
 
 @virtually
-async def test_a_gang_is_placed_whole_once_the_last_that_it_takes_has_come(tmp_path: Path) -> None:
+async def test_a_gang_is_placed_as_a_whole_once_its_last_required_member_exists(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))
@@ -75,7 +75,7 @@ async def test_a_gang_is_placed_whole_once_the_last_that_it_takes_has_come(tmp_p
 
 
 @virtually
-async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tmp_path: Path) -> None:
+async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_reports_it_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))
@@ -100,7 +100,7 @@ async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tm
 
 
 @virtually
-async def test_a_condition_is_written_again_when_the_server_has_asked_for(tmp_path: Path) -> None:
+async def test_a_condition_is_written_again_after_a_429_response(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
@@ -119,7 +119,7 @@ async def test_a_condition_is_written_again_when_the_server_has_asked_for(tmp_pa
 
 
 @virtually
-async def test_room_is_made_for_the_whole_gang_and_by_no_more_pods_than_it_takes(tmp_path: Path) -> None:
+async def test_preemption_for_a_gang_evicts_no_more_pods_than_needed(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(2)))
         it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=number) for number in range(4)))
@@ -131,7 +131,7 @@ async def test_room_is_made_for_the_whole_gang_and_by_no_more_pods_than_it_takes
 
 
 @virtually
-async def test_nobody_has_to_leave_for_a_gang_that_does_not_fit_without_them_either(tmp_path: Path) -> None:
+async def test_no_pod_is_evicted_for_a_gang_that_does_not_fit_without_it_either(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
         it.add_pods(pod_object("low", cpu="1", priority=1), pod_object("high", cpu="1", priority=5000))
@@ -167,7 +167,7 @@ async def test_a_gang_goes_to_the_one_rack_that_holds_it(tmp_path: Path) -> None
 
 
 @virtually
-async def test_of_racks_that_hold_a_gang_the_fuller_is_taken(tmp_path: Path) -> None:
+async def test_the_fuller_of_the_racks_that_hold_a_gang_is_chosen(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="6", b="4", c="8"))
         it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
@@ -177,7 +177,7 @@ async def test_of_racks_that_hold_a_gang_the_fuller_is_taken(tmp_path: Path) -> 
 
 
 @virtually
-async def test_a_gang_that_no_rack_holds_says_so(tmp_path: Path) -> None:
+async def test_a_gang_that_fits_in_no_rack_reports_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="2", b="2"))
         it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
@@ -190,7 +190,7 @@ async def test_a_gang_that_no_rack_holds_says_so(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_room_is_made_in_one_rack_for_a_gang_that_keeps_to_one(tmp_path: Path) -> None:
+async def test_preemption_frees_one_rack_for_a_gang_with_a_topology_constraint(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*racks(a="2", b="2"))
         it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(4)))
@@ -203,7 +203,7 @@ async def test_room_is_made_in_one_rack_for_a_gang_that_keeps_to_one(tmp_path: P
 
 
 @virtually
-async def test_a_gang_that_fits_in_another_order_is_found(tmp_path: Path) -> None:
+async def test_a_gang_that_fits_in_another_order_is_placed(tmp_path: Path) -> None:
     """The first pod, tried first, takes the only node that the second may go to."""
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("big", cpu="4", labels={"disk": "ssd"}), node_object("small", cpu="3"))
@@ -220,7 +220,7 @@ async def test_a_gang_that_fits_in_another_order_is_found(tmp_path: Path) -> Non
 
 
 @virtually
-async def test_a_gang_that_fits_only_if_the_first_goes_where_it_scores_less_is_found(tmp_path: Path) -> None:
+async def test_a_gang_is_placed_even_if_its_first_member_must_take_a_lower_score(tmp_path: Path) -> None:
     """3 + 2 + 2 cpus fit on nodes of 4 and 3 in one way only, and the 3 scores best where the 2s have to go."""
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("four", cpu="4"), node_object("three", cpu="3"))
@@ -233,7 +233,7 @@ async def test_a_gang_that_fits_only_if_the_first_goes_where_it_scores_less_is_f
 
 
 @virtually
-async def test_room_that_was_made_for_a_gang_is_kept_for_it(tmp_path: Path) -> None:
+async def test_capacity_nominated_for_a_gang_is_kept_for_it(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*(node_object(f"n{number}", cpu="1") for number in range(2)))
         for number in range(2):
@@ -252,7 +252,7 @@ async def test_room_that_was_made_for_a_gang_is_kept_for_it(tmp_path: Path) -> N
 
 
 @virtually
-async def test_a_daemon_tells_of_a_group_what_its_last_attempt_came_to_and_where_it_waits(
+async def test_explain_shows_the_last_attempt_of_a_group_and_its_place_in_the_queue(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
@@ -297,7 +297,7 @@ async def test_a_daemon_tells_of_a_group_what_its_last_attempt_came_to_and_where
 
 
 @virtually
-async def test_a_gang_that_keeps_to_one_rack_waits_for_racks_to_come(tmp_path: Path) -> None:
+async def test_a_gang_with_a_topology_constraint_waits_for_new_racks(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
         it.add_pods(*members("g", 2))
@@ -312,7 +312,7 @@ async def test_a_gang_that_keeps_to_one_rack_waits_for_racks_to_come(tmp_path: P
 
 
 @virtually
-async def test_room_in_another_rack_than_the_first_wakes_a_gang(tmp_path: Path) -> None:
+async def test_free_capacity_in_any_rack_requeues_a_gang(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(
             node_object("a", cpu="9", labels={RACK: "a"}, taints=["dedicated=other:NoSchedule"]),
@@ -346,7 +346,7 @@ async def test_after_its_placed_member_ends_a_group_may_use_another_rack(
 
 
 @virtually
-async def test_another_object_of_its_name_wakes_a_gang(tmp_path: Path) -> None:
+async def test_a_recreated_pod_group_requeues_its_gang(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="1", b="1"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))

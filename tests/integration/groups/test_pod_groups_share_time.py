@@ -1,6 +1,6 @@
-"""An attempt at a group that takes long shares the time with other pods; time is virtual.
+"""A long attempt at a group shares the time with other pods; time is virtual.
 
-Here every attempt takes long: it rests wherever it may.
+Here every attempt takes long: it pauses wherever it can.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def test_other_pods_are_placed_while_a_large_gang_is_tried(tmp_path: Path)
 
 
 @virtually
-async def test_what_saw_room_taken_by_a_gang_that_is_not_placed_after_all_is_tried_again(
+async def test_a_pod_rejected_for_capacity_of_a_gang_that_fails_is_retried(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
@@ -148,7 +148,7 @@ async def test_assumed_members_yield_to_higher_priority_without_deletion(
 
 
 @virtually
-async def test_no_other_pod_is_tried_while_a_group_is_tried_without_its_possible_victims(
+async def test_no_other_pod_is_tried_during_a_group_trial_without_its_possible_victims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meanwhile, trials, number, without = list[str](), 0, count(), Cache.without
@@ -272,7 +272,7 @@ async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
 
 
 @virtually
-async def test_an_attempt_begins_anew_when_the_last_node_is_gone(
+async def test_an_attempt_restarts_when_the_last_node_is_deleted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
@@ -288,9 +288,7 @@ async def test_an_attempt_begins_anew_when_the_last_node_is_gone(
 
 @pytest.mark.parametrize("change", ["deleted", "changed"])
 @virtually
-async def test_an_attempt_begins_anew_when_a_member_is_another_one_by_now(
-    change: str, tmp_path: Path
-) -> None:
+async def test_an_attempt_restarts_when_a_member_was_recreated(change: str, tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
         it.add_nodes(node_object("n", cpu="60"))
         it.server.store.create(POD_GROUPS, pod_group("g", 50))
@@ -311,7 +309,7 @@ async def test_an_attempt_begins_anew_when_a_member_is_another_one_by_now(
 
 
 @virtually
-async def test_victims_are_confirmed_on_the_cluster_as_it_is_when_the_search_has_ended(
+async def test_victims_are_confirmed_on_the_current_cluster_at_the_end_of_the_search(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -351,7 +349,7 @@ async def test_a_gang_over_its_budget_is_quarantined_also_by_the_next_leader(
 
 
 @virtually
-async def test_bindings_of_a_gang_begin_and_are_undone_a_few_in_a_turn_of_the_loop(
+async def test_bindings_of_a_gang_start_and_are_rolled_back_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn, begun, undone = 0, dict[int, int](), dict[int, int]()
@@ -474,7 +472,7 @@ async def test_a_member_that_changes_groups_during_a_pause_is_placed_with_the_ne
 
 
 @virtually
-async def test_other_pods_are_placed_while_a_large_gang_is_brought_back(
+async def test_other_pods_are_placed_while_a_large_gang_is_returned_to_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brought_back, handle = list[str](), FailureHandler.handle
@@ -500,7 +498,7 @@ async def test_other_pods_are_placed_while_a_large_gang_is_brought_back(
 
 
 @virtually
-async def test_a_gang_that_no_room_would_be_enough_for_is_not_tried_again_without_its_possible_victims(
+async def test_a_hopeless_gang_is_not_tried_again_without_its_possible_victims(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):

@@ -1,4 +1,4 @@
-"""Groups in whose cycle something raises: nothing is lost, nothing is left behind, and they are tried again; time is virtual."""
+"""Groups with an exception in their cycle are retried, and nothing is lost or left behind; time is virtual."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_plugin_that_raises_for_one_member_costs_the_attempt_only(where:
     ids=["before they are bound", "when all are placed", "in the middle of a pass"],
 )
 @virtually
-async def test_a_mistake_of_ours_leaves_nothing_reserved_and_loses_nobody(
+async def test_an_internal_error_leaves_nothing_reserved_and_loses_no_pod(
     part: type, method: str, tmp_path: Path
 ) -> None:
     class It(Raises):
@@ -141,7 +141,7 @@ async def test_a_mistake_of_ours_leaves_nothing_reserved_and_loses_nobody(
     ids=["at one member", "before any was taken out", "when all were taken out"],
 )
 @virtually
-async def test_a_group_that_cannot_be_taken_out_of_the_queue_as_a_whole_loses_nobody(
+async def test_a_group_that_cannot_be_popped_as_a_whole_loses_no_pod(
     part: type, method: str, at: str, tmp_path: Path
 ) -> None:
     original, left = getattr(part, method), 3
@@ -169,7 +169,7 @@ async def test_a_group_that_cannot_be_taken_out_of_the_queue_as_a_whole_loses_no
 
 
 @virtually
-async def test_what_breaks_while_room_is_looked_for_is_told(tmp_path: Path) -> None:
+async def test_an_error_during_the_search_for_victims_is_reported(tmp_path: Path) -> None:
     class It(Raises):
         where = "filter of an empty node"
         pod = "g-0"

@@ -1,4 +1,4 @@
-"""No Binding is begun once the renew deadline has passed, whoever would carry it out."""
+"""No Binding is sent after the renew deadline, by any binder."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OwnWay(BindPlugin):
     [pytest.param(5.0, id="short of the deadline"), pytest.param(30.0, id="beyond the deadline")],
 )
 @pytest.mark.parametrize("by", ["extender", "plugin"])
-def test_a_leader_that_stood_still_has_nobody_bind_when_it_wakes(
+def test_a_leader_whose_process_was_suspended_sends_no_bind_when_it_resumes(
     by: str, asleep_seconds: float, tmp_path: Path
 ) -> None:
     async def scenario() -> None:

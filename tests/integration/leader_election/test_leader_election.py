@@ -53,7 +53,7 @@ async def leader_and_standby(folder: Path) -> AsyncIterator[tuple[Cluster, Repli
                 yield it, first, second
 
 
-def test_only_the_leader_writes_while_the_other_knows_as_much(tmp_path: Path) -> None:
+def test_only_the_leader_writes_and_the_standby_has_the_same_state(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             it.add_pods(*pods("p", 50), pod_object("too-big", cpu="1000"))
@@ -69,7 +69,7 @@ def test_only_the_leader_writes_while_the_other_knows_as_much(tmp_path: Path) ->
     freezing.run(scenario())
 
 
-def test_a_leader_that_is_killed_is_replaced_when_its_lease_is_over(tmp_path: Path) -> None:
+def test_a_leader_that_is_killed_is_replaced_when_its_lease_expires(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             await first.kill()
@@ -86,7 +86,9 @@ def test_a_leader_that_is_killed_is_replaced_when_its_lease_is_over(tmp_path: Pa
 
 
 @pytest.mark.parametrize("after", [0.0, 0.3, 0.7, 1.1, 1.5, 1.9])
-def test_it_is_replaced_in_time_whenever_between_two_renewals_it_dies(tmp_path: Path, after: float) -> None:
+def test_a_leader_is_replaced_in_time_after_a_crash_between_any_two_renewals(
+    tmp_path: Path, after: float
+) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             await asyncio.sleep(after)
@@ -100,7 +102,7 @@ def test_it_is_replaced_in_time_whenever_between_two_renewals_it_dies(tmp_path: 
     freezing.run(scenario())
 
 
-def test_a_leader_that_is_told_to_stop_finishes_its_bindings_and_makes_room_at_once(tmp_path: Path) -> None:
+def test_a_leader_that_is_stopped_finishes_its_bindings_and_releases_the_lease(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             it.server.faults.delay(3.0, binds)
@@ -141,7 +143,7 @@ def test_the_lease_is_released_only_when_nothing_is_left_to_write(tmp_path: Path
     freezing.run(scenario())
 
 
-def test_a_standby_that_is_told_to_stop_leaves_the_lease_alone(tmp_path: Path) -> None:
+def test_a_standby_that_is_stopped_does_not_touch_the_lease(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             holder = lease(it)["holderIdentity"]
@@ -160,7 +162,7 @@ def test_a_standby_that_is_told_to_stop_leaves_the_lease_alone(tmp_path: Path) -
     freezing.run(scenario())
 
 
-def test_a_leader_that_cannot_renew_stops_at_the_deadline_although_it_could_bind(tmp_path: Path) -> None:
+def test_a_leader_that_cannot_renew_stops_at_the_deadline_though_it_could_bind(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             renewed = max(
@@ -204,7 +206,9 @@ def test_binds_that_waited_while_the_lease_was_lost_are_not_sent(tmp_path: Path)
 
 
 @pytest.mark.parametrize("more_seconds", [0.0, 3600.0], ids=["a little too long", "for an hour"])
-def test_a_leader_that_stood_still_sends_nothing_when_it_wakes(tmp_path: Path, more_seconds: float) -> None:
+def test_a_leader_whose_process_was_suspended_sends_nothing_when_it_resumes(
+    tmp_path: Path, more_seconds: float
+) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             it.server.faults.delay(1.0, binds)
@@ -240,7 +244,7 @@ def test_a_leader_that_stood_still_sends_nothing_when_it_wakes(tmp_path: Path, m
     freezing.run(scenario())
 
 
-def test_a_leader_that_stood_still_for_less_than_the_deadline_goes_on(tmp_path: Path) -> None:
+def test_a_leader_suspended_for_less_than_the_deadline_continues(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             for _ in range(5):
@@ -277,7 +281,7 @@ def test_three_leaders_one_after_another_are_counted_as_two_transitions(tmp_path
     freezing.run(scenario())
 
 
-def test_the_metric_tells_who_leads(tmp_path: Path) -> None:
+def test_the_metric_shows_the_leader(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
 
@@ -295,7 +299,7 @@ def test_the_metric_tells_who_leads(tmp_path: Path) -> None:
     freezing.run(scenario())
 
 
-def test_without_the_permission_for_its_lease_a_daemon_waits_and_says_why(
+def test_without_permission_for_its_lease_a_daemon_waits_and_gives_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -315,14 +319,14 @@ def test_without_the_permission_for_its_lease_a_daemon_waits_and_says_why(
 
     with caplog.at_level(logging.ERROR):
         freezing.run(scenario())
-    (told,) = [
+    (reported,) = [
         vars(record) for record in caplog.records if record.message == "No permission to use the lease"
     ]
-    assert told["lease"] == "kube-system/custom-scheduler"
-    assert "get and update" in told["fix"]
+    assert reported["lease"] == "kube-system/custom-scheduler"
+    assert "get and update" in reported["fix"]
 
 
-def test_what_a_standby_noticed_is_said_once_it_leads_if_it_is_still_so(tmp_path: Path) -> None:
+def test_a_finding_of_a_standby_is_reported_once_it_leads_if_it_still_holds(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, replica(it, "leader") as leader:
             await it.until(lambda: leader.is_leading)

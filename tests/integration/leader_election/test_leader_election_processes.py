@@ -121,7 +121,7 @@ def messages(log: Path) -> list[str]:
     return [json.loads(line)["message"] for line in log.read_text().splitlines()]
 
 
-def test_a_process_that_was_stopped_sends_no_binding_when_it_goes_on(tmp_path: Path) -> None:
+def test_a_process_that_was_stopped_sends_no_binding_when_it_resumes(tmp_path: Path) -> None:
     first_log, second_log = tmp_path / "first.log", tmp_path / "second.log"
 
     async def scenario() -> None:

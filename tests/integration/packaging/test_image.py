@@ -1,10 +1,10 @@
-"""The image's steps, read from the Dockerfile and done without Docker.
+"""The steps of the image, read from the Dockerfile and executed without Docker.
 
 The first stage's COPY and RUN are done in a folder that only its owner may write, by an interpreter of this machine. Then
 the program runs as the Dockerfile's USER with no group beside its own, from a folder it may not write, and with one for
-temporary files as the pod has. Who runs the tests without being root cannot become that user: there the program runs as
-themselves, in folders without a permission to write. What this does not show: the base image, its interpreter, and that a
-Docker engine takes the file.
+temporary files as the pod has. Without root the tests cannot become that user: there the program runs as
+the current user, in folders without write permission. Not tested: the base image, its interpreter, and that a
+Docker engine accepts the file.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ REFERENCE = re.compile(
 """The name of an image. Source: github.com/distribution/reference, regexp.go, without a registry's name."""
 
 
-def test_both_stages_are_the_base_image_that_is_fixed_in_one_place():
+def test_both_stages_use_the_base_image_that_is_pinned_in_one_place():
     assert [arguments.split()[0] for arguments in said("FROM")] == ["${BASE}", "${BASE}"]
     assert re.fullmatch(r"python:3\.\d+-slim@(sha256:[0-9a-f]{64}|run-make-image)", ARGUMENTS["BASE"])
 
 
-def test_a_base_without_a_digest_is_no_name_of_an_image():
+def test_a_base_without_a_digest_is_no_image_name():
     base = "python:3.12-slim"
     digest = f"sha256:{'1b' * 32}"
     assert [bool(REFERENCE.fullmatch(name)) for name in (base, f"{base}@{digest}")] == [True, True]
@@ -62,14 +62,14 @@ def test_a_base_without_a_digest_is_no_name_of_an_image():
     assert not REFERENCE.fullmatch(ARGUMENTS["BASE"]) or digest[:7] in ARGUMENTS["BASE"]
 
 
-def test_what_runs_is_not_root_and_starts_the_daemon():
+def test_the_container_does_not_run_as_root_and_starts_the_daemon():
     assert (USER, GROUP) == (65532, 65532)
     assert INSTRUCTIONS[-4] == ("USER", "65532:65532")  # nothing after it could undo it
     assert said("ENTRYPOINT") == ['["custom-scheduler"]']
     assert said("CMD") == ['["run"]']
 
 
-def test_whatever_comes_over_the_network_is_checked_by_hash():
+def test_every_download_is_checked_by_hash():
     for run in said("RUN"):
         for step in run.split("&&"):
             if re.search(r"\bpip (install|wheel|download)\b", step):
@@ -78,7 +78,7 @@ def test_whatever_comes_over_the_network_is_checked_by_hash():
                 assert "pip wheel" not in step or "--no-build-isolation" in step
 
 
-def test_what_builds_the_package_is_locked():
+def test_the_build_tools_are_locked():
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     locked = (ROOT / "requirements-build.lock").read_text()
 
@@ -87,7 +87,7 @@ def test_what_builds_the_package_is_locked():
         assert [int(part) for part in version.split(".")] >= [int(part) for part in least.split(".")]
 
 
-def test_what_is_built_has_no_source_of_packages_but_the_lock_file():
+def test_the_build_uses_no_package_source_but_the_lock_file():
     _, last = (place for place, (word, _) in enumerate(INSTRUCTIONS) if word == "FROM")
     second_stage = INSTRUCTIONS[last:]
 
@@ -97,7 +97,7 @@ def test_what_is_built_has_no_source_of_packages_but_the_lock_file():
     ]
 
 
-def test_the_build_is_sent_what_it_copies_and_nothing_else():
+def test_the_build_context_holds_only_the_copied_files():
     kept, dropped = set(), set()
     for line in (ROOT / ".dockerignore").read_text().split():
         (kept if line.startswith("!") else dropped).add(line.removeprefix("!"))
@@ -134,8 +134,8 @@ def build(folder: Path, python: str) -> Path:
     source, target = folder / "src", folder / "opt"
     source.mkdir()
     first, last = (place for place, (word, _) in enumerate(INSTRUCTIONS) if word == "FROM")
-    for word, told in INSTRUCTIONS[first + 1 : last]:
-        arguments = told.replace("${LOCK}", ARGUMENTS["LOCK"])
+    for word, reported in INSTRUCTIONS[first + 1 : last]:
+        arguments = reported.replace("${LOCK}", ARGUMENTS["LOCK"])
         if word == "COPY":
             *names, where = arguments.split()
             for name in names:
@@ -195,7 +195,7 @@ def image() -> Iterator[Image]:
                 path.chmod(0o755)
 
 
-def test_who_runs_it_is_the_images_user_and_can_write_nothing_of_it(image: Image):
+def test_the_user_of_the_image_can_write_none_of_its_files(image: Image):
     folder = image.program.parents[1]
     look = (
         "import os, sys, scheduler, plugins; folder = sys.argv[1];"
@@ -213,7 +213,7 @@ def test_who_runs_it_is_the_images_user_and_can_write_nothing_of_it(image: Image
 
 
 @pytest.mark.parametrize("words", [("--help",), ("demo", "--exit")], ids=" ".join)
-def test_it_runs_where_it_may_write_nothing_but_temporary_files(image: Image, words: tuple[str, ...]):
+def test_it_runs_where_only_temporary_files_can_be_written(image: Image, words: tuple[str, ...]):
     done = image.run("custom-scheduler", *words)
 
     assert done.returncode == 0, done.stdout + done.stderr

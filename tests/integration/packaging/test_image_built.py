@@ -1,7 +1,7 @@
 """The image, built from the Dockerfile by podman, which needs no daemon, and run as the Deployment runs it.
 
-No registry is asked: the base image is made here of Debian's packages, so its Python is Debian's and not the one of the
-Dockerfile's base. It takes root, as a base image has files of root's.
+No registry is used: the base image is built here from Debian's packages, so its Python is Debian's and not the one of the
+Dockerfile's base. It needs root, because a base image has files owned by root.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def build(run: Podman, folder: Path) -> None:
     run("build", "--quiet", *arguments, *mounts, f"--tag={IMAGE}", ".")
 
 
-def test_the_image_is_built_and_runs_as_it_is_deployed(tmp_path: Path) -> None:
+def test_the_image_is_built_and_runs_as_deployed(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may make a base image")
     with podman() as run:

@@ -1,4 +1,4 @@
-"""What the schemas of our kinds refuse, and at which field; the simulated API server judges no CEL rules."""
+"""The schemas of our kinds refuse invalid objects at their fields; the simulated API server evaluates no CEL rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def define(it: Cluster, kind: Kind) -> str:
 
 @pytest.mark.parametrize("case", BY_TYPES, ids=[case.title for case in BY_TYPES])
 @virtually
-async def test_a_wrong_object_is_refused_at_its_field(tmp_path: Path, case: Wrong) -> None:
+async def test_an_invalid_object_is_refused_at_its_field(tmp_path: Path, case: Wrong) -> None:
     async with cluster(tmp_path) as it:
         plural = await define(it, case.kind)
         with pytest.raises(StatusError, match=case.field):
@@ -40,7 +40,7 @@ async def test_a_wrong_object_is_refused_at_its_field(tmp_path: Path, case: Wron
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.kind for kind in KINDS])
 @virtually
-async def test_a_right_object_is_taken(tmp_path: Path, kind: Kind) -> None:
+async def test_a_valid_object_is_accepted(tmp_path: Path, kind: Kind) -> None:
     async with cluster(tmp_path) as it:
         plural = await define(it, kind)
         it.server.store.create(plural, kind.with_spec(kind.right))

@@ -1,4 +1,4 @@
-"""The roles that are shipped are what a daemon needs: two replicas work with them, use them all, and are refused nothing."""
+"""Two replicas work with the shipped roles and use every right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server takes every manifest that is shipped, and would say so if one had a field that there is not."""
+"""An API server accepts every shipped manifest, and refuses unknown fields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def administrator(folder: Path) -> AsyncIterator[Kubectl]:
 
 
 @pytest.mark.parametrize("folder", KUSTOMIZATIONS, ids=lambda folder: str(folder.relative_to(MANIFESTS)))
-def test_a_kustomization_is_taken_and_taking_it_again_changes_nothing(folder: Path, tmp_path: Path):
+def test_a_kustomization_is_accepted_and_applying_it_again_changes_nothing(folder: Path, tmp_path: Path):
     async def scenario() -> None:
         async with administrator(tmp_path) as kubectl:
             first = await kubectl("apply", "-k", str(folder), "--validate=strict")
@@ -62,7 +62,9 @@ def test_a_kustomization_is_taken_and_taking_it_again_changes_nothing(folder: Pa
         ("monitoring/alerts.yaml", "annotations: {summary", "annotation: {summary", "annotation"),
     ],
 )
-def test_a_slip_of_the_pen_would_be_found(file: str, right: str, wrong: str, complaint: str, tmp_path: Path):
+def test_an_unknown_field_of_a_manifest_is_found(
+    file: str, right: str, wrong: str, complaint: str, tmp_path: Path
+):
     shipped = (MANIFESTS / file).read_text()
     assert right in shipped
 

@@ -1,4 +1,4 @@
-"""What is built from: locked by hash, listed for others, and a base image fixed at a digest."""
+"""The sources of the build are locked by hash and listed, and the base image is pinned to a digest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_package_is_locked_with_hashes(lock: str) -> None:
         assert "--hash=sha256:" in entry, entry
 
 
-def test_with_guests_the_same_is_locked_and_what_runs_them() -> None:
+def test_the_lock_file_with_guests_adds_only_their_runtime() -> None:
     plain, wasm = locked("requirements.lock"), locked("requirements-wasm.lock")
 
     assert plain.items() <= wasm.items()
@@ -55,7 +55,7 @@ def test_with_guests_the_same_is_locked_and_what_runs_them() -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS[:2])
-def test_what_the_image_has_is_listed_with_its_hashes(lock: str, tmp_path: Path) -> None:
+def test_the_contents_of_the_image_are_listed_with_their_hashes(lock: str, tmp_path: Path) -> None:
     done = make("sbom", f"LOCK={lock}", f"SBOM={tmp_path / 'sbom.json'}")
 
     assert done.returncode == 0, done.stderr
@@ -101,7 +101,7 @@ def base_of(workshop: Path) -> str:
     return str(base)
 
 
-def test_an_image_is_built_from_a_base_that_is_fixed_and_stays_so(workshop: Path) -> None:
+def test_an_image_is_built_from_a_pinned_base_that_stays_pinned(workshop: Path) -> None:
     for _ in range(2):
         done = make("image", "IMAGE=it:1", folder=workshop, path=f"{workshop / 'bin'}:")
         assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_an_image_is_built_from_a_base_that_is_fixed_and_stays_so(workshop: Path
     ]
 
 
-def test_a_base_that_was_fixed_is_fixed_anew_when_it_is_asked_for(workshop: Path) -> None:
+def test_a_pinned_base_is_updated_on_request(workshop: Path) -> None:
     for digest in (DIGEST, DIGEST.replace("1b", "2c")):
         (workshop / "digest").write_text(digest)
         assert make("base-image", folder=workshop, path=f"{workshop / 'bin'}:").returncode == 0
@@ -122,7 +122,7 @@ def test_a_base_that_was_fixed_is_fixed_anew_when_it_is_asked_for(workshop: Path
 
 
 @pytest.mark.parametrize("answer", ["", "no such image", "sha256:12", f"{DIGEST}x"])
-def test_what_is_no_digest_is_refused_and_nothing_is_built(workshop: Path, answer: str) -> None:
+def test_an_invalid_digest_is_refused_and_nothing_is_built(workshop: Path, answer: str) -> None:
     (workshop / "digest").write_text(answer)
     done = make("image", folder=workshop, path=f"{workshop / 'bin'}:")
 
@@ -131,8 +131,8 @@ def test_what_is_no_digest_is_refused_and_nothing_is_built(workshop: Path, answe
     assert "build " not in (workshop / "asked").read_text()
 
 
-def test_where_to_tell_of_a_fault_is_said() -> None:
-    told = (ROOT / "SECURITY.md").read_text()
+def test_the_security_policy_names_a_contact() -> None:
+    reported = (ROOT / "SECURITY.md").read_text()
 
-    assert "docs/threat-model.md" in told
-    assert "make sbom" in told
+    assert "docs/threat-model.md" in reported
+    assert "make sbom" in reported

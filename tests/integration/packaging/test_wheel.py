@@ -1,4 +1,4 @@
-"""The package as others get it: from the source archive to a wheel, into an empty environment, with what it says it needs."""
+"""The package builds from the source archive to a wheel and works in an empty environment with its dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods whose volumes are bound already: zones, limits of nodes, and a claim that one pod alone may use."""
+"""Pods with bound volumes: zones, limits of nodes, and claims for one pod."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_pod_goes_where_its_volume_is_once_its_claim_is_there(tmp_path: 
 
 
 @virtually
-async def test_a_pod_waits_until_one_that_goes_leaves_room_for_its_volume(tmp_path: Path) -> None:
+async def test_a_pod_waits_until_another_one_frees_capacity_for_its_volume(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         put(it, volume("x"), claim("x", "x"), volume("y"), claim("y", "y"), csi_node("n1", {DRIVER: 1}))
         it.add_nodes(node_object("n1"))
@@ -58,7 +58,7 @@ async def test_a_pod_waits_until_one_that_goes_leaves_room_for_its_volume(tmp_pa
 
 
 @virtually
-async def test_a_more_important_pod_takes_a_claim_for_one_pod(tmp_path: Path) -> None:
+async def test_a_pod_of_higher_priority_takes_a_claim_for_one_pod(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         put(it, volume("x"), claim("x", "x", modes=["ReadWriteOncePod"]))
         it.add_nodes(node_object("n1"), node_object("n2"))

@@ -1,4 +1,4 @@
-"""Pods that claim devices, in a running daemon: who gets what, what is written, and what happens when things go wrong."""
+"""Pods that claim devices in a running daemon: allocation, writes, and failures."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ status_writes = requests(verb="update", resource="resourceclaims", subresource="
 
 
 @virtually
-async def test_a_pod_goes_where_its_device_is_and_the_claim_says_so(tmp_path: Path) -> None:
+async def test_a_pod_is_placed_at_its_device_and_the_claim_records_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("bare"))
         set_up(it, "n")
@@ -116,7 +116,7 @@ async def test_a_pod_goes_where_its_device_is_and_the_claim_says_so(tmp_path: Pa
 
 
 @virtually
-async def test_two_pods_never_have_one_device_and_the_second_gets_it_when_it_is_given_back(
+async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_release(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon():
@@ -162,7 +162,7 @@ async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path)
 
 
 @virtually
-async def test_a_device_that_was_never_written_is_news_once_its_pod_gives_it_back(tmp_path: Path) -> None:
+async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         create(it, resource_claim("one"), resource_claim("two"))
@@ -179,7 +179,7 @@ async def test_a_device_that_was_never_written_is_news_once_its_pod_gives_it_bac
 
 
 @virtually
-async def test_a_device_of_an_extended_resource_is_news_as_well_once_its_pod_gives_it_back(
+async def test_an_unwritten_allocation_of_an_extended_resource_requeues_pods(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon():
@@ -197,7 +197,7 @@ async def test_a_device_of_an_extended_resource_is_news_as_well_once_its_pod_giv
 
 
 @virtually
-async def test_members_of_a_gang_share_a_claim_that_one_of_them_is_given(tmp_path: Path) -> None:
+async def test_members_of_a_gang_share_a_claim_that_one_of_them_allocates(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(*(node_object(name, cpu="16") for name in "ab"))
         create(it, device_class(), *(resource_slice(name, 1) for name in "ab"), resource_claim("one"))
@@ -211,7 +211,7 @@ async def test_members_of_a_gang_share_a_claim_that_one_of_them_is_given(tmp_pat
 
 
 @virtually
-async def test_two_profiles_know_of_each_others_devices(tmp_path: Path) -> None:
+async def test_two_profiles_share_the_state_of_devices(tmp_path: Path) -> None:
     profiles = """
         apiVersion: kubescheduler.config.k8s.io/v1
         kind: KubeSchedulerConfiguration
@@ -228,7 +228,7 @@ async def test_two_profiles_know_of_each_others_devices(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_a_pod_waits_for_its_claim_in_upstreams_words(tmp_path: Path) -> None:
+async def test_a_pod_waits_for_its_claim_with_the_message_of_kube_scheduler(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         it.add_pods(claiming("web", "one"))
@@ -243,7 +243,7 @@ async def test_a_pod_waits_for_its_claim_in_upstreams_words(tmp_path: Path) -> N
 
 
 @virtually
-async def test_a_new_slice_brings_room_for_a_pod_that_waits(tmp_path: Path) -> None:
+async def test_a_new_slice_adds_capacity_for_a_waiting_pod(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n"))
         create(it, device_class(), resource_claim("one"))
@@ -256,7 +256,7 @@ async def test_a_new_slice_brings_room_for_a_pod_that_waits(tmp_path: Path) -> N
 
 
 @virtually
-async def test_an_extended_resource_gets_a_claim_and_the_pod_is_told(tmp_path: Path) -> None:
+async def test_an_extended_resource_gets_a_claim_and_the_pod_status_names_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         set_up(it, "n")
         it.add_pods(asking("ai"))
@@ -284,7 +284,7 @@ async def test_an_extended_resource_gets_a_claim_and_the_pod_is_told(tmp_path: P
 
 
 @virtually
-async def test_a_claim_in_another_namespace_is_not_that_of_an_extended_resource(
+async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource(
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon():
@@ -308,7 +308,7 @@ async def test_a_claim_in_another_namespace_is_not_that_of_an_extended_resource(
 
 
 @virtually
-async def test_pods_of_a_template_get_claims_that_go_with_them(tmp_path: Path) -> None:
+async def test_pods_of_a_template_get_claims_that_are_deleted_with_them(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True, controllers=True) as it, it.daemon():
         set_up(it, "n")
         spec = {"spec": {"devices": {"requests": [exactly()]}}}
@@ -334,7 +334,7 @@ async def test_pods_of_a_template_get_claims_that_go_with_them(tmp_path: Path) -
 
 @pytest.mark.parametrize("lost", [1, 2], ids=["the first answer", "two answers"])
 @virtually
-async def test_a_lost_answer_neither_loses_nor_doubles_an_allocation(tmp_path: Path, lost: int) -> None:
+async def test_a_lost_response_neither_loses_nor_doubles_an_allocation(tmp_path: Path, lost: int) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n", devices=2)
         create(it, resource_claim("one"), resource_claim("two"))
@@ -347,7 +347,7 @@ async def test_a_lost_answer_neither_loses_nor_doubles_an_allocation(tmp_path: P
 
 
 @virtually
-async def test_an_api_server_that_is_away_for_a_while_costs_a_wait(tmp_path: Path) -> None:
+async def test_a_temporary_outage_of_the_api_server_costs_a_wait_only(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         create(it, resource_claim("one"))
@@ -359,7 +359,7 @@ async def test_an_api_server_that_is_away_for_a_while_costs_a_wait(tmp_path: Pat
 
 
 @virtually
-async def test_a_watch_of_claims_that_is_silent_lets_no_device_be_given_twice(tmp_path: Path) -> None:
+async def test_a_silent_watch_of_claims_never_allocates_a_device_twice(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n", devices=2)
         create(it, *(resource_claim(name) for name in ("one", "two", "three")))
@@ -376,7 +376,7 @@ async def test_a_watch_of_claims_that_is_silent_lets_no_device_be_given_twice(tm
 
 
 @virtually
-async def test_a_pod_that_cannot_be_bound_gives_its_reservation_back(tmp_path: Path) -> None:
+async def test_a_pod_that_cannot_be_bound_releases_its_reservation(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         create(it, resource_claim("one"))
@@ -391,7 +391,7 @@ async def test_a_pod_that_cannot_be_bound_gives_its_reservation_back(tmp_path: P
 
 
 @virtually
-async def test_a_claim_for_extended_resources_that_was_made_in_vain_is_deleted(tmp_path: Path) -> None:
+async def test_an_unneeded_claim_for_extended_resources_is_deleted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         it.server.faults.refuse(403, requests(verb="create", resource="pods", subresource="binding"), times=1)
@@ -406,7 +406,7 @@ async def test_a_claim_for_extended_resources_that_was_made_in_vain_is_deleted(t
 
 
 @virtually
-async def test_a_claim_that_256_pods_use_takes_no_more(tmp_path: Path) -> None:
+async def test_a_claim_with_256_pods_accepts_no_more(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", pods=400))
         create(it, device_class(), resource_slice("n"), resource_claim("one"))
@@ -465,7 +465,7 @@ async def test_a_pod_is_bound_once_its_device_is_ready(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_a_device_that_fails_is_given_back_and_another_found(tmp_path: Path) -> None:
+async def test_a_failed_device_is_released_and_replaced(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         to_be_made_ready(it, "a", "b")
         it.add_pods(claiming("web", "one"))
@@ -495,7 +495,7 @@ def events(it: Cluster) -> list[str]:
 
 
 @virtually
-async def test_a_device_that_is_never_ready_is_given_back_in_time(tmp_path: Path) -> None:
+async def test_a_device_that_never_becomes_ready_is_released_in_time(tmp_path: Path) -> None:
     short = """
         apiVersion: kubescheduler.config.k8s.io/v1
         kind: KubeSchedulerConfiguration
@@ -524,7 +524,7 @@ def kinds_that_lack(caplog: pytest.LogCaptureFixture) -> set[str]:
 
 
 @virtually
-async def test_a_server_that_knows_no_devices_is_served_all_the_same(
+async def test_a_server_without_device_apis_is_supported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(tmp_path) as it:

@@ -99,7 +99,7 @@ def several(namespace: str, count: int, *, first: int = 0, cpu: str = "1", **fie
 
 
 @virtually
-async def test_a_team_borrows_what_nobody_wants_and_gives_it_back(tmp_path: Path) -> None:
+async def test_a_team_borrows_idle_capacity_and_returns_it(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b", weight=2)) as it:
         it.add_pods(*several("a", 14, priority=1000))
         await it.until(lambda: len(placed(it, "a")) == 12)
@@ -113,7 +113,7 @@ async def test_a_team_borrows_what_nobody_wants_and_gives_it_back(tmp_path: Path
 
 
 @virtually
-async def test_what_a_team_wants_no_more_wakes_who_waits(tmp_path: Path) -> None:
+async def test_a_lower_demand_of_a_team_requeues_the_waiting_pods_of_others(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b")) as it:
         it.add_pods(*several("b", 12))
         it.add_pods(*several("a", 12))
@@ -126,7 +126,7 @@ async def test_what_a_team_wants_no_more_wakes_who_waits(tmp_path: Path) -> None
 
 
 @virtually
-async def test_a_max_is_never_exceeded_and_another_wakes_who_waits(tmp_path: Path) -> None:
+async def test_a_max_is_never_exceeded_and_a_change_of_it_requeues_waiting_pods(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a", max={"cpu": 2})) as it:
         it.add_pods(*several("a", 4))
         await it.until(lambda: any("queue a has 2 of its max 2 cpu" in each for each in told(it, "a")))
@@ -137,7 +137,7 @@ async def test_a_max_is_never_exceeded_and_another_wakes_who_waits(tmp_path: Pat
 
 
 @virtually
-async def test_a_large_pod_is_not_starved_by_small_ones_that_come_and_go(tmp_path: Path) -> None:
+async def test_a_large_pod_is_not_starved_by_a_stream_of_small_ones(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=30) as it:
         number = 0
 
@@ -226,13 +226,13 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path, seed: int) -> Non
         "no weight",
         "no quantity",
         "no amount",
-        "less than nothing",
+        "a negative amount",
         "twice",
         "no operator",
     ],
 )
 @virtually
-async def test_a_wrong_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
+async def test_an_invalid_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:
         it.server.store.create(CRDS, DEFINITION)
         await asyncio.sleep(0.1)
@@ -241,7 +241,7 @@ async def test_a_wrong_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, 
 
 
 @virtually
-async def test_the_example_is_taken_and_shares_are_divided_in_two_levels(tmp_path: Path) -> None:
+async def test_the_example_is_accepted_and_shares_are_divided_in_two_levels(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it:
         it.server.store.create(CRDS, DEFINITION)
         await asyncio.sleep(0.1)

@@ -18,7 +18,7 @@ def asking(name: str, milli: int) -> dict[str, Any]:
 
 
 @virtually
-async def test_pods_are_told_their_gpus(tmp_path: Path) -> None:
+async def test_pods_get_their_gpus_as_annotations(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(CONFIGURATION.read_text()):
         it.add_nodes(
             node_object(

@@ -23,7 +23,7 @@ PODS = 6
 LABELS = 'plugin="NetworkTraffic",profile="custom-scheduler"'
 
 
-def test_pods_go_to_the_quieter_node_and_still_go_somewhere_without_prometheus(tmp_path: Path) -> None:
+def test_pods_go_to_the_quieter_node_and_are_placed_without_prometheus_too(tmp_path: Path) -> None:
     with node_exporter(busy=True) as loud, node_exporter(busy=False) as quiet:
         asyncio.run(_placed_by_traffic(tmp_path, {"loud": loud, "quiet": quiet}))
 

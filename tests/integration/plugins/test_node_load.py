@@ -108,11 +108,11 @@ async def test_a_burst_fills_the_idle_nodes_evenly_and_leaves_the_busy_one(tmp_p
 
 
 @virtually
-async def test_without_a_metrics_api_pods_are_placed_and_it_is_seen_and_told_once(
+async def test_without_a_metrics_api_pods_are_placed_and_it_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    told = "Plugin could not refresh its data"
+    reported = "Plugin could not refresh its data"
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
         async with it.daemon(configuration(refreshPeriod="10s")) as daemon:
@@ -122,7 +122,7 @@ async def test_without_a_metrics_api_pods_are_placed_and_it_is_seen_and_told_onc
             assert shown(daemon, "total") == 4
             assert shown(daemon, "nodes_without_data") == 2
             assert 30 <= (shown(daemon, "age_seconds") or 0) < 40
-            (record,) = [each for each in caplog.records if each.message == told]
+            (record,) = [each for each in caplog.records if each.message == reported]
             assert record.exc_info is None
             assert "GET /apis/metrics.k8s.io/v1beta1/nodes" in record.error  # type: ignore[attr-defined]
 
@@ -135,7 +135,7 @@ async def test_without_a_metrics_api_pods_are_placed_and_it_is_seen_and_told_onc
 
 
 @virtually
-async def test_stale_data_say_nothing_of_any_node(tmp_path: Path) -> None:
+async def test_stale_data_score_no_node(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
         await serve_metrics(it, {"a": "3", "b": "0"})

@@ -48,7 +48,7 @@ def writes(it: Cluster) -> list[str]:
 
 
 @virtually
-async def test_how_queues_stand_is_shown_and_written_only_when_it_changes(tmp_path: Path) -> None:
+async def test_the_state_of_queues_is_written_only_when_it_changes(tmp_path: Path) -> None:
     root = {**queue("root"), "spec": {"namespaces": []}}
     async with teams(tmp_path, root, queue("a", parent="root"), queue("b", max={"cpu": 3})) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
@@ -82,26 +82,26 @@ async def test_how_queues_stand_is_shown_and_written_only_when_it_changes(tmp_pa
 
 
 @virtually
-async def test_a_queue_that_is_not_in_force_is_told_why_with_an_event(tmp_path: Path) -> None:
+async def test_an_inactive_queue_gets_the_reason_as_status_and_event(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a")) as it:
         await it.until(lambda: accepted(it, "a")[0] == "True")
         await asyncio.sleep(2)
         second = {**queue("second", parent="nobody"), "spec": {"namespaces": ["a"], "parent": "nobody"}}
         it.server.store.create(QUEUES, second)
-        told = "spec.parent: queue nobody does not exist"
-        await it.until(lambda: accepted(it, "second") == ("False", "UnknownParent", told))
-        await it.until(lambda: it.notes("second", "UnknownParent") == [told])
+        reported = "spec.parent: queue nobody does not exist"
+        await it.until(lambda: accepted(it, "second") == ("False", "UnknownParent", reported))
+        await it.until(lambda: it.notes("second", "UnknownParent") == [reported])
 
         it.server.store.patch(QUEUES, "second", {"spec": {"parent": None}})
-        told = "spec.namespaces[0]: queue a has namespace a already"
-        await it.until(lambda: accepted(it, "second") == ("False", "NamespaceTaken", told))
-        await it.until(lambda: it.notes("second", "NamespaceTaken") == [told])
+        reported = "spec.namespaces[0]: queue a has namespace a already"
+        await it.until(lambda: accepted(it, "second") == ("False", "NamespaceTaken", reported))
+        await it.until(lambda: it.notes("second", "NamespaceTaken") == [reported])
         it.server.store.delete(QUEUES, "a")
         await it.until(lambda: accepted(it, "second") == ("True", "Valid", ""))
 
 
 @virtually
-async def test_nothing_is_written_where_the_plugin_is_not_in_force(tmp_path: Path) -> None:
+async def test_nothing_is_written_if_the_plugin_is_not_enabled(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a")) as it:
         await it.until(lambda: writes(it))
     (tmp_path / "other").mkdir()
@@ -133,7 +133,7 @@ async def test_the_longest_wait_of_a_queue_is_a_metric(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_only_the_leader_writes_and_shows_how_queues_stand(
+async def test_only_the_leader_writes_and_exports_the_state_of_queues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = (EXAMPLE / "scheduler.yaml").read_text()
@@ -156,7 +156,7 @@ async def test_only_the_leader_writes_and_shows_how_queues_stand(
 
 
 @virtually
-async def test_nothing_is_written_of_quotas_once_the_plugin_is_in_force_no_more(tmp_path: Path) -> None:
+async def test_no_quota_status_is_written_after_the_plugin_is_disabled(tmp_path: Path) -> None:
     text = (quotas.EXAMPLE / "scheduler.yaml").read_text()
     async with cluster(tmp_path, kubelet=True) as it:
         it.server.store.create(CRDS, quotas.DEFINITION)
@@ -175,7 +175,9 @@ async def test_nothing_is_written_of_quotas_once_the_plugin_is_in_force_no_more(
 
 
 @virtually
-async def test_of_many_queues_so_many_are_written_in_a_second_and_all_in_the_end(tmp_path: Path) -> None:
+async def test_statuses_of_many_queues_are_written_at_a_bounded_rate_until_all_are_done(
+    tmp_path: Path,
+) -> None:
     async with teams(tmp_path, *(queue(f"q{number}") for number in range(220))) as it:
         written = [len(set(writes(it)))]
         while written[-1] < 220:

@@ -42,7 +42,7 @@ def status_writes(it: Cluster) -> int:
 
 
 @virtually
-async def test_what_running_pods_take_is_shown_and_a_burst_is_one_write(tmp_path: Path) -> None:
+async def test_the_usage_of_running_pods_is_shown_and_a_burst_is_one_write(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6), b=(4, 4)) as it:
         await it.until(lambda: used(it, "a") == {"cpu": "0"})
         before = status_writes(it)
@@ -60,7 +60,7 @@ async def test_what_running_pods_take_is_shown_and_a_burst_is_one_write(tmp_path
 
 
 @virtually
-async def test_a_second_quota_of_a_namespace_is_told_that_it_does_not_count(tmp_path: Path) -> None:
+async def test_a_second_quota_of_a_namespace_is_reported_as_ignored(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a")[0] == "True")
         await asyncio.sleep(2)
@@ -68,28 +68,28 @@ async def test_a_second_quota_of_a_namespace_is_told_that_it_does_not_count(tmp_
         second["metadata"]["name"] = "second"
         it.server.store.create(QUOTAS, second)
 
-        told = "metadata.namespace: ElasticQuota a is older, and the first one counts"
-        await it.until(lambda: accepted(it, "second", "a") == ("False", "Ignored", told))
-        await it.until(lambda: it.notes("second", "Ignored") == [told])
+        reported = "metadata.namespace: ElasticQuota a is older, and the first one counts"
+        await it.until(lambda: accepted(it, "second", "a") == ("False", "Ignored", reported))
+        await it.until(lambda: it.notes("second", "Ignored") == [reported])
         it.server.store.delete(QUOTAS, "a", "a")
         await it.until(lambda: accepted(it, "second", "a") == ("True", "Valid", ""))
 
 
 @virtually
-async def test_a_min_above_max_is_told_at_its_field(tmp_path: Path) -> None:
+async def test_a_min_above_max_is_reported_at_its_field(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(6, 4)) as it:
-        told = "spec.min.cpu: must be at most spec.max.cpu (4), was 6; max holds"
-        await it.until(lambda: accepted(it, "a") == ("False", "MinAboveMax", told))
+        reported = "spec.min.cpu: must be at most spec.max.cpu (4), was 6; max holds"
+        await it.until(lambda: accepted(it, "a") == ("False", "MinAboveMax", reported))
         it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": 3}}}, namespace="a")
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
 
 
 @virtually
-async def test_an_amount_that_overflows_is_told_at_its_field_and_lowers_nobody_elses(tmp_path: Path) -> None:
+async def test_an_amount_that_overflows_is_reported_at_its_field_and_affects_no_other(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(0, 6), b=(4, 4)) as it:
         it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": "8Ei"}}}, namespace="a")
-        told = "spec.min.cpu: at most 9223372036854775807m is expected, was 8Ei; it does not count"
-        await it.until(lambda: accepted(it, "a") == ("False", "Invalid", told))
+        reported = "spec.min.cpu: at most 9223372036854775807m is expected, was 8Ei; it does not count"
+        await it.until(lambda: accepted(it, "a") == ("False", "Invalid", reported))
         it.add_pods(*several("b", 4))
         await it.until(lambda: used(it, "b") == {"cpu": "4"})
 
@@ -119,7 +119,7 @@ def put_conditions(it: Any, namespace: str, *conditions: dict[str, str]) -> None
 
 
 @virtually
-async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tmp_path: Path) -> None:
+async def test_a_condition_of_another_writer_stays_and_is_not_taken_for_ours(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
         ours = status(it, "a")["conditions"]
@@ -135,7 +135,7 @@ async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tm
 
 
 @virtually
-async def test_a_condition_that_no_watch_has_told_of_yet_stays(tmp_path: Path) -> None:
+async def test_a_condition_that_no_watch_has_delivered_yet_stays(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
         ours = status(it, "a")["conditions"]
@@ -150,7 +150,7 @@ async def test_a_condition_that_no_watch_has_told_of_yet_stays(tmp_path: Path) -
 
 
 @virtually
-async def test_what_somebody_else_wrote_over_ours_is_put_right_within_a_minute(tmp_path: Path) -> None:
+async def test_a_foreign_write_over_our_status_is_corrected_within_a_minute(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
         ours = status(it, "a")
@@ -168,7 +168,7 @@ async def test_what_somebody_else_wrote_over_ours_is_put_right_within_a_minute(t
 
 
 @virtually
-async def test_what_the_server_does_not_keep_is_not_written_again_and_again(tmp_path: Path) -> None:
+async def test_a_field_that_the_server_drops_is_not_written_again_and_again(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         definition = it.server.store.get(CRDS, "elasticquotas.scheduling.x-k8s.io")
         known = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
@@ -183,7 +183,7 @@ async def test_what_the_server_does_not_keep_is_not_written_again_and_again(tmp_
 
 
 @virtually
-async def test_nothing_is_written_where_the_plugin_is_not_in_force(tmp_path: Path) -> None:
+async def test_nothing_is_written_if_the_plugin_is_not_enabled(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: used(it, "a"))
     (tmp_path / "other").mkdir()

@@ -73,7 +73,7 @@ def several(namespace: str, count: int, **fields: Any) -> list[dict[str, Any]]:
 
 
 @virtually
-async def test_what_is_borrowed_is_taken_back_across_namespaces(tmp_path: Path) -> None:
+async def test_borrowed_capacity_is_reclaimed_across_namespaces(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6), b=(4, 4)) as it:
         it.add_pods(*several("a", 6, priority=1000))
         await it.until(lambda: len(placed(it, "a")) == 6)
@@ -84,7 +84,7 @@ async def test_what_is_borrowed_is_taken_back_across_namespaces(tmp_path: Path) 
 
 
 @virtually
-async def test_max_is_never_exceeded_and_a_pod_that_goes_wakes_who_waits(tmp_path: Path) -> None:
+async def test_max_is_never_exceeded_and_a_deleted_pod_requeues_waiting_pods(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(1, 2), b=(9, 9)) as it:
         it.add_pods(*several("a", 3))
         await it.until(lambda: any("more than Max" in told(it, f"a{number}", "a") for number in range(3)))
@@ -100,7 +100,7 @@ async def test_max_is_never_exceeded_and_a_pod_that_goes_wakes_who_waits(tmp_pat
 
 
 @virtually
-async def test_another_quota_wakes_who_waits(tmp_path: Path) -> None:
+async def test_another_quota_requeues_waiting_pods(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(1, 1), b=(9, 9)) as it:
         it.add_pods(*several("a", 2))
         await it.until(lambda: any("more than Max" in told(it, f"a{number}", "a") for number in range(2)))
@@ -110,7 +110,7 @@ async def test_another_quota_wakes_who_waits(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_a_kind_that_is_not_there_is_named_and_heeded_once_it_is(
+async def test_a_missing_kind_is_named_and_used_once_it_exists(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -141,7 +141,7 @@ async def test_a_kind_that_is_not_there_is_named_and_heeded_once_it_is(
     ids=["no quantity", "neither number nor text", "no mapping"],
 )
 @virtually
-async def test_a_wrong_quota_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
+async def test_an_invalid_quota_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:
         it.server.store.create(CRDS, DEFINITION)
         await asyncio.sleep(0.1)
@@ -150,7 +150,7 @@ async def test_a_wrong_quota_is_refused_at_its_field(tmp_path: Path, spec: Any, 
 
 
 @virtually
-async def test_the_example_is_taken(tmp_path: Path) -> None:
+async def test_the_example_is_accepted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.server.store.create(CRDS, DEFINITION)
         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Topology spread constraints in a running daemon: by Services, by the pods' own wish, and woken by events."""
+"""Topology spread constraints in a running daemon: by Services and by pods, with requeueing by events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def zones_of_six(it: Cluster) -> Counter[str]:
 
 
 @virtually
-async def test_pods_of_a_service_are_spread_without_asking(tmp_path: Path) -> None:
+async def test_pods_of_a_service_are_spread_by_default(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         add_zones(it)
         async with it.daemon():
@@ -69,7 +69,7 @@ async def test_a_server_that_lacks_a_kind_does_not_keep_pods_from_being_placed(
 
 
 @virtually
-async def test_a_pod_that_no_zone_can_take_is_placed_once_another_goes(tmp_path: Path) -> None:
+async def test_a_pod_that_fits_in_no_zone_is_placed_after_another_is_deleted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(
             node_object("a", labels={ZONE: "a"}), node_object("b", labels={ZONE: "b"}, unschedulable=True)

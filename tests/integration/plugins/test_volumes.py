@@ -1,4 +1,4 @@
-"""Claims of pods in a running daemon, beside a PV controller and provisioners: found, bound or made, and what goes wrong."""
+"""Claims of pods in a running daemon, beside a PV controller and provisioners: binding, provisioning, failures."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_pod_goes_where_a_volume_is_ready_and_both_are_bound_first(tmp_p
 
 
 @virtually
-async def test_a_volume_is_made_where_the_pod_goes_while_others_are_placed(tmp_path: Path) -> None:
+async def test_a_volume_is_provisioned_at_the_node_of_the_pod_while_others_are_placed(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=100)) as it:
         create(it, claim("data", class_name="made"))
         async with it.daemon():
@@ -125,7 +125,7 @@ async def test_a_volume_is_made_where_the_pod_goes_while_others_are_placed(tmp_p
 
 
 @pytest.mark.parametrize("class_name", ["local", "made"])
-def test_members_of_a_gang_share_a_claim_that_is_not_bound_yet(tmp_path: Path, class_name: str) -> None:
+def test_members_of_a_gang_share_an_unbound_claim(tmp_path: Path, class_name: str) -> None:
     @virtually
     async def scenario() -> None:
         async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=3)) as it:
@@ -193,7 +193,7 @@ async def test_two_pods_for_one_volume_get_one_each_when_there_is_another(tmp_pa
 
 
 @virtually
-async def test_a_pod_goes_elsewhere_when_its_volume_cannot_be_made(tmp_path: Path) -> None:
+async def test_a_pod_goes_elsewhere_when_its_volume_cannot_be_provisioned(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         it.server.provisioning_faults.add(ProvisioningFault(provisioner=DRIVER, times=1))
         create(it, claim("data", class_name="made"))
@@ -201,23 +201,23 @@ async def test_a_pod_goes_elsewhere_when_its_volume_cannot_be_made(tmp_path: Pat
             it.add_pods(using("db", "data"))
             await placed(it, "db")
 
-            told = (
+            reported = (
                 'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "data"'
             )
-            assert failures(it, "db") == [told]
+            assert failures(it, "db") == [reported]
             text = daemon.metrics.text()[0].decode()
             assert 'scheduler_volume_scheduling_stage_error_total{operation="bind"} 1.0' in text
 
 
 @virtually
-async def test_a_pod_does_not_wait_longer_than_it_may_and_has_its_volume_later(tmp_path: Path) -> None:
+async def test_a_pod_stops_waiting_at_its_timeout_and_gets_its_volume_later(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=30)) as it:
         create(it, claim("data", class_name="made"))
         async with it.daemon(SHORT):
             it.add_pods(using("db", "data"))
             await it.until(lambda: failures(it, "db"))
-            told = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
-            assert failures(it, "db")[0] == told
+            reported = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+            assert failures(it, "db")[0] == reported
             assert 5 <= now() < 6
 
             assert await placed(it, "db") == annotations(it, "data")[SELECTED_NODE]
@@ -236,7 +236,7 @@ TROUBLES: list[Any] = [
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @virtually
-async def test_a_write_that_fails_is_made_good(trouble: Callable[[Cluster], object], tmp_path: Path) -> None:
+async def test_a_failed_write_is_repaired(trouble: Callable[[Cluster], object], tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, local("v1", "n1"), claim("old", class_name="local"), claim("new", class_name="made"))
         async with it.daemon():
@@ -250,7 +250,7 @@ async def test_a_write_that_fails_is_made_good(trouble: Callable[[Cluster], obje
 
 @pytest.mark.parametrize("silent", [VOLUMES, CLAIMS])
 @virtually
-async def test_a_watch_that_runs_behind_delays_and_spoils_nothing(silent: str, tmp_path: Path) -> None:
+async def test_a_slow_watch_causes_a_delay_and_no_error(silent: str, tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, local("v1", "n1"), local("v2", "n2"))
         create(it, claim("a", class_name="local"), claim("b", class_name="local"))
@@ -267,7 +267,7 @@ async def test_a_watch_that_runs_behind_delays_and_spoils_nothing(silent: str, t
 
 
 @virtually
-async def test_a_pod_that_is_deleted_while_its_volume_is_made_gives_its_room_back(tmp_path: Path) -> None:
+async def test_a_pod_deleted_during_provisioning_releases_its_capacity(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=300)) as it:
         create(it, claim("data", class_name="made"))
         async with it.daemon() as daemon:
@@ -283,7 +283,7 @@ async def test_a_pod_that_is_deleted_while_its_volume_is_made_gives_its_room_bac
 
 
 @virtually
-async def test_the_next_daemon_goes_on_where_the_last_one_was_waiting(tmp_path: Path) -> None:
+async def test_the_next_daemon_continues_the_wait_of_the_last_one(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=100)) as it:
         create(it, local("v1", "n1"), claim("old", class_name="local"), claim("new", class_name="made"))
         async with it.daemon():
@@ -298,7 +298,7 @@ async def test_the_next_daemon_goes_on_where_the_last_one_was_waiting(tmp_path: 
 
 
 @virtually
-async def test_a_pod_goes_elsewhere_when_its_node_is_gone_before_its_volume_is_made(tmp_path: Path) -> None:
+async def test_a_pod_goes_elsewhere_when_its_node_is_deleted_before_provisioning(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=30)) as it:
         create(it, claim("data", class_name="made"))
         async with it.daemon():
@@ -314,7 +314,7 @@ async def test_a_pod_goes_elsewhere_when_its_node_is_gone_before_its_volume_is_m
 
 
 @virtually
-async def test_a_pod_waits_until_its_claim_is_there_and_bound(tmp_path: Path) -> None:
+async def test_a_pod_waits_until_its_claim_exists_and_is_bound(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, storage_class("at-once", mode="Immediate"))
         async with it.daemon():
@@ -330,7 +330,7 @@ async def test_a_pod_waits_until_its_claim_is_there_and_bound(tmp_path: Path) ->
 
 
 @virtually
-async def test_a_claim_of_an_ephemeral_volume_is_made_and_bound_for_its_pod(tmp_path: Path) -> None:
+async def test_a_claim_of_an_ephemeral_volume_is_created_and_bound_for_its_pod(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         template = {"spec": claim("", class_name="made")["spec"]}
         source = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
@@ -342,16 +342,16 @@ async def test_a_claim_of_an_ephemeral_volume_is_made_and_bound_for_its_pod(tmp_
 
 
 @virtually
-async def test_a_running_daemon_tells_which_volume_is_in_the_way_as_of_now(tmp_path: Path) -> None:
+async def test_a_running_daemon_shows_the_current_volume_that_rejects_a_pod(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it, it.daemon() as daemon:
         create(it, claim("data", class_name="local", storage="10Gi"), local("small", "n1", "5Gi"))
         it.add_pods(using("web", "data", nodeSelector={HOST: "n1"}))
         await it.until(lambda: it.condition("web"))
 
-        told = live_explanation(daemon, "default/web", LoopClock())
+        reported = live_explanation(daemon, "default/web", LoopClock())
 
-        assert told is not None
-        nodes = told["attempt"]["nodes"]
+        assert reported is not None
+        nodes = reported["attempt"]["nodes"]
         assert nodes["n1"]["details"] == [
             'claim data needs a ReadWriteOnce volume of 10Gi or more; of the 1 volumes of class "local":',
             "  small has only 5Gi",
@@ -361,7 +361,7 @@ async def test_a_running_daemon_tells_which_volume_is_in_the_way_as_of_now(tmp_p
 
         it.server.store.delete(VOLUMES, "small")
         await it.until(lambda: not daemon.parts.cache.snapshot().objects("v1/persistentvolumes"))
-        told = live_explanation(daemon, "default/web", LoopClock())
+        reported = live_explanation(daemon, "default/web", LoopClock())
 
-        assert told is not None
-        assert told["attempt"]["nodes"]["n1"]["details"][0].endswith("; there is none"), "as of now"
+        assert reported is not None
+        assert reported["attempt"]["nodes"]["n1"]["details"][0].endswith("; there is none"), "as of now"

@@ -70,7 +70,7 @@ def test_a_guest_that_filters_keeps_pods_off_nodes(tmp_path: Path) -> None:
     run(tmp_path, EVEN_NODES, story)
 
 
-def test_the_reason_of_a_guest_stands_in_the_event_of_the_pod(tmp_path: Path) -> None:
+def test_the_reason_of_a_guest_is_in_the_event_of_the_pod(tmp_path: Path) -> None:
     async def story(it: Cluster, _: Daemon) -> None:
         it.add_pods(pod_object("large", cpu="100m", nodeSelector={"kubernetes.io/hostname": "n1"}))
         await it.until(lambda: it.notes("large", "FailedScheduling"))
@@ -89,7 +89,7 @@ def test_a_guest_that_scores_decides_where_pods_go(tmp_path: Path) -> None:
     run(tmp_path, LAST_DIGIT, story)
 
 
-def test_a_guest_that_waits_at_permit_holds_the_pod_and_its_time_ends_it(tmp_path: Path) -> None:
+def test_a_guest_that_waits_at_permit_holds_the_pod_until_its_timeout(tmp_path: Path) -> None:
     async def story(it: Cluster, _: Daemon) -> None:
         it.add_pods(pod_object("held", cpu="100m"), pod_object("free", cpu="100m", scheduler_name="plain"))
         await bound(it, "free")
@@ -101,7 +101,7 @@ def test_a_guest_that_waits_at_permit_holds_the_pod_and_its_time_ends_it(tmp_pat
     run(tmp_path, waits(1500), story)
 
 
-def test_a_pod_that_waits_is_bound_when_somebody_allows_it(tmp_path: Path) -> None:
+def test_a_waiting_pod_is_bound_after_a_plugin_allows_it(tmp_path: Path) -> None:
     async def story(it: Cluster, daemon: Daemon) -> None:
         it.add_pods(pod_object("held", cpu="100m"))
         waiting = daemon.parts.waiting_pods
@@ -115,13 +115,15 @@ def test_a_pod_that_waits_is_bound_when_somebody_allows_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "told", "args"),
+    ("content", "expected", "args"),
     [
         pytest.param(TRAPS, "wasm: filter error: panic: bug", "", id="traps"),
         pytest.param(LOOPS, "wasm: filter error: stopped: it took", "timeLimit: 30ms", id="loops for ever"),
     ],
 )
-def test_a_guest_that_fails_costs_its_pods_only(tmp_path: Path, content: bytes, told: str, args: str) -> None:
+def test_a_guest_that_fails_affects_only_its_own_pods(
+    tmp_path: Path, content: bytes, expected: str, args: str
+) -> None:
     async def story(it: Cluster, _: Daemon) -> None:
         others = [f"other-{number}" for number in range(4)]
         it.add_pods(pod_object("bad", cpu="100m"))
@@ -129,13 +131,13 @@ def test_a_guest_that_fails_costs_its_pods_only(tmp_path: Path, content: bytes, 
         await bound(it, *others)
         await it.until(lambda: it.notes("bad", "FailedScheduling"))
         assert 'running Filter plugin "wasmplugin1" for node "n' in it.notes("bad", "FailedScheduling")[0]
-        assert told in it.notes("bad", "FailedScheduling")[0]
+        assert expected in it.notes("bad", "FailedScheduling")[0]
         assert not it.node_of("bad")
 
     run(tmp_path, content, story, args=args)
 
 
-def test_a_guest_that_takes_all_memory_it_gets_only_refuses_nodes(tmp_path: Path) -> None:
+def test_a_guest_that_uses_all_its_memory_only_rejects_nodes(tmp_path: Path) -> None:
     async def story(it: Cluster, _: Daemon) -> None:
         it.add_pods(pod_object("greedy", cpu="100m"))
         await it.until(lambda: it.notes("greedy", "FailedScheduling"))
@@ -206,7 +208,7 @@ def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(tmp_path:
     virtual_time.run(scenario())
 
 
-def test_the_cost_of_a_guest_shows_in_the_metric_of_node_loops(
+def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(
     tmp_path: Path,
 ) -> None:
     async def story(it: Cluster, daemon: Daemon) -> None:
@@ -221,7 +223,7 @@ def test_the_cost_of_a_guest_shows_in_the_metric_of_node_loops(
     run(tmp_path, EVEN_NODES, story)
 
 
-def test_a_reload_takes_another_guest_and_refuses_a_broken_one(tmp_path: Path) -> None:
+def test_a_reload_accepts_another_guest_and_rejects_a_broken_one(tmp_path: Path) -> None:
     """In real time: guests are read in a thread."""
     path = tmp_path / "guest.wasm"
     path.write_bytes(EVEN_NODES)
@@ -261,7 +263,7 @@ LONG_PREFILTER = wat(
 """PreFilter: more than a tenth of a second of work."""
 
 
-def test_a_guest_whose_calls_take_longer_than_a_turn_places_its_pods(tmp_path: Path) -> None:
+def test_a_guest_with_calls_longer_than_a_slice_places_its_pods(tmp_path: Path) -> None:
     async def story(it: Cluster, _: Daemon) -> None:
         names = [f"pod-{number}" for number in range(3)]
         it.add_pods(*(pod_object(name, cpu="100m") for name in names))

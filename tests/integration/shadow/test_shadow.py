@@ -171,9 +171,7 @@ def placed_on(node_name: str) -> Story:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_daemon_under_another_name_is_agreed_with_whatever_order_is_seen(
-    tmp_path: Path, seed: int
-) -> None:
+def test_the_shadow_agrees_with_the_same_daemon_in_any_order_of_events(tmp_path: Path, seed: int) -> None:
     async def scenario() -> None:
         random = Random(seed)
         async with cluster(tmp_path) as at:
@@ -235,7 +233,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("nodes", "pods", "chosen", "expected"), CASES.values(), ids=CASES)
-def test_what_is_said_of_a_pod_that_was_placed(
+def test_the_verdict_on_a_placed_pod(
     tmp_path: Path, nodes: Any, pods: Any, chosen: str, expected: Any
 ) -> None:
     service = judged(tmp_path, nodes, placed_on(chosen), pods=pods)
@@ -259,7 +257,7 @@ def tainted(number: int, better: int) -> list[dict[str, Any]]:
         pytest.param(50, 50, "n000", BEST, id="best of all"),
     ],
 )
-def test_of_a_node_that_may_not_have_been_looked_at_nothing_is_said(
+def test_a_node_that_may_not_have_been_sampled_gets_no_verdict(
     tmp_path: Path, sampling: int, better: int, chosen: str, cause: str
 ) -> None:
     service = judged(tmp_path, tainted(150, better), placed_on(chosen), sampling=sampling)
@@ -275,7 +273,7 @@ WAITING = {
 
 
 @pytest.mark.parametrize(("nodes", "pods", "expected"), WAITING.values(), ids=WAITING)
-def test_what_is_said_of_a_pod_that_waits(tmp_path: Path, nodes: Any, pods: Any, expected: Any) -> None:
+def test_the_verdict_on_a_pending_pod(tmp_path: Path, nodes: Any, pods: Any, expected: Any) -> None:
     async def story(at: Cluster) -> None:
         at.add_pods(pod("new", priority=10))
         Other(at).says("new")
@@ -317,7 +315,7 @@ PREEMPTIONS = {
 
 @pytest.mark.parametrize(("pods", "nominated", "victims", "expected"), PREEMPTIONS.values(), ids=PREEMPTIONS)
 @pytest.mark.parametrize("victims_first", [False, True], ids=["nominated first", "victims first"])
-def test_what_is_said_of_a_preemption(
+def test_the_verdict_on_a_preemption(
     tmp_path: Path, pods: Any, nominated: str, victims: list[str], expected: Any, victims_first: bool
 ) -> None:
     async def scenario() -> None:
@@ -349,7 +347,7 @@ def test_what_is_said_of_a_preemption(
     virtual_time.run(scenario())
 
 
-def test_room_that_is_made_for_others_is_left_alone(tmp_path: Path) -> None:
+def test_capacity_nominated_for_others_is_kept(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as at:
             at.add_nodes(node("a", cpu="500m"))
@@ -368,7 +366,7 @@ def test_room_that_is_made_for_others_is_left_alone(tmp_path: Path) -> None:
 # Order.
 
 
-def test_bindings_seen_in_another_order_than_decided_count_as_agreement(
+def test_bindings_observed_in_another_order_than_decided_count_as_agreement(
     tmp_path: Path,
 ) -> None:
     async def story(at: Cluster) -> None:
@@ -382,7 +380,7 @@ def test_bindings_seen_in_another_order_than_decided_count_as_agreement(
     assert (causes(service), moved(service)) == ({BEST: 2}, 1)
 
 
-def test_a_node_that_changed_between_decision_and_binding_is_taken_as_it_was(tmp_path: Path) -> None:
+def test_a_node_that_changed_between_decision_and_binding_counts_as_it_was(tmp_path: Path) -> None:
     async def story(at: Cluster) -> None:
         other = Other(at)
         at.add_pods(pod("new"))
@@ -395,7 +393,7 @@ def test_a_node_that_changed_between_decision_and_binding_is_taken_as_it_was(tmp
     assert (causes(service), moved(service)) == ({BEST: 1}, 1)
 
 
-def test_what_came_after_a_binding_explains_nothing(tmp_path: Path) -> None:
+def test_a_change_after_a_binding_explains_nothing(tmp_path: Path) -> None:
     async def story(at: Cluster) -> None:
         await placed_on("b")(at)
         at.server.store.delete("nodes", "a")  # without it, b would be best
@@ -405,7 +403,7 @@ def test_what_came_after_a_binding_explains_nothing(tmp_path: Path) -> None:
     assert causes(service) == {WORSE: 1}
 
 
-def test_what_changed_long_before_a_binding_explains_nothing(tmp_path: Path) -> None:
+def test_a_change_long_before_a_binding_explains_nothing(tmp_path: Path) -> None:
     async def story(at: Cluster) -> None:
         at.add_pods(pod("new"))
         await asyncio.sleep(0.1)
@@ -419,7 +417,7 @@ def test_what_changed_long_before_a_binding_explains_nothing(tmp_path: Path) -> 
     assert causes(service) == {WORSE: 1}
 
 
-def test_a_pod_counts_where_the_other_scheduler_put_it(tmp_path: Path) -> None:
+def test_a_pod_counts_on_the_node_that_the_other_scheduler_chose(tmp_path: Path) -> None:
     async def story(at: Cluster) -> None:
         other = Other(at)
         at.add_pods(pod("new"), pod("newer"))
@@ -437,7 +435,7 @@ def test_a_pod_counts_where_the_other_scheduler_put_it(tmp_path: Path) -> None:
 # Another profile, and what is shown.
 
 
-def test_another_profile_is_judged_beside_the_default_one(tmp_path: Path) -> None:
+def test_another_profile_is_evaluated_beside_the_default_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as at:
             at.add_nodes(node("a"), node("b"))
@@ -460,7 +458,7 @@ def test_another_profile_is_judged_beside_the_default_one(tmp_path: Path) -> Non
     virtual_time.run(scenario())
 
 
-def test_the_page_has_numbers_and_disagreements_and_metrics_by_cause(tmp_path: Path) -> None:
+def test_the_page_shows_counts_and_disagreements_and_the_metrics_show_causes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as at:
             at.add_nodes(node("a"), node("b", cpu="250m"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         pytest.param("/readyz", "Bearer wrong", 401, id="another token even for health"),
     ],
 )
-def test_the_token_decides(tmp_path: Path, path: str, authorization: str, status: int):
+def test_the_token_decides_about_access(tmp_path: Path, path: str, authorization: str, status: int):
     async def ask() -> int:
         async with serving(tmp_path, token="secret") as (_, client):
             headers = {"Authorization": authorization} if authorization else {}
@@ -48,7 +48,7 @@ def test_the_token_decides(tmp_path: Path, path: str, authorization: str, status
         ("GET", "/apis", 'forbidden: User "system:anonymous" cannot get path "/apis"'),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_was_not_allowed(tmp_path: Path, method: str, path: str, message: str):
+def test_a_refusal_names_the_missing_permission(tmp_path: Path, method: str, path: str, message: str):
     async def ask() -> str:
         async with serving(tmp_path, token="secret") as (_, client):
             return str((await client.ask(method, path))[1]["message"])
@@ -57,7 +57,7 @@ def test_a_refusal_says_what_was_not_allowed(tmp_path: Path, method: str, path: 
 
 
 @virtually
-async def test_a_kubeconfig_leads_to_the_server_and_is_private(tmp_path: Path):
+async def test_a_kubeconfig_connects_to_the_server_and_is_private(tmp_path: Path):
     async with ApiServer(clock=LoopClock(), token="secret", user="me") as server:
         path = server.write_kubeconfig(tmp_path / "config")
         config = json.loads(path.read_text())
@@ -74,7 +74,7 @@ async def test_a_kubeconfig_leads_to_the_server_and_is_private(tmp_path: Path):
 
 
 @virtually
-async def test_a_server_can_be_started_again_with_what_it_had(tmp_path: Path):
+async def test_a_server_can_be_restarted_with_its_previous_state(tmp_path: Path):
     server = ApiServer(clock=LoopClock(), socket_path=tmp_path / "socket")
     server.store.create("pods", pod("a"))
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_a_path_or_method_that_is_not_served_is_refused(tmp_path: Path, method: 
 
 
 @virtually
-async def test_times_are_the_injected_clocks(tmp_path: Path):
+async def test_times_are_those_of_the_injected_clock(tmp_path: Path):
     async with (
         serving(tmp_path) as (_, client),
         client.session.post(f"http://localhost{PODS}", json=pod("a")) as response,
@@ -123,7 +123,7 @@ async def test_times_are_the_injected_clocks(tmp_path: Path):
 
 
 @virtually
-async def test_unknown_fields_are_warned_of_or_refused(tmp_path: Path):
+async def test_unknown_fields_cause_a_warning_or_a_refusal(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         wrong = {**pod("a"), "speck": 1}
         status, refused = await client.ask("POST", f"{PODS}?fieldValidation=Strict", wrong)
@@ -136,7 +136,7 @@ async def test_unknown_fields_are_warned_of_or_refused(tmp_path: Path):
 
 
 @virtually
-async def test_a_body_in_yaml_is_understood(tmp_path: Path):
+async def test_a_body_in_yaml_is_decoded(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         body = "metadata: {name: c}\ndata: {a: b}\n"
         async with client.session.post(
@@ -148,7 +148,7 @@ async def test_a_body_in_yaml_is_understood(tmp_path: Path):
 
 
 @virtually
-async def test_a_fault_of_the_server_itself_is_an_internal_error(
+async def test_an_error_of_the_server_itself_is_an_internal_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with serving(tmp_path) as (server, client):

@@ -52,7 +52,7 @@ async def access(folder: Path) -> AsyncIterator[Access]:
         yield Access(server, folder)
 
 
-def test_kubectl_says_who_it_is_over_tls(tmp_path: Path) -> None:
+def test_kubectl_shows_the_current_user_over_tls(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with access(tmp_path) as cluster:
             said = await cluster.kubectl("auth", "whoami")
@@ -65,7 +65,7 @@ def test_kubectl_says_who_it_is_over_tls(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_kubectl_makes_a_token_that_can_do_what_its_account_may(tmp_path: Path) -> None:
+def test_kubectl_creates_a_token_with_the_rights_of_its_account(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with access(tmp_path) as cluster:
             token = (await cluster.kubectl("create", "token", "web", "--duration=20m")).out.strip()
@@ -86,7 +86,7 @@ def test_kubectl_makes_a_token_that_can_do_what_its_account_may(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_kubectl_asks_what_somebody_can_do(tmp_path: Path) -> None:
+def test_kubectl_shows_the_rights_of_a_user(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with access(tmp_path) as cluster:
             ask = ("auth", "can-i", "--as", WEB)
@@ -129,7 +129,7 @@ def test_kubectl_cannot_apply_a_role_that_its_user_does_not_have(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_kubectl_without_the_authority_trusts_nobody(tmp_path: Path) -> None:
+def test_kubectl_without_the_authority_trusts_no_server(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with access(tmp_path) as cluster, access(tmp_path / "other") as other:
             wrong = await cluster.kubectl("get", "pods", "--server", other.server.url)
@@ -158,7 +158,7 @@ def test_the_command_serves_a_cluster_with_rbac(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_https_lets_in_who_has_the_token_of_the_kubeconfig(tmp_path: Path) -> None:
+def test_https_accepts_the_token_of_the_kubeconfig(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(tls=True) as server:
             kubectl = Kubectl(server.write_kubeconfig(tmp_path / "config"), tmp_path)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_metrics_are_for_those_whom_a_role_lets_read_them(tmp_path: Path) -> None:
+def test_metrics_need_a_role_that_permits_them(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with pages_of_a_daemon(tmp_path, readable=("/metrics",)) as it:
             assert await it.status("/metrics", it.reader) == 200

@@ -1,4 +1,4 @@
-"""Who may do what on a simulated API server with RBAC."""
+"""Authorization on a simulated API server with RBAC."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ ACCOUNT = {"kind": "ServiceAccount", "name": "web", "namespace": "default"}
     [
         pytest.param(ANN, id="by name"),
         pytest.param({"kind": "Group", "name": "crew"}, id="by a group of theirs"),
-        pytest.param({"kind": "Group", "name": "system:authenticated"}, id="as everybody known"),
+        pytest.param({"kind": "Group", "name": "system:authenticated"}, id="as any authenticated user"),
     ],
 )
-def test_a_binding_lets_its_subjects_do_what_its_role_says(tmp_path: Path, subject: dict[str, str]):
+def test_a_binding_gives_its_subjects_the_rights_of_its_role(tmp_path: Path, subject: dict[str, str]):
     @virtually
     async def test() -> None:
         async with with_rbac(tmp_path) as ask:
@@ -102,7 +102,7 @@ def test_a_binding_lets_its_subjects_do_what_its_role_says(tmp_path: Path, subje
 
 
 @virtually
-async def test_a_refusal_names_the_user_the_deed_and_the_role_that_is_not_there(tmp_path: Path):
+async def test_a_refusal_names_the_user_the_verb_and_the_missing_role(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.server.store.create(
             "rolebindings.rbac.authorization.k8s.io",
@@ -118,7 +118,7 @@ async def test_a_refusal_names_the_user_the_deed_and_the_role_that_is_not_there(
 
 
 @virtually
-async def test_a_name_in_the_field_selector_counts_as_the_name_of_what_is_watched(tmp_path: Path):
+async def test_a_name_in_the_field_selector_counts_as_the_name_of_the_object(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         rule = {"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"]}
         ask.allow([rule], ANN)
@@ -130,7 +130,7 @@ async def test_a_name_in_the_field_selector_counts_as_the_name_of_what_is_watche
 
 
 @virtually
-async def test_a_namespace_can_be_read_by_who_may_read_namespaces_inside_it(tmp_path: Path):
+async def test_a_namespace_can_be_read_with_a_role_inside_it(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"]}
         ask.allow([rule], ANN, namespace="default")
@@ -144,12 +144,12 @@ async def test_a_namespace_can_be_read_by_who_may_read_namespaces_inside_it(tmp_
     [
         pytest.param("", "/version", 200, id="the version for all"),
         pytest.param("", "/api", 403, id="discovery not for strangers"),
-        pytest.param("ann", "/apis/apps/v1", 200, id="discovery for those who are known"),
+        pytest.param("ann", "/apis/apps/v1", 200, id="discovery for authenticated users"),
         pytest.param("ann", "/metrics", 403, id="other paths by roles only"),
-        pytest.param("who", "/version", 401, id="a token of nobody"),
+        pytest.param("who", "/version", 401, id="an unknown token"),
     ],
 )
-def test_paths_are_for_whom_the_usual_roles_say(tmp_path: Path, token: str, path: str, status: int):
+def test_the_default_roles_give_access_to_their_paths(tmp_path: Path, token: str, path: str, status: int):
     @virtually
     async def test() -> None:
         async with with_rbac(tmp_path) as ask:
@@ -159,7 +159,7 @@ def test_paths_are_for_whom_the_usual_roles_say(tmp_path: Path, token: str, path
 
 
 @virtually
-async def test_a_token_says_who_its_account_is_and_until_when(tmp_path: Path):
+async def test_a_token_names_its_account_and_its_expiry(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token(expirationSeconds=600)
         body = token.split(".")[1]
@@ -178,7 +178,7 @@ async def test_a_token_says_who_its_account_is_and_until_when(tmp_path: Path):
 
 
 @virtually
-async def test_a_token_dies_at_its_time_by_the_servers_clock(tmp_path: Path):
+async def test_a_token_expires_by_the_clock_of_the_server(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token(expirationSeconds=600)
 
@@ -196,7 +196,7 @@ async def test_a_token_dies_at_its_time_by_the_servers_clock(tmp_path: Path):
 
 
 @virtually
-async def test_a_token_dies_with_its_account_even_if_another_takes_the_name(tmp_path: Path):
+async def test_a_token_is_revoked_with_its_account_even_if_another_takes_the_name(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token()
         ask.server.store.delete("serviceaccounts", "web")
@@ -206,7 +206,7 @@ async def test_a_token_dies_with_its_account_even_if_another_takes_the_name(tmp_
 
 
 @virtually
-async def test_a_token_bound_to_a_pod_dies_with_it(tmp_path: Path):
+async def test_a_token_bound_to_a_pod_is_revoked_with_it(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.server.store.create("pods", pod("a", serviceAccountName="web"))
         token = await ask.token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "a"})
@@ -224,10 +224,10 @@ async def test_a_token_bound_to_a_pod_dies_with_it(tmp_path: Path):
         pytest.param({"expirationSeconds": 599}, 422, "may not specify a duration less than 10 minutes", id="too short"),
         pytest.param({"expirationSeconds": 2**32 + 1}, 422, "may not specify a duration larger than 2^32 seconds", id="too long"),
         pytest.param({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "no"}}, 404, 'pods "no" not found', id="bound to nothing"),
-        pytest.param({"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "a"}}, 400, "cannot bind token to object of type", id="bound to what tokens are not bound to"),
+        pytest.param({"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "a"}}, 400, "cannot bind token to object of type", id="bound to an unsupported kind"),
     ],
 )  # fmt: skip
-def test_a_token_that_cannot_be_is_not_made(tmp_path: Path, spec: Any, status: int, message: str):
+def test_an_invalid_token_request_is_refused(tmp_path: Path, spec: Any, status: int, message: str):
     @virtually
     async def test() -> None:
         async with with_rbac(tmp_path) as ask:
@@ -239,7 +239,7 @@ def test_a_token_that_cannot_be_is_not_made(tmp_path: Path, spec: Any, status: i
 
 
 @virtually
-async def test_a_token_for_others_is_not_for_this_server(tmp_path: Path):
+async def test_a_token_for_another_audience_is_refused(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token(audiences=["vault"])
         review = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -258,7 +258,7 @@ async def test_a_token_for_others_is_not_for_this_server(tmp_path: Path):
 
 
 @virtually
-async def test_a_token_the_server_was_given_is_for_this_server_alone(tmp_path: Path):
+async def test_a_static_token_is_for_this_server_alone(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         path = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -270,7 +270,7 @@ async def test_a_token_the_server_was_given_is_for_this_server_alone(tmp_path: P
 
 
 @virtually
-async def test_a_forged_token_is_worthless(tmp_path: Path):
+async def test_a_forged_token_is_refused(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         head, body, signature = (await ask.token()).split(".")
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -283,7 +283,7 @@ async def test_a_forged_token_is_worthless(tmp_path: Path):
 
 
 @virtually
-async def test_one_is_somebody_else_only_where_one_may_impersonate_them(tmp_path: Path):
+async def test_a_user_acts_as_another_only_with_the_right_to_impersonate_it(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         as_web = {"Impersonate-User": WEB}
@@ -318,7 +318,7 @@ async def _author(ask: Asking, *, verbs: tuple[str, ...] = ()) -> None:
 
 
 @virtually
-async def test_nobody_writes_a_role_with_more_than_they_have(tmp_path: Path):
+async def test_a_user_cannot_write_a_role_with_more_than_its_own_rights(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
         role = {"metadata": {"name": "r"}, "rules": [READ_PODS]}
@@ -339,7 +339,7 @@ async def test_nobody_writes_a_role_with_more_than_they_have(tmp_path: Path):
 
 
 @virtually
-async def test_nobody_binds_a_role_with_more_than_they_have(tmp_path: Path):
+async def test_a_user_cannot_bind_a_role_with_more_than_its_own_rights(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
         binding = {
@@ -361,7 +361,7 @@ async def test_nobody_binds_a_role_with_more_than_they_have(tmp_path: Path):
 
 
 @virtually
-async def test_the_verbs_escalate_and_bind_lift_that(tmp_path: Path):
+async def test_the_verbs_escalate_and_bind_lift_these_limits(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask, verbs=("escalate", "bind"))
         role = {
@@ -375,7 +375,7 @@ async def test_the_verbs_escalate_and_bind_lift_that(tmp_path: Path):
 
 
 @virtually
-async def test_only_who_may_do_everything_aggregates_roles(tmp_path: Path):
+async def test_only_a_user_with_all_rights_aggregates_roles(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
         selectors = {"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]}
@@ -397,16 +397,14 @@ async def test_only_who_may_do_everything_aggregates_roles(tmp_path: Path):
         pytest.param(ROLES, {"rules": [{"verbs": ["get"]}]}, ["rules[0].apiGroups", "rules[0].resources"], id="a rule about nothing"),
         pytest.param(ROLES, {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}, ["rules[0].nonResourceURLs"], id="paths in a namespace"),
         pytest.param(f"{RBAC}/clusterroles", {"rules": [READ_PODS | {"nonResourceURLs": ["/x"]}]}, ["rules[0].nonResourceURLs"], id="paths and resources in one"),
-        pytest.param(f"{RBAC}/clusterroles", {"aggregationRule": {}}, ["aggregationRule.clusterRoleSelectors"], id="an aggregation of nothing"),
+        pytest.param(f"{RBAC}/clusterroles", {"aggregationRule": {}}, ["aggregationRule.clusterRoleSelectors"], id="an empty aggregation"),
         pytest.param(BINDINGS, {"roleRef": {"kind": "User", "name": "x"}}, ["roleRef.kind"], id="bound to no role"),
         pytest.param(f"{RBAC}/clusterrolebindings", {"roleRef": {"kind": "Role", "name": "x"}}, ["roleRef.kind"], id="a Role bound everywhere"),
-        pytest.param(BINDINGS, {"roleRef": {"kind": "Role", "name": "x"}, "subjects": [{"kind": "Pod", "name": "x"}]}, ["subjects[0].kind"], id="a subject that is nobody"),
+        pytest.param(BINDINGS, {"roleRef": {"kind": "Role", "name": "x"}, "subjects": [{"kind": "Pod", "name": "x"}]}, ["subjects[0].kind"], id="an unsupported subject"),
         pytest.param(f"{RBAC}/clusterrolebindings", {"roleRef": {"kind": "ClusterRole", "name": "x"}, "subjects": [{"kind": "ServiceAccount", "name": "x"}]}, ["subjects[0].namespace"], id="an account of no namespace"),
     ],
 )  # fmt: skip
-def test_a_role_or_binding_that_makes_no_sense_is_refused(
-    tmp_path: Path, path: str, body: Any, fields: list[str]
-):
+def test_an_invalid_role_or_binding_is_refused(tmp_path: Path, path: str, body: Any, fields: list[str]):
     @virtually
     async def test() -> None:
         async with with_rbac(tmp_path) as ask:
@@ -418,7 +416,7 @@ def test_a_role_or_binding_that_makes_no_sense_is_refused(
 
 
 @virtually
-async def test_a_binding_keeps_its_role(tmp_path: Path):
+async def test_the_role_of_a_binding_is_immutable(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.allow([READ_PODS], ANN, namespace="default")
         other = {
@@ -437,7 +435,7 @@ def review(**attributes: str) -> dict[str, Any]:
 
 
 @virtually
-async def test_access_reviews_answer_as_the_request_itself_would_fare(tmp_path: Path):
+async def test_access_reviews_have_the_result_of_the_request_itself(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.allow([READ_PODS], {"kind": "Group", "name": "crew"}, namespace="default")
         reviews = "/apis/authorization.k8s.io/v1"
@@ -467,7 +465,7 @@ async def test_access_reviews_answer_as_the_request_itself_would_fare(tmp_path: 
 
 
 @virtually
-async def test_without_rbac_reviews_allow_everybody_everything(tmp_path: Path):
+async def test_without_rbac_reviews_permit_everything(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         _, answer = await client.ask("POST", path, review(verb="delete", resource="nodes"))
@@ -496,7 +494,7 @@ async def test_every_namespace_has_a_service_account_until_it_ends(
 
 
 @virtually
-async def test_each_request_is_logged_with_who_asked(tmp_path: Path):
+async def test_each_request_is_logged_with_its_user(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await ask("GET", PODS, token="ann")
         await ask("GET", PODS, **{"Impersonate-User": "bob"})
@@ -506,7 +504,7 @@ async def test_each_request_is_logged_with_who_asked(tmp_path: Path):
 
 
 @virtually
-async def test_grants_are_used_one_by_one_and_refusals_are_kept(tmp_path: Path):
+async def test_grants_are_recorded_as_used_one_by_one_and_refusals_are_kept(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.allow([READ_PODS, {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}], ANN)
         grants = ask.server.grants
@@ -530,7 +528,7 @@ async def test_grants_are_used_one_by_one_and_refusals_are_kept(tmp_path: Path):
 
 
 @virtually
-async def test_discovery_tells_of_reviews_what_can_be_done_with_them(tmp_path: Path):
+async def test_discovery_lists_the_verbs_of_reviews(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         _, found = await client.ask("GET", "/apis/authorization.k8s.io/v1")
 
@@ -545,7 +543,7 @@ async def test_discovery_tells_of_reviews_what_can_be_done_with_them(tmp_path: P
 
 
 @virtually
-async def test_an_account_is_itself_even_where_everybody_may_do_everything(tmp_path: Path):
+async def test_an_account_keeps_its_identity_even_without_rbac(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("serviceaccounts", {"metadata": {"name": "web"}})
         _, made = await client.ask("POST", f"{ACCOUNTS}/web/token", {})
@@ -586,7 +584,7 @@ ALLOCATION = {"devices": {"results": [{"request": "gpu", **DEVICE}]}}
         ),
     ],
 )
-def test_the_status_of_a_claim_asks_for_more_than_to_update_it(
+def test_the_status_of_a_claim_needs_more_rights_than_its_update(
     tmp_path: Path, status: Any, deed: Any, problem: str
 ):
     @virtually

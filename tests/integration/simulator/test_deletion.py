@@ -1,4 +1,4 @@
-"""Deletions over HTTP: what is said in the body."""
+"""Deletions over HTTP with options in the body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("query", "body"),
     [
-        pytest.param("", {"dryRun": ["All"]}, id="in the body, as kubectl says it"),
+        pytest.param("", {"dryRun": ["All"]}, id="in the body, as by kubectl"),
         pytest.param("?dryRun=All", None, id="in the query"),
     ],
 )

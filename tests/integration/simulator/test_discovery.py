@@ -1,4 +1,4 @@
-"""Discovery in one answer per half of the API, and what is said of what does not exist."""
+"""Aggregated discovery, and errors for missing resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 @virtually
-async def test_all_resources_are_told_in_one_answer(tmp_path: Path):
+async def test_all_resources_are_listed_in_one_response(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         body = definition(subresources={"status": {}})
         await client.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
@@ -37,7 +37,7 @@ async def test_all_resources_are_told_in_one_answer(tmp_path: Path):
 
 
 @virtually
-async def test_who_prefers_plain_discovery_gets_it(tmp_path: Path):
+async def test_a_client_that_prefers_plain_discovery_gets_it(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         _, plain = await client.ask("GET", "/apis", Accept="application/json")
 
@@ -47,7 +47,7 @@ async def test_who_prefers_plain_discovery_gets_it(tmp_path: Path):
 
 
 @virtually
-async def test_logs_of_containers_that_do_not_run_are_refused_in_words(tmp_path: Path):
+async def test_logs_of_containers_that_do_not_run_are_refused_with_a_message(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         code, status = await client.ask("GET", "/api/v1/namespaces/default/pods/p/log")
 

@@ -32,7 +32,7 @@ async def test_requests_can_be_delayed(tmp_path: Path):
         assert loop.time() - started == pytest.approx(7.0)
 
 
-def test_requests_are_matched_by_what_they_are_about():
+def test_faults_match_requests_by_their_attributes():
     binding = RequestInfo("POST", "", verb="create", resource="pods", subresource="binding", name="a")
 
     assert requests()(binding)
@@ -42,7 +42,7 @@ def test_requests_are_matched_by_what_they_are_about():
 
 
 @virtually
-async def test_requests_can_be_refused_and_told_when_to_come_back(tmp_path: Path):
+async def test_requests_can_be_refused_with_retry_after(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.refuse(429, requests(verb="create"), times=1, retry_after_seconds=3)
 
@@ -56,7 +56,7 @@ async def test_requests_can_be_refused_and_told_when_to_come_back(tmp_path: Path
 
 
 @virtually
-async def test_chance_is_repeatable(tmp_path: Path):
+async def test_random_faults_are_repeatable_with_a_seed(tmp_path: Path):
     async def statuses() -> list[int]:
         async with serving(tmp_path, seed=4) as (server, client):
             server.faults.refuse(500, probability=0.5)
@@ -69,7 +69,7 @@ async def test_chance_is_repeatable(tmp_path: Path):
 
 
 @virtually
-async def test_a_bind_can_take_effect_though_its_answer_is_lost(tmp_path: Path):
+async def test_a_bind_can_take_effect_though_its_response_is_lost(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
         fault = server.faults.lose_answers(binds, times=1)
@@ -85,7 +85,7 @@ async def test_a_bind_can_take_effect_though_its_answer_is_lost(tmp_path: Path):
 
 
 @virtually
-async def test_watches_can_be_cut(tmp_path: Path):
+async def test_watches_can_be_closed(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as pods, client.watch("/api/v1/nodes?watch=1") as nodes:
             assert server.faults.drop_watches(requests(resource="pods")) == 1
@@ -96,7 +96,7 @@ async def test_watches_can_be_cut(tmp_path: Path):
 
 
 @virtually
-async def test_watches_can_fall_silent_and_catch_up(tmp_path: Path):
+async def test_watches_can_stall_and_catch_up(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1&allowWatchBookmarks=true") as watch:
             fault = server.faults.stall_watches()
@@ -111,7 +111,7 @@ async def test_watches_can_fall_silent_and_catch_up(tmp_path: Path):
 
 
 @virtually
-async def test_a_stall_of_the_present_leaves_later_watches_alone(tmp_path: Path):
+async def test_a_stall_of_present_watches_does_not_affect_later_ones(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as early:
             server.faults.stall_watches(future=False)
@@ -124,7 +124,7 @@ async def test_a_stall_of_the_present_leaves_later_watches_alone(tmp_path: Path)
 
 
 @virtually
-async def test_cleared_faults_are_gone(tmp_path: Path):
+async def test_cleared_faults_have_no_effect(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.refuse(503)
         server.faults.delay((1.0, 2.0))

@@ -72,7 +72,7 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()]
 
 
-def test_kubectl_shows_the_columns_it_always_shows(with_kubectl: Any):
+def test_kubectl_shows_its_usual_columns(with_kubectl: Any):
     async def test(server: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("apply", "-f", "-", stdin=POD)
         head, row = rows(await kubectl("get", "pods"))
@@ -114,7 +114,7 @@ def test_kubectl_prints_whole_objects(with_kubectl: Any):
     with_kubectl(test)
 
 
-def test_kubectl_makes_scales_and_deletes_a_deployment(with_kubectl: Any):
+def test_kubectl_creates_scales_and_deletes_a_deployment(with_kubectl: Any):
     async def test(server: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
         await kubectl("scale", "deployment", "web", "--replicas=3")
@@ -134,7 +134,7 @@ def test_kubectl_makes_scales_and_deletes_a_deployment(with_kubectl: Any):
     with_kubectl(test)
 
 
-def test_kubectl_makes_and_deletes_a_namespace(with_kubectl: Any):
+def test_kubectl_creates_and_deletes_a_namespace(with_kubectl: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("create", "namespace", "shop")
         assert ["shop", "Active"] in [row[:2] for row in rows(await kubectl("get", "namespaces"))]

@@ -1,4 +1,4 @@
-"""A day with kubectl against the simulated API server, in real time: what people do, in the order they do it."""
+"""A session with kubectl against the simulated API server, in real time, in the order of daily work."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()]
 
 
-def test_kubectl_learns_what_there_is(session: Any):
+def test_kubectl_discovers_the_resources_of_the_server(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         resources = {row[0]: row for row in rows(await kubectl("api-resources"))}
         assert resources["jobs"] == ["jobs", "batch/v1", "true", "Job"]
@@ -166,7 +166,7 @@ def test_kubectl_learns_what_there_is(session: Any):
     session(test)
 
 
-def test_a_rollout_from_its_beginning_to_its_undoing(session: Any):
+def test_a_rollout_is_created_updated_and_undone(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=4")
         status = ("rollout", "status", "deployment/web", "--timeout=30s")
@@ -193,7 +193,7 @@ def test_a_rollout_from_its_beginning_to_its_undoing(session: Any):
     session(test)
 
 
-def test_a_node_is_drained_within_its_budgets_and_comes_back(session: Any):
+def test_a_node_is_drained_within_its_budgets_and_uncordoned(session: Any):
     async def test(server: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("apply", "-f", "-", stdin=DAEMONS)
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=6")
@@ -204,8 +204,8 @@ def test_a_node_is_drained_within_its_budgets_and_comes_back(session: Any):
         assert rows(await kubectl("get", "ds"))[1][:6] == ["agent", "3", "3", "3", "3", "3"]
         assert "cannot delete DaemonSet-managed Pods" in await kubectl.refused("drain", "node-0001")
 
-        told = await kubectl("drain", "node-0001", "--ignore-daemonsets", "--timeout=30s")
-        assert "node/node-0001 drained" in told
+        reported = await kubectl("drain", "node-0001", "--ignore-daemonsets", "--timeout=30s")
+        assert "node/node-0001 drained" in reported
         left = server.store.list("pods", fields="spec.nodeName=node-0001")
         assert [pod["metadata"]["labels"]["app"] for pod in left] == ["agent"]
         state = {row[0]: row[1] for row in rows(await kubectl("get", "nodes"))}
@@ -217,18 +217,18 @@ def test_a_node_is_drained_within_its_budgets_and_comes_back(session: Any):
     session(test)
 
 
-def test_a_drain_that_a_budget_forbids_says_so(session: Any):
+def test_a_drain_that_a_budget_forbids_is_reported(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
         await kubectl("create", "pdb", "web", "--selector=app=web", "--min-available=3")
         await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
-        told = await kubectl.refused("drain", "node-0000", "--ignore-daemonsets", "--timeout=2s")
-        assert "Cannot evict pod as it would violate the pod's disruption budget." in told
+        reported = await kubectl.refused("drain", "node-0000", "--ignore-daemonsets", "--timeout=2s")
+        assert "Cannot evict pod as it would violate the pod's disruption budget." in reported
 
     session(test)
 
 
-def test_jobs_are_created_waited_for_and_described(session: Any):
+def test_jobs_are_created_awaited_and_described(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("create", "job", "good", "--image=busybox", "--", "sh", "-c", "sleep 0.2")
         await kubectl("wait", "--for=condition=complete", "job/good", "--timeout=30s")
@@ -240,7 +240,7 @@ def test_jobs_are_created_waited_for_and_described(session: Any):
     session(test)
 
 
-def test_custom_resources_are_like_all_others(session: Any):
+def test_custom_resources_work_like_built_in_ones(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("apply", "-f", "-", stdin=DEFINITION)
         await kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=10s")
@@ -263,13 +263,13 @@ def test_custom_resources_are_like_all_others(session: Any):
     session(test)
 
 
-def test_server_side_apply_meets_and_overcomes_conflicts(session: Any):
+def test_server_side_apply_reports_and_overrides_conflicts(session: Any):
     async def test(server: ApiServer, kubectl: Kubectl) -> None:
         apply = ("apply", "--server-side", "-f", "-")
         assert await kubectl(*apply, stdin=CONFIG) == "configmap/settings serverside-applied\n"
         blue = CONFIG.replace("red", "blue")
-        told = await kubectl.refused(*apply, "--field-manager=other", stdin=blue)
-        assert 'Apply failed with 1 conflict: conflict with "kubectl": .data.colour' in told
+        reported = await kubectl.refused(*apply, "--field-manager=other", stdin=blue)
+        assert 'Apply failed with 1 conflict: conflict with "kubectl": .data.colour' in reported
         await kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=blue)
         assert server.store.get("configmaps", "settings")["data"] == {"colour": "blue"}
         shown = json.loads(
@@ -280,7 +280,7 @@ def test_server_side_apply_meets_and_overcomes_conflicts(session: Any):
     session(test)
 
 
-def test_objects_are_looked_at_in_every_way(session: Any):
+def test_objects_are_read_in_every_way(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         for name, zone in (("a", "1"), ("b", "2")):
             await kubectl("run", name, "--image=nginx", f"--labels=zone={zone}")
@@ -360,7 +360,7 @@ def test_events_are_listed(session: Any):
     session(test)
 
 
-def test_what_no_simulated_node_can_do_is_said_in_words(session: Any):
+def test_unsupported_requests_to_a_node_are_refused_with_a_message(session: Any):
     async def test(_: ApiServer, kubectl: Kubectl) -> None:
         await kubectl("run", "p", "--image=nginx")
         await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")

@@ -1,4 +1,4 @@
-"""Who the simulated API server says wrote a field, of objects to which something was applied."""
+"""The field managers that the simulated API server records for objects with applied fields."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("query", "user_agent", "manager"),
     [
-        pytest.param("?fieldManager=me", "kueue/v0.14.0 (linux/amd64) ff69552", "me", id="who says so"),
+        pytest.param(
+            "?fieldManager=me", "kueue/v0.14.0 (linux/amd64) ff69552", "me", id="named in the request"
+        ),
         pytest.param("", "kueue/v0.14.0 (linux/amd64) ff69552", "kueue", id="the client's name"),
-        pytest.param("", "ku\teue", "kueue", id="no version, and what cannot be printed"),
+        pytest.param("", "ku\teue", "kueue", id="no version, and an unprintable character"),
         pytest.param("", "x" * 200, "x" * 128, id="a long name"),
-        pytest.param("", "", "unknown", id="nobody"),
+        pytest.param("", "", "unknown", id="no name"),
     ],
 )
 @virtually
-async def test_a_write_is_its_managers_else_its_clients(
+async def test_a_write_belongs_to_its_field_manager_or_else_to_its_client(
     tmp_path: Path, query: str, user_agent: str, manager: str
 ) -> None:
     async with serving(tmp_path) as (server, client):

@@ -1,4 +1,4 @@
-"""Workloads and PodGroups over HTTP: found, shown as a table, watched, and written by those who may."""
+"""Workloads and PodGroups over HTTP: discovery, tables, watches, and writes by permitted users."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AS_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
 @virtually
-async def test_groups_are_found_beside_priority_classes(tmp_path: Path):
+async def test_groups_are_listed_beside_priority_classes(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         _, group = await client.ask("GET", "/apis/scheduling.k8s.io")
         _, known = await client.ask("GET", BASE)
@@ -55,7 +55,7 @@ async def test_groups_are_found_beside_priority_classes(tmp_path: Path):
 
 
 @virtually
-async def test_a_group_is_written_patched_watched_and_shown(tmp_path: Path):
+async def test_a_group_is_created_patched_watched_and_printed(tmp_path: Path):
     async with serving(tmp_path) as (_, client), client.watch(f"{BASE}/podgroups?watch=true") as watching:
         await client.ask("POST", WORKLOADS, WORKLOAD)
         reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "a"}}
@@ -93,7 +93,7 @@ async def test_a_group_is_written_patched_watched_and_shown(tmp_path: Path):
         pytest.param("patch", "podgroups", "status", True, id="patches their status"),
         pytest.param("update", "podgroups", "status", True, id="updates their status"),
         pytest.param("patch", "podgroups", "", False, id="changes no group"),
-        pytest.param("create", "podgroups", "", False, id="makes no group"),
+        pytest.param("create", "podgroups", "", False, id="creates no group"),
         pytest.param("list", "workloads", "", False, id="reads no workload"),
     ],
 )
@@ -108,12 +108,12 @@ def test_a_scheduler_reads_groups_and_writes_their_status(
     [
         pytest.param("view", "list", "podgroups", True, id="view reads groups"),
         pytest.param("view", "list", "workloads", True, id="view reads workloads"),
-        pytest.param("view", "create", "podgroups", False, id="view makes none"),
-        pytest.param("edit", "create", "podgroups", True, id="edit makes groups"),
+        pytest.param("view", "create", "podgroups", False, id="view creates none"),
+        pytest.param("edit", "create", "podgroups", True, id="edit creates groups"),
         pytest.param("edit", "deletecollection", "workloads", True, id="edit deletes workloads"),
     ],
 )
-def test_people_read_and_make_groups_by_the_usual_roles(
+def test_the_default_roles_permit_reading_and_creating_groups(
     tmp_path: Path, role: str, verb: str, resource: str, allowed: bool
 ):
     assert _may(tmp_path, "ann", verb, resource, "", role) is allowed

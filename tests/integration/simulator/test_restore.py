@@ -54,7 +54,7 @@ async def restored(server: ApiServer) -> tuple[int, int]:
 
 
 @virtually
-async def test_objects_and_versions_go_back(tmp_path: Path):
+async def test_objects_and_versions_are_restored(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         was, now = await restored(server)
         _, listed = await client.ask("GET", PODS)
@@ -80,7 +80,7 @@ async def test_objects_and_versions_go_back(tmp_path: Path):
     ],
 )
 @virtually
-async def test_a_version_that_is_yet_to_come_again_is_too_large(tmp_path: Path, query: str, seconds: float):
+async def test_a_version_beyond_the_restored_one_is_too_large(tmp_path: Path, query: str, seconds: float):
     async with serving(tmp_path) as (server, client):
         was, now = await restored(server)
         began = asyncio.get_running_loop().time()
@@ -93,7 +93,7 @@ async def test_a_version_that_is_yet_to_come_again_is_too_large(tmp_path: Path, 
 
 
 @virtually
-async def test_a_watch_from_a_version_that_is_yet_to_come_is_silent_until_then(tmp_path: Path):
+async def test_a_watch_from_a_version_beyond_the_restored_one_waits_for_it(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         was, _ = await restored(server)
         path = f"{PODS}?watch=1&allowWatchBookmarks=true&resourceVersion={was}"
@@ -109,7 +109,7 @@ async def test_a_watch_from_a_version_that_is_yet_to_come_is_silent_until_then(t
 
 
 @virtually
-async def test_its_stand_ins_go_on_with_what_is_there(tmp_path: Path):
+async def test_its_controllers_continue_with_the_restored_objects(tmp_path: Path):
     path = tmp_path / "s"
     async with ApiServer(clock=LoopClock(), socket_path=path, kubelet=True, controllers=True) as server:
         for name in ("n1", "n2"):
@@ -140,7 +140,7 @@ async def test_its_stand_ins_go_on_with_what_is_there(tmp_path: Path):
 
 
 @virtually
-async def test_nothing_is_restored_under_a_server_that_listens(tmp_path: Path):
+async def test_a_listening_server_refuses_a_restore(tmp_path: Path):
     async with serving(tmp_path) as (server, _):
         with pytest.raises(RuntimeError, match="stop it first"):
             server.restore(server.backup())

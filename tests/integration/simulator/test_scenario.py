@@ -75,7 +75,7 @@ def web(server: ApiServer) -> list[dict[str, Any]]:
     return server.store.list("pods", namespace="shop", labels="app=web")
 
 
-def test_the_example_happens_as_it_is_written(tmp_path: Path):
+def test_the_example_runs_as_written(tmp_path: Path):
     seen: dict[str, Any] = {}
 
     async def after_5s(server: ApiServer) -> None:
@@ -134,7 +134,7 @@ def test_the_example_happens_as_it_is_written(tmp_path: Path):
     }
 
 
-def test_a_fault_lasts_as_long_as_it_says(tmp_path: Path):
+def test_a_fault_lasts_as_long_as_the_scenario_states(tmp_path: Path):
     (tmp_path / "s.yaml").write_text(
         "steps:\n- {at: 10s, fault: {refuse: 429, retryAfter: 2s, resource: pods, verb: list, for: 5s}}\n"
     )
@@ -156,7 +156,7 @@ def test_a_fault_lasts_as_long_as_it_says(tmp_path: Path):
     assert codes == [200, 200, 429, 200]
 
 
-def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path: Path):
+def test_a_failing_step_is_reported_and_the_others_are_done(tmp_path: Path):
     (tmp_path / "s.yaml").write_text(
         "nodes: [{name: n}]\n"
         "steps:\n"
@@ -236,7 +236,7 @@ def test_a_simulation_plays_the_same_file(tmp_path: Path):
     assert (result.arrived - result.evicted, result.waiting) == (2 + 2 + 1 + 4 + 2, 0)
 
 
-def test_a_definition_and_what_it_defines_can_be_applied_together(tmp_path: Path):
+def test_a_definition_and_its_objects_can_be_applied_together(tmp_path: Path):
     (tmp_path / "crd.yaml").write_text(
         """
 apiVersion: apiextensions.k8s.io/v1
@@ -291,11 +291,11 @@ async def _the_command(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_the_command_plays_a_scenario_and_says_where_its_kubeconfig_is(tmp_path: Path):
+def test_the_command_plays_a_scenario_and_prints_the_path_of_its_kubeconfig(tmp_path: Path):
     asyncio.run(_the_command(tmp_path))
 
 
-def test_the_command_tells_what_is_wrong_with_a_scenario(tmp_path: Path):
+def test_the_command_reports_errors_of_a_scenario(tmp_path: Path):
     (tmp_path / "s.yaml").write_text("nods: []\n")
     command = [sys.executable, "-m", "scheduler", "api-server", "--scenario", str(tmp_path / "s.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -316,7 +316,7 @@ async def choose_nodes(server: ApiServer) -> None:
             server.store.patch("persistentvolumeclaims", claim["metadata"]["name"], patch)
 
 
-def test_volumes_fail_and_devices_go_as_it_is_written(tmp_path: Path):
+def test_volumes_fail_and_devices_disappear_as_written(tmp_path: Path):
     seen: dict[str, Any] = {}
 
     def bound(server: ApiServer) -> int:

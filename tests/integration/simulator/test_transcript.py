@@ -178,7 +178,7 @@ async def ask(
 
 @pytest.mark.parametrize("which", TRANSCRIPTS, ids=lambda which: which.strip("_") or "all_kinds")
 @virtually
-async def test_every_recorded_request_is_answered_as_it_was(tmp_path: Path, which: str):
+async def test_every_recorded_request_gets_its_recorded_response(tmp_path: Path, which: str):
     transcript = Path(__file__).with_name(f"simulator_transcript{which}.jsonl")
     steps = [json.loads(line) for line in transcript.read_text().splitlines()]
     answers: dict[str, Any] = {}

@@ -17,7 +17,7 @@ INITIAL = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allo
 
 
 @virtually
-async def test_a_watch_begins_with_what_is_there_and_a_bookmark(tmp_path: Path):
+async def test_a_watch_begins_with_the_existing_objects_and_a_bookmark(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         for name in ("a", "b"):
             server.store.create("pods", pod(name))
@@ -46,7 +46,7 @@ async def test_without_initial_events_a_watch_begins_now(tmp_path: Path):
 
 
 @virtually
-async def test_a_watch_from_a_version_shows_all_that_happened_since(tmp_path: Path):
+async def test_a_watch_from_a_version_delivers_all_changes_since_then(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.create("pods", pod("a"))["metadata"]["resourceVersion"]
         server.store.bind("a", "n1")
@@ -58,7 +58,7 @@ async def test_a_watch_from_a_version_shows_all_that_happened_since(tmp_path: Pa
 
 
 @virtually
-async def test_a_watch_from_a_version_in_the_future_shows_what_comes_after_it(tmp_path: Path):
+async def test_a_watch_from_a_version_in_the_future_delivers_later_changes(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.version + 2
         async with client.watch(f"{PODS}?watch=1&resourceVersion={version}") as watch:
@@ -83,7 +83,7 @@ async def test_a_bound_pod_leaves_a_watch_of_the_unbound(tmp_path: Path):
 
 
 @virtually
-async def test_an_expired_version_is_an_error_event(tmp_path: Path):
+async def test_an_expired_version_gives_an_error_event(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.create("pods", pod("a"))["metadata"]["resourceVersion"]
         server.store.bind("a", "n1")
@@ -112,7 +112,7 @@ async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(tmp_path: Pat
 
 
 @virtually
-async def test_bookmarks_tell_of_versions_of_other_kinds_every_minute(tmp_path: Path):
+async def test_bookmarks_deliver_versions_of_other_kinds_every_minute(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(
             f"{PODS}?watch=1&resourceVersion={server.store.version}&allowWatchBookmarks=true"
@@ -127,7 +127,7 @@ async def test_bookmarks_tell_of_versions_of_other_kinds_every_minute(tmp_path: 
 
 
 @virtually
-async def test_a_version_from_the_future_is_waited_for(tmp_path: Path):
+async def test_a_request_with_a_future_version_waits_for_it(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.version + 1
         asyncio.get_running_loop().call_later(1.0, server.store.create, "pods", pod("a"))
@@ -193,7 +193,7 @@ async def test_events_are_watched_in_both_versions(tmp_path: Path):
 
 
 @virtually
-async def test_the_end_of_the_server_ends_its_watches_in_good_order(tmp_path: Path):
+async def test_the_end_of_the_server_ends_its_watches_cleanly(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as watch:
             await server.stop()
@@ -202,7 +202,7 @@ async def test_the_end_of_the_server_ends_its_watches_in_good_order(tmp_path: Pa
         assert watch.ended
 
 
-def test_a_thousand_virtual_seconds_of_watch_take_next_to_no_time(tmp_path: Path):
+def test_a_thousand_virtual_seconds_of_a_watch_take_almost_no_time(tmp_path: Path):
     async def watch_for_long() -> int:
         async with serving(tmp_path) as (server, client):
             server.store.create("pods", pod("a"))

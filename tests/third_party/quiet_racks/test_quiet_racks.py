@@ -1,4 +1,4 @@
-"""The tests of a plugin: what it decides, and the contract that all plugins keep."""
+"""The tests of a plugin: its decisions, and the contract of all plugins."""
 
 import pytest
 from scheduler.testing import CHECKS, ProfileSimulation, node, pod, subject
@@ -15,7 +15,7 @@ def test_pods_go_to_quiet_racks():
     assert trial.explain(pod("db"))["nodes"]["loud"]["reasons"] == ["node(s) were in a noisy rack"]
 
 
-def test_a_pod_that_does_not_mind_goes_anywhere():
+def test_a_pod_without_the_annotation_goes_anywhere():
     trial = ProfileSimulation(node("loud", labels=NOISY), plugins=[QuietRacks])
 
     assert trial.schedule(pod("web")) is None

@@ -1,4 +1,4 @@
-"""What every command begins with."""
+"""The start of every command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def thawed() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_garbage_is_looked_for_while_a_command_runs_but_not_in_its_modules(
+def test_garbage_collection_runs_during_a_command_but_skips_its_modules(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["custom-scheduler", "run", "--help"])
@@ -54,7 +54,7 @@ except SystemExit:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted where Linux lists them")  # noqa: PTH112
-def test_what_run_imports_starts_no_threads() -> None:
+def test_the_imports_of_run_start_no_threads() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
 
     ended = subprocess.run(
@@ -73,7 +73,7 @@ def said(*words: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_without_arguments_it_helps() -> None:
+def test_without_arguments_the_help_is_printed() -> None:
     shown = said()
 
     assert shown == said("--help")
@@ -83,18 +83,20 @@ def test_without_arguments_it_helps() -> None:
 
 
 @pytest.mark.parametrize("step", _FIRST_STEPS, ids=lambda step: str(step[0]))
-def test_a_first_step_is_a_command_that_there_is(step: tuple[str, str]) -> None:
+def test_each_first_step_is_an_existing_command(step: tuple[str, str]) -> None:
     words = [word for word in step[0].split() if not word.isupper()]
 
     assert "Usage:" in said(*words, "--help")
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert said("--version") == f"custom-scheduler {VERSION}\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_told_how_to_complete(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_instructions_are_printed_for_a_shell(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         _commands.main(["completion", shell], prog_name="racks-scheduler")
 
@@ -108,7 +110,7 @@ def test_a_shell_is_told_how_to_complete(shell: str, capsys: pytest.CaptureFixtu
         pytest.param("", [f"plain,{command}" for command in COMMANDS], id="commands"),
         pytest.param("run --kubec", ["plain,--kubeconfig"], id="a flag"),
         pytest.param("run --logging-format ", ["plain,text", "plain,json"], id="values of a flag"),
-        pytest.param("new ", ["plain,plugin"], id="what is new"),
+        pytest.param("new ", ["plain,plugin"], id="the next word"),
         pytest.param("check ", ["file,"], id="files"),
     ],
 )
@@ -127,7 +129,7 @@ def test_bash_completes(
 
 
 @pytest.mark.parametrize("arguments", ["check", "check --convert", "check --rbac", "--help"])
-def test_a_full_disk_is_told_in_one_line(arguments: str) -> None:
+def test_a_full_disk_is_reported_in_one_line(arguments: str) -> None:
     done = redirected(f"{arguments} >/dev/full")
 
     assert (done.returncode, done.stderr) == (
@@ -143,7 +145,7 @@ def test_streams_may_be_closed(arguments: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2 if "no-such" in arguments else 0, "", "")
 
 
-def test_a_pipe_that_is_not_the_output_is_not_taken_for_it() -> None:
+def test_a_broken_pipe_that_is_not_the_output_is_an_error() -> None:
     def hung_up() -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
@@ -157,7 +159,7 @@ def redirected(arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ("explain --server https://x --pod a --config f", "--config needs --cluster"),
         ("explain --server https://x --pod a --sequence", "--sequence needs --cluster"),
@@ -173,7 +175,7 @@ def redirected(arguments: str) -> subprocess.CompletedProcess[str]:
         ("simulate f --gpu-nodes-only", "--gpu-nodes-only needs --nodes"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(arguments: str, told: str) -> None:
+def test_an_option_without_effect_is_refused(arguments: str, expected: str) -> None:
     answer = CliRunner().invoke(_commands, arguments.split())
 
-    assert (answer.exit_code, told in answer.stderr) == (2, True), answer.output
+    assert (answer.exit_code, expected in answer.stderr) == (2, True), answer.output

@@ -18,17 +18,17 @@ from scheduler.kube.certificates.trust import load_key_pair
 @pytest.mark.parametrize(
     ("server", "problem"),
     [
-        pytest.param("http://user:s3cret%20word@127.0.0.1:1", "Connection refused", id="nobody listens"),
+        pytest.param("http://user:s3cret%20word@127.0.0.1:1", "Connection refused", id="no listener"),
         pytest.param("http://me:s3cret@127.0.0.1:no", "its host or port cannot be part", id="no URL"),
     ],
 )
 def test_a_server_that_does_not_answer_is_named_without_its_password(server: str, problem: str) -> None:
-    with pytest.raises(NoLeaderError, match=rf"^http://xxxxx@127\.0\.0\.1:\w+.*: {problem}") as told:
+    with pytest.raises(NoLeaderError, match=rf"^http://xxxxx@127\.0\.0\.1:\w+.*: {problem}") as reported:
         ask(server, "default/web", None, token_file=None, skip_tls_verify=False)
-    assert "s3cret" not in "".join(traceback.format_exception(told.value))
+    assert "s3cret" not in "".join(traceback.format_exception(reported.value))
 
 
-def test_a_certificate_is_verified_unless_the_user_says_otherwise() -> None:
+def test_a_certificate_is_verified_unless_a_flag_disables_it() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_key_pair(context, issue("daemon", addresses=["127.0.0.1"]).serving)
 

@@ -28,7 +28,7 @@ TAKING = {command.name: command for command in (run_module.run, check, explain, 
 
 
 @pytest.mark.parametrize("name", TAKING)
-def test_every_command_with_a_configuration_reads_it_and_refuses_nonsense(name: str):
+def test_every_command_with_a_configuration_reads_the_flag_and_refuses_nonsense(name: str):
     result = CliRunner().invoke(TAKING[name], ["--feature-gates", "GangScheduling"])
 
     assert result.exit_code == 2
@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_run_puts_the_flags_over_the_file(file: str, monkeypatch: pytest.MonkeyPatch):
+def test_run_applies_the_flags_over_the_file(file: str, monkeypatch: pytest.MonkeyPatch):
     seen: list[Any] = []
 
     async def begin(config: Path, _: object, overriding: Any, **__: object) -> None:
@@ -61,7 +61,7 @@ def test_run_puts_the_flags_over_the_file(file: str, monkeypatch: pytest.MonkeyP
     assert shown == "GangScheduling=true,WorkloadAwarePreemption=false"
 
 
-def test_check_judges_the_file_with_the_flags(file: str):
+def test_check_validates_the_file_with_the_flags(file: str):
     fine = CliRunner().invoke(check, ["--feature-gates", "SchedulerQueueingHints=true", file])
     wrong = CliRunner().invoke(check, ["--feature-gates", "WorkloadAwarePreemption=true", file])
 

@@ -30,7 +30,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Mapping[str, str]:
     return found
 
 
-def test_every_flag_is_shown_by_its_long_name_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_flag_is_shown_by_its_long_name(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {max(parameter.opts, key=len).removeprefix("--") for parameter in run_module.run.params}
 
     assert shown(monkeypatch).keys() == names
@@ -44,7 +44,7 @@ def test_every_flag_is_shown_by_its_long_name_and_nothing_else(monkeypatch: pyte
         pytest.param([], "config", "", id="nothing"),
         pytest.param(["-v", "2"], "v", "2", id="a short name"),
         pytest.param(["--secure-port", "0"], "secure-port", "0", id="a number"),
-        pytest.param([], "leader-elect", "", id="what the configuration says"),
+        pytest.param([], "leader-elect", "", id="the default of the configuration"),
         pytest.param(["--leader-elect=false"], "leader-elect", "false", id="a flag with a value"),
         pytest.param(["--no-leader-elect"], "leader-elect", "false", id="a flag that is switched off"),
         pytest.param(["--no-bind"], "no-bind", "true", id="a flag"),

@@ -49,7 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, LeaderElect
     ],
     ids=lambda value: " ".join(value) or "nothing said" if isinstance(value, tuple) else "",
 )
-def test_leader_election_is_on_unless_switched_off_in_one_way_or_another(
+def test_leader_election_is_on_unless_a_flag_or_the_file_switches_it_off(
     run: Any, flags: tuple[str, ...], expected: bool
 ):
     result, election = run(*flags)
@@ -58,14 +58,14 @@ def test_leader_election_is_on_unless_switched_off_in_one_way_or_another(
     assert election.leader_elect is expected
 
 
-def test_what_is_neither_true_nor_false_is_refused(run: Any):
+def test_a_value_that_is_neither_true_nor_false_is_refused(run: Any):
     result, election = run("--leader-elect=perhaps")
 
     assert (result.exit_code, election) == (2, None)
     assert "must be true or false, was 'perhaps'" in result.output
 
 
-def test_flags_go_before_the_file(run: Any, tmp_path: Path):
+def test_flags_take_precedence_over_the_file(run: Any, tmp_path: Path):
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -91,7 +91,7 @@ def test_a_duration_without_a_unit_is_refused_with_an_example(run: Any):
     assert "must be a duration as in 15s or 1m30s" in result.output
 
 
-def test_what_the_flags_make_of_the_file_is_checked_as_a_whole(run: Any):
+def test_the_file_with_its_flags_is_validated_as_a_whole(run: Any):
     result, election = run("--leader-elect-renew-deadline", "15s")
 
     assert election is None

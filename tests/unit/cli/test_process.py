@@ -22,7 +22,7 @@ def test_commands_that_serve_run_in_uvloop():
     assert run_in_loop(_loop()) == "uvloop"
 
 
-def test_where_it_is_not_installed_they_run_all_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_without_uvloop_commands_run_all_the_same(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "uvloop", None)
 
     assert run_in_loop(_loop()) == "asyncio"
@@ -47,14 +47,14 @@ run_in_loop(main())
     ("signals", "status"),
     [
         pytest.param([signal.SIGINT], 0, id="one interrupt"),
-        pytest.param([signal.SIGTERM, signal.SIGTERM], 0, id="a kubelet may say it twice"),
+        pytest.param([signal.SIGTERM, signal.SIGTERM], 0, id="a second signal of the kubelet"),
         pytest.param([signal.SIGTERM, signal.SIGINT], 0, id="one of each"),
         pytest.param(
             [signal.SIGINT, signal.SIGINT], -signal.SIGINT, id="two interrupts, and no turn between"
         ),
     ],
 )
-def test_a_command_ends_in_good_order_unless_it_is_interrupted_twice(
+def test_a_command_ends_cleanly_unless_it_is_interrupted_twice(
     signals: Sequence[signal.Signals], status: int
 ):
     command = [sys.executable, "-c", STOPPED, *(str(int(name)) for name in signals)]

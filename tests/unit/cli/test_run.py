@@ -1,4 +1,4 @@
-"""What `custom-scheduler run` says when it cannot begin."""
+"""Errors of `custom-scheduler run` at its start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WRONG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: -3\n"
 
 
-def test_a_kept_configuration_that_cannot_be_read_hides_no_fault_of_the_one_there_is(tmp_path: Path) -> None:
+def test_an_unreadable_stored_configuration_hides_no_error_of_the_current_one(tmp_path: Path) -> None:
     config, kept = tmp_path / "config.yaml", tmp_path / "kept.json"
     config.write_text(WRONG)
     kept.write_text("cut")

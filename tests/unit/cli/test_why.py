@@ -1,4 +1,4 @@
-"""`why` as a command: how it is called, and what it prints of one node."""
+"""The options of `why`, and its output for one node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_package_installs_what_kubectl_looks_for() -> None:
+def test_the_package_installs_the_kubectl_plugin() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module, _, function = scripts["kubectl-why"].partition(":")
 
@@ -39,7 +39,7 @@ def test_the_package_installs_what_kubectl_looks_for() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_together_is_refused(arguments: list[str], problem: str) -> None:
+def test_conflicting_options_are_refused(arguments: list[str], problem: str) -> None:
     said = CliRunner().invoke(why, arguments)
 
     assert said.exit_code == 2
@@ -57,7 +57,7 @@ def test_what_makes_no_sense_together_is_refused(arguments: list[str], problem: 
         pytest.param({"HOME": "home"}, "kubeconfig home/.kube/config: no such file", id="the usual place"),
     ],
 )
-def test_the_kubeconfig_is_where_kubectl_looks_for_it(
+def test_the_kubeconfig_is_found_as_by_kubectl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: dict[str, str], problem: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ NODES = {
         pytest.param("n5", ["n5 was not examined for default/web: there is no such node"], id="no such node"),
     ],
 )
-def test_one_node_is_told_beside_the_best(
+def test_a_node_is_compared_with_the_best_one(
     node: str, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     attempt = {"pod": "default/web", "message": None, "nodes": NODES}

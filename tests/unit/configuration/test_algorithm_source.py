@@ -28,12 +28,12 @@ CONFIG_MAP = "algorithmSource: {policy: {configMap: {namespace: kube-system, nam
 NAMED = PolicyConfigMap("kube-system", "rules")
 
 
-def test_the_default_provider_is_what_there_is_without_one() -> None:
+def test_the_default_provider_equals_no_provider() -> None:
     assert of("v1alpha1", "algorithmSource: {provider: DefaultProvider}") == of("v1alpha1", "")
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
-def test_the_provider_for_autoscaled_clusters_fills_nodes_up(version: str) -> None:
+def test_the_provider_for_autoscaled_clusters_packs_nodes(version: str) -> None:
     configuration = of(version, "algorithmSource: {provider: ClusterAutoscalerProvider}")
     least = of(version, "")
     assert weights_of(configuration) == weights_of(least)
@@ -41,7 +41,7 @@ def test_the_provider_for_autoscaled_clusters_fills_nodes_up(version: str) -> No
     assert args_of(least, "NodeResourcesFit")["scoringStrategy"]["type"] == "LeastAllocated"
 
 
-def test_what_a_provider_brings_can_be_disabled() -> None:
+def test_plugins_of_a_provider_can_be_disabled() -> None:
     configuration = of(
         "v1alpha1",
         """
@@ -64,7 +64,7 @@ def test_an_unknown_provider_is_refused() -> None:
 @pytest.mark.parametrize(
     "text", [json.dumps(POLICY), json.dumps({**POLICY, "kind": None, "apiVersion": None})]
 )
-def test_a_policy_in_a_file_says_what_runs(tmp_path: Path, text: str) -> None:
+def test_a_policy_in_a_file_selects_the_plugins(tmp_path: Path, text: str) -> None:
     (tmp_path / "policy.json").write_text(text)
 
     configuration = parse(HEAD + FILE, folder=tmp_path)
@@ -79,7 +79,7 @@ def test_a_policy_in_a_file_says_what_runs(tmp_path: Path, text: str) -> None:
     assert configuration.files == (tmp_path / "policy.json",)
 
 
-def test_fields_of_the_configuration_hold_beside_a_policy(tmp_path: Path) -> None:
+def test_fields_of_the_configuration_apply_beside_a_policy(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(json.dumps({}))
     more = "hardPodAffinitySymmetricWeight: 9\nbindTimeoutSeconds: 8\ndisablePreemption: true\n"
 
@@ -90,7 +90,7 @@ def test_fields_of_the_configuration_hold_beside_a_policy(tmp_path: Path) -> Non
     assert "DefaultPreemption" not in names_at(configuration, ExtensionPoint.POST_FILTER)
 
 
-def test_a_policys_own_weight_comes_first(tmp_path: Path) -> None:
+def test_the_own_weight_of_a_policy_takes_precedence(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(json.dumps({"hardPodAffinitySymmetricWeight": 3}))
     configuration = parse(f"{HEAD}{FILE}hardPodAffinitySymmetricWeight: 9", folder=tmp_path)
     assert args_of(configuration, "InterPodAffinity")["hardPodAffinityWeight"] == 3
@@ -115,7 +115,7 @@ def test_plugins_beside_a_policy_are_refused(tmp_path: Path) -> None:
         pytest.param("kind: Polizy", 'kind: must be Policy, was "Polizy"', id="another kind"),
     ],
 )  # fmt: skip
-def test_faults_of_a_policy_name_its_file(tmp_path: Path, text: str, expected: str) -> None:
+def test_errors_of_a_policy_name_its_file(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "policy.json").write_text(text)
     assert faults_of("v1alpha1", FILE, folder=tmp_path) == [
         f"algorithmSource.policy.file.path: {tmp_path / 'policy.json'}: {expected}"
@@ -124,11 +124,11 @@ def test_faults_of_a_policy_name_its_file(tmp_path: Path, text: str, expected: s
 
 def test_notes_of_a_policy_name_its_file(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text('{"alwaysCheckAllPredicates": true}')
-    told = noted(of("v1alpha1", FILE, folder=tmp_path))["algorithmSource.policy.file.path"]
-    assert "policy.json: alwaysCheckAllPredicates: has no effect" in told
+    reported = noted(of("v1alpha1", FILE, folder=tmp_path))["algorithmSource.policy.file.path"]
+    assert "policy.json: alwaysCheckAllPredicates: has no effect" in reported
 
 
-def test_a_policy_that_is_not_there_is_a_fault_beside_others(tmp_path: Path) -> None:
+def test_a_missing_policy_is_an_error_among_others(tmp_path: Path) -> None:
     assert faults_of("v1alpha1", f"{FILE}parallelism: 0\n", folder=tmp_path) == [
         f"algorithmSource.policy.file.path: {tmp_path / 'policy.json'} cannot be read: No such file or directory",
         "parallelism: must be at least 1, was 0",
@@ -155,16 +155,16 @@ def test_a_policy_that_is_not_there_is_a_fault_beside_others(tmp_path: Path) -> 
         ("{polizy: {}}", 'algorithmSource.polizy: unknown field, did you mean "policy"?'),
     ],
 )
-def test_what_names_no_source_is_refused(source: str, expected: str) -> None:
+def test_an_invalid_source_is_refused(source: str, expected: str) -> None:
     assert faults_of("v1alpha1", f"algorithmSource: {source}")[0].startswith(expected)
 
 
-def test_a_policy_in_a_config_map_is_given_from_outside() -> None:
+def test_a_policy_in_a_config_map_is_passed_from_outside() -> None:
     configuration = of("v1alpha1", CONFIG_MAP, policies={NAMED: json.dumps(POLICY)})
     assert weights_of(configuration)["NodeResourcesFit"] == 4
 
 
-def test_without_it_the_error_says_which_is_to_be_read_and_how_to_connect() -> None:
+def test_without_the_policy_the_error_names_it_and_how_to_connect() -> None:
     body = f"{CONFIG_MAP}clientConnection: {{kubeconfig: /k}}\nparallelism: 0\n"
     with pytest.raises(PolicyMissingError) as caught:
         of("v1alpha1", body)
@@ -179,7 +179,7 @@ def test_without_it_the_error_says_which_is_to_be_read_and_how_to_connect() -> N
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1"])
-def test_later_versions_have_no_source(version: str) -> None:
+def test_later_versions_have_no_algorithm_source(version: str) -> None:
     assert faults_of(version, "algorithmSource: {provider: DefaultProvider}") == [
         (
             "algorithmSource: unknown field: was removed after v1alpha1; `check --convert` makes profiles of a file of "

@@ -129,7 +129,7 @@ def has(document: Any, path: str) -> bool:
 
 @given(document=DOCUMENT)
 @settings(max_examples=400)
-def test_every_fault_is_somewhere_in_the_file(document: dict[str, Any]) -> None:
+def test_every_error_has_a_place_in_the_file(document: dict[str, Any]) -> None:
     found = examine(text_of(document))
 
     assert [str(error) for error in found.errors if not has(document, error.path)] == []
@@ -137,7 +137,7 @@ def test_every_fault_is_somewhere_in_the_file(document: dict[str, Any]) -> None:
 
 @given(document=CONFIG)
 @settings(max_examples=300)
-def test_what_can_be_converted_means_the_same_afterwards(document: dict[str, Any]) -> None:
+def test_a_converted_file_means_the_same(document: dict[str, Any]) -> None:
     found = examine(text_of(document))
 
     if not found.errors:

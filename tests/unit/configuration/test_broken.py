@@ -42,7 +42,7 @@ EXTENDER = "extenders:\n- urlPrefix: http://a:1/\n"
                 f"apiVersion: is missing, must be {GROUP}",
                 "kind: is missing, must be KubeSchedulerConfiguration",
             ],
-            id="neither version nor kind, and nothing else is judged",
+            id="neither version nor kind, and nothing else is validated",
         ),
         pytest.param(
             "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: Policy",
@@ -64,7 +64,7 @@ EXTENDER = "extenders:\n- urlPrefix: http://a:1/\n"
         ),
     ],
 )
-def test_what_is_no_configuration_is_refused(text: str, expected: list[str]) -> None:
+def test_an_invalid_configuration_is_refused(text: str, expected: list[str]) -> None:
     assert messages_of(text) == expected
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_configuration_is_refused(text: str, expected: list[str]) -> 
         ),
     ],
 )
-def test_broken_settings_are_named(body: str, expected: list[str]) -> None:
+def test_invalid_settings_are_named(body: str, expected: list[str]) -> None:
     assert messages(body) == expected
 
 
@@ -221,7 +221,7 @@ def test_broken_settings_are_named(body: str, expected: list[str]) -> None:
                     " NodeVolumeLimits does its work"
                 )
             ],
-            id="a plugin that is gone",
+            id="a removed plugin",
         ),
         pytest.param(
             "profiles: [{plugins: {queueSort: {enabled: [{name: A}, {name: B}]}}}]",
@@ -234,7 +234,7 @@ def test_broken_settings_are_named(body: str, expected: list[str]) -> None:
                 'profiles[0].pluginConfig[1].name: "A" has its arguments already at pluginConfig[0]',
                 "profiles[0].pluginConfig[2].name: is missing",
             ],
-            id="arguments twice and for nobody",
+            id="arguments twice and without a name",
         ),
         pytest.param(
             "profiles: [{pluginConfig: [{name: A, args: [1]}]}]",
@@ -255,11 +255,11 @@ def test_broken_settings_are_named(body: str, expected: list[str]) -> None:
                 "profiles[0].schedulerName: must be text, was 7",
                 "profiles[1].schedulerName: must be text, was 7",
             ],
-            id="faults of what is faulty already are left out",
+            id="later errors of an invalid field are left out",
         ),
     ],
 )
-def test_broken_profiles_are_named(body: str, expected: list[str]) -> None:
+def test_invalid_profiles_are_named(body: str, expected: list[str]) -> None:
     assert messages(body) == expected
 
 
@@ -336,11 +336,11 @@ def test_broken_profiles_are_named(body: str, expected: list[str]) -> None:
         ),
     ],
 )
-def test_broken_extenders_are_named(body: str, expected: list[str]) -> None:
+def test_invalid_extenders_are_named(body: str, expected: list[str]) -> None:
     assert messages(body) == expected
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     assert messages(
         """
         parallelism: -3

@@ -73,7 +73,7 @@ def problems(args: dict[str, Any]) -> list[str]:
     return [str(error).removeprefix(f"{PATH}.") for error in caught.value.errors]
 
 
-def test_absent_arguments_take_the_defaults_of_their_type() -> None:
+def test_missing_arguments_take_the_defaults_of_their_type() -> None:
     assert decoded({}) == Args()
 
 
@@ -113,7 +113,7 @@ def test_arguments_of_every_type_are_read() -> None:
     )
 
 
-def test_null_is_an_absent_argument() -> None:
+def test_null_is_a_missing_argument() -> None:
     assert decoded({"mode": None, "labels": None, "limit": None}) == Args()
 
 
@@ -166,17 +166,17 @@ def test_null_is_an_absent_argument() -> None:
         ),
     ],
 )
-def test_faulty_arguments_are_named_all_at_once(args: dict[str, Any], messages: list[str]) -> None:
+def test_invalid_arguments_are_all_named_at_once(args: dict[str, Any], messages: list[str]) -> None:
     assert problems(args) == messages
 
 
-def test_the_path_of_a_fault_leads_from_the_root() -> None:
+def test_the_path_of_an_error_starts_at_the_root() -> None:
     with pytest.raises(ConfigurationError) as caught:
         decoded({"shape": [{"utilization": 0, "score": 1}, {"utilization": 1, "score": 12}]})
     assert str(caught.value) == "profiles[0].pluginConfig[2].args.shape[1].score: must be 0 to 10, was 12"
 
 
-def test_a_type_may_refuse_what_it_is_made_of() -> None:
+def test_a_type_may_reject_one_of_its_values() -> None:
     class Range(Struct, frozen=True, kw_only=True):
         low: int = 0
         high: int = 10
@@ -191,7 +191,7 @@ def test_a_type_may_refuse_what_it_is_made_of() -> None:
     assert str(caught.value) == "args: low (11) must not be above high (10)"
 
 
-def test_a_type_may_find_fault_with_itself_as_a_whole() -> None:
+def test_a_type_may_reject_its_values_as_a_whole() -> None:
     class Hosts(Struct, frozen=True, kw_only=True):
         def faults(self) -> Iterator[FieldError]:
             yield FieldError("", "must name a host")
@@ -202,14 +202,14 @@ def test_a_type_may_find_fault_with_itself_as_a_whole() -> None:
     assert str(caught.value) == "args: must name a host\nargs[0]: is the first"
 
 
-def test_a_type_with_a_field_named_kind_has_it_for_itself() -> None:
+def test_a_type_may_have_a_field_named_kind() -> None:
     class Kinds(Struct, frozen=True, kw_only=True):
         kind: str = ""
 
     assert decode_args(Kinds, {"kind": "large"}, plugin="Gpu", path="args") == Kinds(kind="large")
 
 
-def test_a_field_of_a_type_no_file_can_say_is_the_authors_fault() -> None:
+def test_a_field_type_without_a_representation_in_files_is_an_error_of_the_author() -> None:
     class Odd(Struct, frozen=True, kw_only=True):
         when: complex = 0j
 
@@ -217,7 +217,7 @@ def test_a_field_of_a_type_no_file_can_say_is_the_authors_fault() -> None:
         decode_args(Odd, {"when": 1}, plugin="Gpu", path="args")
 
 
-def test_arguments_are_found_with_the_place_they_have_in_the_file() -> None:
+def test_arguments_are_found_with_their_place_in_the_file() -> None:
     profile = parsed(
         """
             profiles:
@@ -244,7 +244,7 @@ _FIELDS = st.sampled_from([*Args.__struct_encode_fields__, "kind", "apiVersion",
 
 
 @given(st.dictionaries(_FIELDS, _JSON | _POINTS, max_size=4))
-def test_any_arguments_are_read_or_refused_and_msgspec_agrees(args: dict[str, Any]) -> None:
+def test_any_arguments_are_decoded_or_refused_as_by_msgspec(args: dict[str, Any]) -> None:
     # msgspec's own strict conversion of the same values, where the rules are the same. (msgspec differs for
     # 2.0 as `int | str`.)
     apart = {"kind", "apiVersion", "bindTimeout", "token", "limit"}

@@ -33,7 +33,7 @@ FILTERS = [  # of v1beta2 and v1beta1, without the limits that NodeVolumeLimits 
 ]
 
 
-def test_the_defaults_of_v1beta3_are_todays() -> None:
+def test_the_defaults_of_v1beta3_are_the_current_ones() -> None:
     assert of("v1beta3", "") == default()
 
 
@@ -43,7 +43,7 @@ def test_before_v1beta3_default_plugins_had_other_weights(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_default_filters_run_in_the_order_they_always_had(version: str) -> None:
+def test_the_default_filters_keep_their_order(version: str) -> None:
     later = {"DynamicResources", "NodeDeclaredFeatures"}
     filters = names_at(of(version, ""), ExtensionPoint.FILTER)
     assert [name for name in filters if name not in later] == FILTERS
@@ -62,7 +62,7 @@ def test_the_default_filters_run_in_the_order_they_always_had(version: str) -> N
         ),
     ],
 )  # fmt: skip
-def test_a_weight_in_the_file_comes_before_the_old_default(
+def test_a_weight_in_the_file_takes_precedence_over_the_old_default(
     score: str, expected: dict[str, int | None]
 ) -> None:
     configuration = of("v1beta2", f"profiles: [{{plugins: {{score: {score}}}}}]")
@@ -133,7 +133,7 @@ def listed(version: str) -> Configuration:
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_a_file_that_lists_the_defaults_of_its_version_means_them(version: str) -> None:
+def test_a_file_that_lists_the_defaults_of_its_version_selects_them(version: str) -> None:
     configuration = listed(version)
     for point in ExtensionPoint:
         assert set(names_at(configuration, point)) == set(names_at(of(version, ""), point))
@@ -143,9 +143,7 @@ def test_a_file_that_lists_the_defaults_of_its_version_means_them(version: str) 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 @pytest.mark.parametrize("point", ["preFilter", "filter", "score"])
-def test_a_file_that_disables_the_defaults_of_a_point_leaves_what_came_later(
-    version: str, point: str
-) -> None:
+def test_a_file_that_disables_the_defaults_of_a_point_keeps_later_plugins(version: str, point: str) -> None:
     disabled = [{"name": name} for name in listed_at(version, point)]
     plugins = json.dumps({point: {"disabled": disabled}})
     left = names_at(of(version, f"profiles: [{{plugins: {plugins}}}]"), ExtensionPoint(point))

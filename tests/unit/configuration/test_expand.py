@@ -51,7 +51,7 @@ def test_the_default_plugins_run_where_kube_scheduler_runs_them() -> None:
     assert names == DEFAULT_ORDER
 
 
-def test_the_default_weights_are_kube_schedulers() -> None:
+def test_the_default_weights_are_those_of_kube_scheduler() -> None:
     assert dict(expand(default().settings.profiles[0], POINTS)[SCORE]) == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
@@ -77,16 +77,16 @@ def test_the_default_weights_are_kube_schedulers() -> None:
         pytest.param("A=7 B=7", "B=5 A=3", "", "B=5 A=3", id="the point's weight wins"),
         pytest.param("A=7", "A", "", "A=1", id="even when it gives none"),
         pytest.param("A B", "A", "A", "B=1 A=1", id="enabled and disabled at the point goes to the end"),
-        pytest.param("A B", "D C", "B", "A=1 D=1 C=1", id="additions behind what is left"),
+        pytest.param("A B", "D C", "B", "A=1 D=1 C=1", id="additions after the rest"),
     ],
 )
-def test_an_extension_points_own_list_goes_before_multi_point(
+def test_the_list_of_an_extension_point_takes_precedence_over_multi_point(
     multi_point: str, enabled: str, disabled: str, expected: str
 ) -> None:
     assert scoring(profile(multi_point, score=plugin_set(enabled, disabled))) == expected
 
 
-def test_a_plugin_runs_only_where_it_implements_something() -> None:
+def test_a_plugin_runs_only_at_its_extension_points() -> None:
     expansion = expand(profile("A B C"), ABC)
     assert [plugin.name for plugin in expansion[FILTER]] == ["A", "C"]
     assert expansion[ExtensionPoint.PERMIT] == ()
@@ -96,7 +96,7 @@ def test_weights_are_for_scores_only() -> None:
     assert expand(profile("A=5"), ABC)[FILTER] == (EnabledPlugin("A", 0),)
 
 
-def test_a_plugin_of_kube_scheduler_that_is_lacking_is_left_out() -> None:
+def test_a_missing_plugin_of_kube_scheduler_is_left_out() -> None:
     assert scoring(profile("A ImageLocality B", score=plugin_set("NodeAffinity A"))) == "A=1 B=1"
 
 
@@ -183,7 +183,7 @@ def test_two_plugins_that_sort_the_queue_are_one_too_many() -> None:
         ),
     ],
 )
-def test_profiles_as_people_write_them_have_the_scores_they_expect(plugins: str, expected: str) -> None:
+def test_common_profiles_have_the_expected_scores(plugins: str, expected: str) -> None:
     body = "profiles:\n- plugins:\n" + "".join(f"    {line}\n" for line in plugins.splitlines())
     expansion = expand(parsed(body).settings.profiles[0], POINTS)
     assert " ".join(f"{name}={weight}" for name, weight in expansion[SCORE]) == expected
@@ -238,7 +238,7 @@ def test_the_same_queue_sort_may_be_enabled_in_two_ways() -> None:
     assert len(expand_profiles(settings, POINTS)) == 2
 
 
-def test_metrics_know_an_extension_point_by_kube_schedulers_name() -> None:
+def test_metrics_name_an_extension_point_as_kube_scheduler_does() -> None:
     assert [point.metric_name for point in ExtensionPoint] == [
         "PreEnqueue",
         "QueueSort",

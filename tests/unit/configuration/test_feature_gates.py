@@ -27,17 +27,17 @@ BASIC_ONLY = FeatureGates(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param({}, FeatureGates(True, True, True, True), id="all are on where nothing is said"),
+        pytest.param({}, FeatureGates(True, True, True, True), id="all are on by default"),
         pytest.param({"GenericWorkload": False}, NONE, id="without groups there is nothing of groups"),
         pytest.param(
             {"GangScheduling": False},
             FeatureGates(gang_scheduling=False, workload_aware_preemption=False),
-            id="what needs an absent gate goes with it",
+            id="a gate is off without its dependency",
         ),
         pytest.param(
             {"TopologyAwareWorkloadScheduling": False},
             FeatureGates(topology_aware_workload_scheduling=False),
-            id="one that nothing needs goes alone",
+            id="a gate without dependents",
         ),
         pytest.param({"AllAlpha": False}, NONE, id="all alpha gates are off at once"),
         pytest.param(
@@ -45,7 +45,7 @@ BASIC_ONLY = FeatureGates(
         ),
     ],
 )
-def test_a_gate_that_is_not_named_follows_what_it_needs(given: dict[str, bool], expected: FeatureGates):
+def test_an_omitted_gate_follows_its_dependencies(given: dict[str, bool], expected: FeatureGates):
     assert gates_of(given) == expected
 
 
@@ -69,13 +69,13 @@ def test_a_gate_that_is_not_named_follows_what_it_needs(given: dict[str, bool], 
             "featureGates: {SchedulerQueueingHints: false}",
             "featureGates.SchedulerQueueingHints: cannot set feature gate SchedulerQueueingHints to false, "
             "feature is locked to true",
-            id="what is always done cannot be switched off",
+            id="a feature that is always on cannot be switched off",
         ),
         pytest.param(
             "featureGates: {DRADeviceTaintRules: true}",
             "featureGates.DRADeviceTaintRules: cannot set feature gate DRADeviceTaintRules to true, "
             "feature is locked to false",
-            id="what is not here cannot be switched on",
+            id="a feature that does not exist cannot be switched on",
         ),
         pytest.param(
             "featureGates: {GenericWorkload: false, GangScheduling: true}",
@@ -91,7 +91,7 @@ def test_a_gate_that_is_not_named_follows_what_it_needs(given: dict[str, bool], 
         ),
     ],
 )
-def test_what_is_wrong_in_a_file_is_refused(body: str, expected: str):
+def test_invalid_gates_in_a_file_are_refused(body: str, expected: str):
     assert messages(body) == [expected]
 
 
@@ -108,7 +108,7 @@ def test_what_is_wrong_in_a_file_is_refused(body: str, expected: str):
         pytest.param("A=true,A=false", {"A": False}, id="the last one counts"),
     ],
 )
-def test_a_flag_is_read_as_by_kube_scheduler(text: str, expected: dict[str, bool]):
+def test_a_flag_is_parsed_as_by_kube_scheduler(text: str, expected: dict[str, bool]):
     assert parse_gates(text) == expected
 
 
@@ -123,16 +123,16 @@ def test_a_flag_is_read_as_by_kube_scheduler(text: str, expected: dict[str, bool
         ),
     ],
 )
-def test_a_flag_that_cannot_be_read_is_refused_in_its_words(text: str, words: str):
+def test_an_invalid_flag_is_refused_with_the_message_of_kube_scheduler(text: str, words: str):
     with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
         parse_gates(text)
 
 
-def test_gates_are_written_as_a_flag_says_them():
+def test_gates_are_written_in_the_format_of_the_flag():
     assert written_gates({"B": False, "A": True}) == "A=true,B=false"
 
 
-def test_the_flag_beats_the_file_gate_by_gate():
+def test_the_flag_overrides_the_file_for_each_gate():
     file = parsed("featureGates: {GangScheduling: false, TopologyAwareWorkloadScheduling: false}")
 
     both = with_feature_gates(file, {"GangScheduling": True})
@@ -141,7 +141,7 @@ def test_the_flag_beats_the_file_gate_by_gate():
     assert file.feature_gates.gang_scheduling is False
 
 
-def test_what_a_flag_makes_of_the_file_is_judged_as_a_whole():
+def test_the_file_with_its_flag_is_validated_as_a_whole():
     file = parsed("featureGates: {WorkloadAwarePreemption: true}")
 
     with pytest.raises(ConfigurationError) as caught:
@@ -160,7 +160,7 @@ def test_what_a_flag_makes_of_the_file_is_judged_as_a_whole():
     ]
 
 
-def test_a_gate_that_changes_nothing_is_noted():
+def test_a_gate_without_effect_is_noted():
     file = parsed("featureGates: {SchedulerQueueingHints: true, OpportunisticBatching: false}")
 
     both = with_feature_gates(file, {"StorageCapacityScoring": False})
@@ -175,7 +175,7 @@ def test_a_gate_that_changes_nothing_is_noted():
     )
 
 
-def test_only_what_was_named_is_written_so_that_a_flag_can_still_beat_it():
+def test_only_named_gates_are_written_so_that_a_flag_can_still_override_them():
     given = with_feature_gates(default(), {"GenericWorkload": False})
 
     assert "featureGates:\n  GenericWorkload: false\n" in to_yaml(given)
@@ -195,7 +195,7 @@ def test_a_plugin_behind_a_gate_runs_only_while_it_is_on():
     assert (permits(file), permits(off)) == (["GangScheduling"], [])
 
 
-def test_a_running_daemon_keeps_its_gates():
+def test_a_reload_does_not_change_the_gates():
     new, left = keep_what_needs_a_restart(parsed("featureGates: {GangScheduling: false}"), default())
 
     assert (new.feature_gates, left) == (FeatureGates(), ("featureGates",))

@@ -75,14 +75,14 @@ def examined(text: str) -> Examined:
 
 
 @given(st.text(max_size=400) | st.text(alphabet="-[]{}:,?!&*|>'\"%@`#~<= \n\tab01", max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     examined(text)
     examined(HEAD + text)
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=6))
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_any_structure_is_read_or_refused_and_what_is_read_is_a_configuration(value: dict[str, Any]) -> None:
+def test_any_accepted_structure_is_a_configuration(value: dict[str, Any]) -> None:
     text = write({**value, "apiVersion": API_VERSION, "kind": KIND})
     found = examined(text)
     if found.errors:
@@ -122,13 +122,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), HOSTILE.values(), ids=HOSTILE)
-def test_what_would_grow_without_end_is_refused_in_time(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), HOSTILE.values(), ids=HOSTILE)
+def test_input_that_expands_without_end_is_refused_in_time(text: str, expected: str) -> None:
     began = time.monotonic()
     found = examine(text)
 
     assert time.monotonic() - began < PATIENCE_SECONDS
-    assert any(told in str(error) for error in found.errors)
+    assert any(expected in str(error) for error in found.errors)
     assert len(found.errors) <= 202
     assert len("; ".join(map(str, found.errors))) < 200_000
 

@@ -67,7 +67,7 @@ STRUCTS = {
         if told not in IN_WORDS
     ],
 )
-def test_a_default_in_the_guide_is_the_one_in_force(heading: str, field: str, told: str):
+def test_a_default_in_the_guide_is_the_active_one(heading: str, field: str, told: str):
     assert yaml.safe_load(told.strip("`")) == SECTIONS[heading][field]
 
 
@@ -77,14 +77,14 @@ def test_the_guide_names_every_field_of_a_section_and_no_other(heading: str):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [(TAKEN, "takes effect at once"), (WITHOUT_EFFECT, "has no effect"), (AT_START, "needs a restart")],
 )
-def test_the_guide_says_what_becomes_of_a_new_value(fields: frozenset[str], told: str):
+def test_the_guide_states_how_a_reload_treats_a_new_value(fields: frozenset[str], expected: str):
     struct = KubeSchedulerConfiguration
     names = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
 
-    found = {field for field, cell in rows("## Hot reload").items() if cell.startswith(told)}
+    found = {field for field, cell in rows("## Hot reload").items() if cell.startswith(expected)}
 
     assert found == {names[field] for field in fields}
 

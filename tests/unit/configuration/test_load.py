@@ -28,11 +28,11 @@ def test_the_only_profile_may_be_given_another_default_name() -> None:
 @pytest.mark.parametrize(
     "body", ["", "profiles: []", "profiles: null", "profiles: [{}]", "profiles: [{plugins: null}]"]
 )
-def test_nothing_said_in_any_way_is_the_default(body: str) -> None:
+def test_any_empty_input_is_the_default(body: str) -> None:
     assert parsed(body) == default()
 
 
-def test_the_defaults_that_are_not_kube_schedulers() -> None:
+def test_the_defaults_that_differ_from_kube_scheduler() -> None:
     settings = default().settings
     assert settings.leader_election.resource_name == "custom-scheduler"
     assert settings.client_connection.qps == 0
@@ -40,7 +40,7 @@ def test_the_defaults_that_are_not_kube_schedulers() -> None:
     assert settings.percentage_of_nodes_to_score == 100
 
 
-def test_the_defaults_that_are_kube_schedulers() -> None:
+def test_the_defaults_that_equal_those_of_kube_scheduler() -> None:
     settings = default().settings
     assert settings.parallelism == 16
     assert settings.leader_election == LeaderElection(
@@ -58,17 +58,17 @@ def test_the_defaults_that_are_kube_schedulers() -> None:
     assert settings.extenders == ()
 
 
-def test_zero_of_a_percentage_is_kube_schedulers_own_formula() -> None:
+def test_a_percentage_of_zero_selects_the_formula_of_kube_scheduler() -> None:
     settings = parsed("percentageOfNodesToScore: 0\nprofiles: [{percentageOfNodesToScore: 0}]").settings
     assert settings.percentage_of_nodes_to_score == 0
     assert settings.profiles[0].percentage_of_nodes_to_score == 0
 
 
-def test_a_profile_without_a_percentage_takes_the_configurations() -> None:
+def test_a_profile_without_a_percentage_uses_that_of_the_configuration() -> None:
     assert parsed("percentageOfNodesToScore: 30").settings.profiles[0].percentage_of_nodes_to_score is None
 
 
-def test_empty_values_stand_for_defaults_as_in_go() -> None:
+def test_empty_values_mean_defaults_as_in_go() -> None:
     settings = parsed(
         """
         leaderElection: {leaderElect: false, leaseDuration: 0s, resourceName: '', resourceLock: ''}
@@ -81,7 +81,7 @@ def test_empty_values_stand_for_defaults_as_in_go() -> None:
     assert settings.extenders[0].http_timeout == Duration.parse("5s")
 
 
-def test_leader_election_that_is_off_may_say_anything() -> None:
+def test_disabled_leader_election_accepts_any_values() -> None:
     parsed("leaderElection: {leaderElect: false, leaseDuration: 1s, resourceLock: endpoints}")
 
 
@@ -128,7 +128,7 @@ def test_every_field_of_an_extender_is_read() -> None:
     assert extender.managed_resources[0].ignored_by_scheduler
 
 
-def test_a_profiles_plugins_are_merged_with_the_default_ones() -> None:
+def test_the_plugins_of_a_profile_are_merged_with_the_default_ones() -> None:
     plugins = (
         parsed(
             """
@@ -265,7 +265,7 @@ def test_missing_arguments_are_filled_in_as_kube_scheduler_does(
         ),
     ],
 )
-def test_what_is_set_in_vain_is_noted(body: str, expected: list[ConfigurationNote]) -> None:
+def test_settings_without_effect_are_noted(body: str, expected: list[ConfigurationNote]) -> None:
     assert list(parsed(body).notes) == expected
 
 
@@ -278,7 +278,7 @@ def test_a_file_knows_its_name_and_folder(tmp_path: Path) -> None:
     assert configuration == default()
 
 
-def test_a_text_belongs_to_the_working_directory() -> None:
+def test_a_text_uses_the_working_directory() -> None:
     assert parse(HEAD).folder == Path()
 
 
@@ -295,7 +295,7 @@ def test_a_configuration_may_be_json() -> None:
         (b"a: [", "line 1, column 5: not YAML: expected the node content, but found '<stream end>'"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "scheduler.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -304,6 +304,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     assert str(caught.value) == f"{path}: {message}"
 
 
-def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         load(tmp_path)

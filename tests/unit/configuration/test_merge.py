@@ -17,7 +17,7 @@ def plugins(text: str) -> tuple[Plugin, ...]:
 @pytest.mark.parametrize(
     ("enabled", "disabled", "merged"),
     [
-        pytest.param("", "", "A B=2 C=3", id="nothing said keeps the defaults"),
+        pytest.param("", "", "A B=2 C=3", id="empty lists keep the defaults"),
         pytest.param("D=4 E", "", "A B=2 C=3 D=4 E", id="new ones follow in their order"),
         pytest.param("B=7", "", "A B=7 C=3", id="a default enabled again keeps its place"),
         pytest.param("B", "", "A B C=3", id="a default enabled again without a weight loses it"),
@@ -41,7 +41,7 @@ _LISTS = st.lists(st.builds(Plugin, name=_NAMES, weight=st.integers(0, 3)), uniq
 
 
 @given(_LISTS, _LISTS, st.lists(_NAMES | st.just("*"), unique=True))
-def test_merging_twice_changes_nothing_more(
+def test_a_second_merge_changes_nothing(
     default: list[Plugin], enabled: list[Plugin], disabled: list[str]
 ) -> None:
     defaults = PluginSet(enabled=tuple(default))
@@ -51,7 +51,7 @@ def test_merging_twice_changes_nothing_more(
 
 
 @given(_LISTS, _LISTS, st.lists(_NAMES | st.just("*"), unique=True))
-def test_every_plugin_that_is_enabled_by_name_is_there_once_with_its_weight(
+def test_every_plugin_that_is_enabled_by_name_occurs_once_with_its_weight(
     default: list[Plugin], enabled: list[Plugin], disabled: list[str]
 ) -> None:
     custom = PluginSet(enabled=tuple(enabled), disabled=tuple(Plugin(name=name) for name in disabled))

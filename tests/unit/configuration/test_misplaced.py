@@ -55,5 +55,5 @@ OF_EXTENDER = "extenders: [{urlPrefix: 'http://a', %s}]"
         ("zzzz: 3", "zzzz: unknown field"),
     ],
 )
-def test_a_key_in_the_wrong_place_is_told_its_own(body: str, expected: str) -> None:
+def test_a_key_in_the_wrong_place_is_reported_with_the_right_one(body: str, expected: str) -> None:
     assert messages(body) == [expected]

@@ -10,7 +10,7 @@ from scheduler.errors import ConfigurationError
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def test_nodes_rest_for_five_seconds_at_first_and_for_a_minute_at_most() -> None:
+def test_nodes_pause_for_five_seconds_at_first_and_for_a_minute_at_most() -> None:
     settings = default().settings
 
     assert (settings.node_pause_initial_seconds, settings.node_pause_max_seconds) == (5, 60)
@@ -32,7 +32,7 @@ def test_a_first_pause_of_zero_stays_zero() -> None:
     ],
     ids=["negative", "longer than the longest", "not a number"],
 )
-def test_a_pause_that_cannot_be_is_refused(fields: str, problem: str) -> None:
+def test_an_invalid_pause_is_refused(fields: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(f"{HEAD}{fields}\n")
 

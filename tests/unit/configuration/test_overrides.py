@@ -19,7 +19,7 @@ leaderElection:
 """
 
 
-def test_what_is_given_goes_before_the_file_and_the_rest_stays():
+def test_overrides_take_precedence_over_the_file_and_the_rest_stays():
     before = parse(FILE, "file.yaml")
 
     after = with_leader_election(
@@ -55,14 +55,14 @@ def test_what_is_given_goes_before_the_file_and_the_rest_stays():
     ],
     ids=["a lease shorter than the deadline", "two faults at once", "no namespace"],
 )
-def test_what_makes_no_sense_is_refused_all_at_once(fields: dict[str, Any], faults: list[str]):
+def test_invalid_overrides_are_all_refused_at_once(fields: dict[str, Any], faults: list[str]):
     with pytest.raises(ConfigurationError) as caught:
         with_leader_election(default(), **fields)
 
     assert str(caught.value).splitlines() == faults
 
 
-def test_nothing_matters_when_leader_election_is_off():
+def test_nothing_is_validated_when_leader_election_is_off():
     off = with_leader_election(default(), leader_elect=False, resource_name="", lease_duration=Duration(0))
 
     assert not off.settings.leader_election.leader_elect

@@ -31,7 +31,7 @@ def test_limits_of_clouds_became_node_volume_limits(version: str, name: str) -> 
     assert names_at(configuration, ExtensionPoint.FILTER) == ["NodeVolumeLimits", "NodeName"]
 
 
-def test_of_several_limits_one_plugin_is_left() -> None:
+def test_several_limits_become_one_plugin() -> None:
     enabled = "{name: EBSLimits}, {name: NodeVolumeLimits}, {name: GCEPDLimits}"
     configuration = of(
         "v1beta3", f'profiles: [{{plugins: {{filter: {{disabled: [{{name: "*"}}], enabled: [{enabled}]}}}}}}]'
@@ -87,8 +87,8 @@ def test_selector_spread_beside_other_constraints_is_refused() -> None:
           - name: PodTopologySpread
             args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}
         """
-    (told,) = faults_of("v1beta2", body)
-    assert told == (
+    (reported,) = faults_of("v1beta2", body)
+    assert reported == (
         'profiles[0].pluginConfig[1].args.defaultingType: must be "System", without defaultConstraints: '
         "that is what SelectorSpread has become"
     )
@@ -170,8 +170,8 @@ def test_without_a_plugin_for_resources_they_do_not_score(version: str, disabled
 
 def test_two_strategies_at_once_are_refused() -> None:
     score = "enabled: [{name: X}, {name: NodeResourcesMostAllocated, weight: 5}]"
-    (told,) = faults_of("v1beta1", f"profiles: [{{plugins: {{score: {{{score}}}}}}}]")
-    assert told == (
+    (reported,) = faults_of("v1beta1", f"profiles: [{{plugins: {{score: {{{score}}}}}}}]")
+    assert reported == (
         'profiles[0].plugins.score.enabled[1].name: "NodeResourcesMostAllocated" cannot score beside NodeResourcesLeast'
         "Allocated: one strategy scores resources now, disable NodeResourcesLeastAllocated"
     )
@@ -187,9 +187,15 @@ def test_two_strategies_at_once_are_refused() -> None:
         ("score", "NodeResourceLimits", "it was an alpha feature that nothing replaces"),
     ],
 )
-def test_what_nothing_replaces_is_refused_with_a_way_out(point: str, name: str, way_out: str) -> None:
-    (told,) = faults_of("v1alpha2", f"profiles: [{{plugins: {{{point}: {{enabled: [{{name: {name}}}]}}}}}}]")
-    assert told.startswith(f'profiles[0].plugins.{point}.enabled[0].name: "{name}" was removed, {way_out}')
+def test_a_plugin_without_a_replacement_is_refused_with_an_alternative(
+    point: str, name: str, way_out: str
+) -> None:
+    (reported,) = faults_of(
+        "v1alpha2", f"profiles: [{{plugins: {{{point}: {{enabled: [{{name: {name}}}]}}}}}}]"
+    )
+    assert reported.startswith(
+        f'profiles[0].plugins.{point}.enabled[0].name: "{name}" was removed, {way_out}'
+    )
 
 
 def test_a_plugin_that_was_removed_may_be_disabled() -> None:
@@ -199,7 +205,7 @@ def test_a_plugin_that_was_removed_may_be_disabled() -> None:
     assert not of("v1beta1", body).notes
 
 
-def test_labels_that_nodes_must_have_became_an_added_affinity() -> None:
+def test_required_node_labels_became_an_added_affinity() -> None:
     configuration = of(
         "v1beta1",
         """
@@ -220,7 +226,7 @@ def test_labels_that_nodes_must_have_became_an_added_affinity() -> None:
     ]
 
 
-def test_constraints_that_are_listed_are_the_defaults_as_they_were() -> None:
+def test_listed_constraints_are_the_defaults_as_before() -> None:
     constraint = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}"
     body = f"profiles: [{{pluginConfig: [{{name: PodTopologySpread, args: {{defaultConstraints: [{constraint}]}}}}]}}]"
     assert args_of(of("v1beta1", body), "PodTopologySpread")["defaultingType"] == "List"

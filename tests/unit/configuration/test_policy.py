@@ -115,7 +115,7 @@ OF_1_3 = [
         ),
     ],
 )
-def test_predicates_are_filters_in_the_order_they_always_had(names: list[str], expected: list[str]) -> None:
+def test_predicates_are_filters_in_their_original_order(names: list[str], expected: list[str]) -> None:
     configuration = policy(predicates=predicates(*names), priorities=[])
     assert filters_of(configuration) == expected
     assert scores_of(configuration) == {}
@@ -162,7 +162,7 @@ def test_priorities_are_scores_with_their_weights(weights: dict[str, int], expec
     assert filters_of(configuration) == ALWAYS
 
 
-def test_what_scores_does_not_filter_and_what_filters_does_not_score() -> None:
+def test_priorities_do_not_filter_and_predicates_do_not_score() -> None:
     configuration = policy(
         predicates=predicates("PodFitsResources", "MatchInterPodAffinity"),
         priorities=priorities(NodeAffinityPriority=3, InterPodAffinityPriority=4),
@@ -208,7 +208,7 @@ def test_without_predicates_and_priorities_there_are_the_default_ones() -> None:
     assert policy(predicates=None, priorities=None) == configuration
 
 
-def test_sorting_preemption_binding_and_what_came_later_run_as_by_default() -> None:
+def test_the_other_extension_points_use_the_default_plugins() -> None:
     configuration = policy(predicates=[], priorities=[])
     assert names_at(configuration, ExtensionPoint.QUEUE_SORT) == ["PrioritySort"]
     assert names_at(configuration, ExtensionPoint.BIND) == ["DefaultBinder"]
@@ -229,7 +229,7 @@ def test_sorting_preemption_binding_and_what_came_later_run_as_by_default() -> N
         (["EvenPodsSpreadPriority", "SelectorSpreadPriority"], "System"),
     ],
 )
-def test_only_selector_spreading_spreads_pods_that_do_not_ask_for_it(names: list[str], expected: str) -> None:
+def test_only_selector_spreading_spreads_pods_without_constraints(names: list[str], expected: str) -> None:
     configuration = policy(predicates=[], priorities=priorities(**dict.fromkeys(names, 1)))
     assert args_of(configuration, "PodTopologySpread") == {"defaultingType": expected}
 
@@ -240,7 +240,7 @@ def test_most_requested_became_a_strategy() -> None:
     assert args_of(configuration, "NodeResourcesFit")["scoringStrategy"]["type"] == "MostAllocated"
 
 
-def test_a_ratio_of_the_users_own_became_a_strategy() -> None:
+def test_a_custom_ratio_became_a_strategy() -> None:
     arguments = {
         "shape": [{"utilization": 0, "score": 0}, {"Utilization": 100, "Score": 10}],
         "resources": [{"name": "intel.com/foo", "weight": 3}],
@@ -264,7 +264,7 @@ def test_a_ratio_of_the_users_own_became_a_strategy() -> None:
     }
 
 
-def test_labels_that_nodes_must_have_became_an_added_affinity() -> None:
+def test_required_node_labels_became_an_added_affinity() -> None:
     configuration = policy(
         predicates=[
             {"name": "GeneralPredicates"},
@@ -284,7 +284,7 @@ def test_labels_that_nodes_must_have_became_an_added_affinity() -> None:
     assert not noted(configuration)
 
 
-def test_labels_bring_selectors_of_pods_as_well_which_is_said() -> None:
+def test_label_predicates_also_enable_node_selectors_with_a_note() -> None:
     configuration = policy(
         predicates=[{"name": "Ssd", "argument": {"labelsPresence": {"labels": ["ssd"], "presence": True}}}]
     )
@@ -298,7 +298,7 @@ def test_the_weight_of_hard_affinity_became_an_argument(weight: int, expected: i
     assert args_of(configuration, "InterPodAffinity")["hardPodAffinityWeight"] == expected
 
 
-def test_a_weight_of_hard_affinity_for_nobody_does_no_harm() -> None:
+def test_a_weight_of_hard_affinity_without_a_plugin_has_no_effect() -> None:
     configuration = policy(predicates=[], priorities=[], hardPodAffinitySymmetricWeight=5)
     assert args_of(configuration, "InterPodAffinity") == {}
 
@@ -309,12 +309,12 @@ def test_predicates_about_conditions_are_taints_now() -> None:
     assert list(noted(configuration)) == ["predicates[0]"]
 
 
-def test_checking_on_after_a_refusal_has_no_effect_which_is_said() -> None:
+def test_always_checking_all_predicates_has_no_effect_and_a_note() -> None:
     assert list(noted(policy(alwaysCheckAllPredicates=True))) == ["alwaysCheckAllPredicates"]
     assert not policy(alwaysCheckAllPredicates=False).notes
 
 
-def test_extenders_are_those_of_a_configuration_in_other_words() -> None:
+def test_extenders_become_those_of_a_configuration() -> None:
     (extender,) = policy(
         extenders=[
             {
@@ -340,7 +340,7 @@ def test_extenders_are_those_of_a_configuration_in_other_words() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "expected"), [(1_500_000_000, "1.5s"), ("250ms", "250ms"), (0, "5s")])
-def test_a_timeout_is_in_nanoseconds_or_says_its_unit(timeout: object, expected: str) -> None:
+def test_a_timeout_is_in_nanoseconds_or_names_its_unit(timeout: object, expected: str) -> None:
     (extender,) = policy(extenders=[{"urlPrefix": "http://a", "httpTimeout": timeout}]).settings.extenders
     assert str(extender.http_timeout) == expected
 
@@ -406,7 +406,7 @@ def test_a_timeout_is_in_nanoseconds_or_says_its_unit(timeout: object, expected:
         pytest.param(
             {"priorities": priorities(RequestedToCapacityRatioPriority=1)},
             "priorities[0].argument: is missing: requestedToCapacityRatioArguments defines the score",
-            id="a ratio of nothing",
+            id="a ratio without resources",
         ),
         pytest.param(
             {"hardPodAffinitySymmetricWeight": 101},
@@ -427,13 +427,13 @@ def test_a_timeout_is_in_nanoseconds_or_says_its_unit(timeout: object, expected:
         pytest.param({"predicates": 3}, "predicates: must be a list, was 3", id="no list"),
     ],
 )
-def test_what_cannot_be_said_today_is_refused(fields: dict[str, Any], expected: str) -> None:
+def test_a_setting_without_an_equivalent_is_refused(fields: dict[str, Any], expected: str) -> None:
     assert faults(**fields) == [expected]
 
 
-def test_all_faults_come_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = faults(predicates=predicates("A", "HostName", "B"), priorities=priorities(C=1), extender=[])
-    assert [told.partition(":")[0] for told in found] == [
+    assert [reported.partition(":")[0] for reported in found] == [
         "extender",
         "predicates[0].name",
         "predicates[2].name",

@@ -22,16 +22,16 @@ from tests.unit.configuration.old_versions import (
 )
 
 
-def test_a_version_that_never_was_is_told_which_are_accepted() -> None:
-    (told,) = messages_of(f"apiVersion: {GROUP}/v2\nkind: KubeSchedulerConfiguration")
+def test_an_unknown_version_is_reported_with_the_accepted_ones() -> None:
+    (reported,) = messages_of(f"apiVersion: {GROUP}/v2\nkind: KubeSchedulerConfiguration")
 
-    assert told == (
+    assert reported == (
         "apiVersion: must be kubescheduler.config.k8s.io/v1, or one of v1beta3, v1beta2, v1beta1, v1alpha2, v1alpha1 "
         'there, which are converted, or v1 of a Policy, was "kubescheduler.config.k8s.io/v2"'
     )
 
 
-def test_arguments_may_name_the_version_they_were_written_for() -> None:
+def test_arguments_may_name_their_original_version() -> None:
     for version in VERSIONS[1:]:
         configuration = of(
             version,
@@ -56,8 +56,10 @@ def test_addresses_without_tls_are_flags_now(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["v1beta3", "v1"])
 def test_addresses_of_a_version_without_them_are_refused(version: str) -> None:
-    (told,) = faults_of(version, "healthzBindAddress: 0.0.0.0:10251")
-    assert told.startswith("healthzBindAddress: unknown field: was removed after v1beta2, use --bind-address")
+    (reported,) = faults_of(version, "healthzBindAddress: 0.0.0.0:10251")
+    assert reported.startswith(
+        "healthzBindAddress: unknown field: was removed after v1beta2, use --bind-address"
+    )
 
 
 @pytest.mark.parametrize("lock", ["endpoints", "configmaps", "endpointsleases", "configmapsleases"])
@@ -68,7 +70,7 @@ def test_old_locks_became_a_lease(lock: str) -> None:
     assert list(noted(configuration)) == ["leaderElection.resourceLock"]
 
 
-def test_a_lock_that_never_was_is_refused() -> None:
+def test_an_unknown_lock_is_refused() -> None:
     assert faults_of("v1beta2", "leaderElection: {resourceLock: lease}") == [
         'leaderElection.resourceLock: must be "leases", was "lease"'
     ]
@@ -97,7 +99,7 @@ def test_a_lock_that_never_was_is_refused() -> None:
         ),
     ],
 )
-def test_what_came_later_is_refused(version: str, body: str, expected: str) -> None:
+def test_fields_of_later_versions_are_refused(version: str, body: str, expected: str) -> None:
     assert faults_of(version, body) == [expected]
 
 
@@ -116,19 +118,19 @@ def test_the_time_for_volumes_became_an_argument(version: str) -> None:
     ]
 
 
-def test_arguments_that_are_null_give_way_to_those_that_fields_became() -> None:
+def test_null_arguments_give_way_to_those_of_converted_fields() -> None:
     configuration = of("v1alpha2", "bindTimeoutSeconds: 30\nprofiles: [{pluginConfig: null, plugins: null}]")
 
     assert args_of(configuration, "VolumeBinding") == {"bindTimeoutSeconds": 30}
 
 
-def test_what_is_of_a_wrong_type_is_refused_though_other_fields_become_part_of_it() -> None:
+def test_a_value_of_a_wrong_type_is_refused_though_converted_fields_join_it() -> None:
     assert faults_of("v1beta1", "disablePreemption: true\nprofiles: [{plugins: 5}]") == [
         "profiles[0].plugins: must be a mapping, was 5"
     ]
 
 
-def test_what_undoes_a_reservation_is_where_it_is_made() -> None:
+def test_unreserve_plugins_run_at_reserve() -> None:
     configuration = of(
         "v1alpha2",
         """
@@ -172,7 +174,7 @@ def test_a_lock_with_two_names_is_refused() -> None:
     assert of("v1alpha1", "leaderElection: {lockObjectName: a, resourceName: a}")
 
 
-def test_faults_are_where_they_are_in_the_file() -> None:
+def test_errors_have_their_place_in_the_file() -> None:
     assert faults_of(
         "v1alpha1",
         """
@@ -194,7 +196,7 @@ def test_faults_are_where_they_are_in_the_file() -> None:
     ]
 
 
-def test_a_place_in_the_settings_is_found_in_the_file() -> None:
+def test_a_path_in_the_settings_is_found_in_the_file() -> None:
     configuration = of(
         "v1alpha1",
         """
@@ -227,8 +229,8 @@ def test_a_place_in_the_settings_is_found_in_the_file() -> None:
         "extenders: 3",
     ],
 )
-def test_what_is_of_a_wrong_type_is_a_fault_of_the_file(version: str, body: str) -> None:
-    assert all(": " in told for told in faults_of(version, body))
+def test_a_value_of_a_wrong_type_is_an_error_of_the_file(version: str, body: str) -> None:
+    assert all(": " in reported for reported in faults_of(version, body))
 
 
 SAMPLES = {
@@ -251,6 +253,6 @@ def test_the_converted_form_means_the_same(version: str) -> None:
     assert configuration.api_version == f"{GROUP}/{version}"
 
 
-def test_the_converted_form_says_what_the_file_says_and_no_more() -> None:
+def test_the_converted_form_has_only_the_settings_of_the_file() -> None:
     body = "parallelism: 3\nprofiles:\n- schedulerName: a\n"
     assert converted_yaml(of("v1beta3", body)) == head_of("v1") + body

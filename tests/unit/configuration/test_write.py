@@ -60,14 +60,14 @@ delayCacheUntilActive: true
 
 
 @pytest.mark.parametrize("body", ["", EVERYTHING], ids=["the defaults", "everything"])
-def test_a_written_configuration_loads_as_it_was(body: str) -> None:
+def test_a_written_configuration_loads_unchanged(body: str) -> None:
     configuration = parsed(body)
     written = to_yaml(configuration)
     assert parse(written) == configuration
     assert to_yaml(parse(written)) == written
 
 
-def test_what_is_in_effect_is_written() -> None:
+def test_the_effective_configuration_is_written() -> None:
     written = read(to_yaml(parsed(EVERYTHING))).value
     assert written["apiVersion"] == API_VERSION
     assert written["kind"] == KIND
@@ -83,14 +83,14 @@ def test_what_is_in_effect_is_written() -> None:
     assert written["extenders"][0]["tlsConfig"]["keyData"] == "a2V5"
 
 
-def test_the_shipped_default_file_says_exactly_what_the_defaults_are() -> None:
+def test_the_shipped_default_file_contains_exactly_the_defaults() -> None:
     shipped = read((CONFIG / "default.yaml").read_text()).value
     # Written again, so that the order of the fields counts too.
     assert write(shipped) == to_yaml(default())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_shipped_file_loads_without_a_note_and_can_run(path: Path) -> None:
+def test_every_shipped_file_loads_without_a_note_and_runs(path: Path) -> None:
     configuration = load(path)
     assert configuration.notes == ()
     assert OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks
@@ -148,7 +148,7 @@ _VALID_PROFILE = st.fixed_dictionaries(
         },
     )
 )
-def test_every_sound_configuration_loads_and_is_written_back(fields: dict[str, Any]) -> None:
+def test_every_valid_configuration_loads_and_is_written_back(fields: dict[str, Any]) -> None:
     configuration = parse(write({"apiVersion": API_VERSION, "kind": KIND, **fields}))
     assert parse(to_yaml(configuration)) == configuration
 

@@ -33,7 +33,7 @@ from scheduler.configuration.yaml_text import read, write
         ),
     ],
 )
-def test_yaml_becomes_what_json_can_say(text: str, value: Any) -> None:
+def test_yaml_becomes_json_values(text: str, value: Any) -> None:
     document = read(text)
     assert document.errors == []
     assert document.value == value
@@ -73,20 +73,20 @@ def test_yaml_becomes_what_json_can_say(text: str, value: Any) -> None:
         ("[" * 100_000, "nested deeper than 64 levels"),
     ],
 )
-def test_a_faulty_text_is_named_with_its_place(text: str, message: str) -> None:
+def test_an_invalid_text_is_named_with_its_place(text: str, message: str) -> None:
     errors = read(text).errors
     assert len(errors) == 1
     assert str(errors[0]).startswith(message)
 
 
-def test_aliases_that_multiply_without_end_are_refused() -> None:
+def test_exponential_aliases_are_refused() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
     )
     assert [str(error) for error in read(text).errors] == ["holds more than 100000 values"]
 
 
-def test_faults_do_not_hide_each_other() -> None:
+def test_errors_do_not_hide_each_other() -> None:
     document = read("a: {b: 1, b: 2}\nc: !x 1\nd: [1, !y 2, 3]\ne: 5")
     assert [error.path for error in document.errors] == ["a.b", "c", "d[1]"]
     assert document.value == {"a": {"b": 1}, "d": [1, None, 3], "e": 5}
@@ -112,7 +112,7 @@ _VALUES = st.recursive(
 
 
 @given(st.dictionaries(_TEXT, _VALUES, min_size=1, max_size=4))
-def test_written_values_read_back_as_they_were(value: dict[str, Any]) -> None:
+def test_written_values_are_read_unchanged(value: dict[str, Any]) -> None:
     document = read(write(value))
     assert document.errors == []
     assert document.value == value

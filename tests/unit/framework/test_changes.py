@@ -85,7 +85,7 @@ def extended_claim(claim: str, **more: Any) -> dict[str, Any]:
             {"cpu": "2", "status": resized("2")},
             {"cpu": "1", "status": resized("2")},
             ["Update"],
-            id="a resize asked for and not begun",
+            id="a requested resize",
         ),
         pytest.param(
             {"gates": ["a"]}, {}, ["UpdatePodSchedulingGatesEliminated"], id="the last gate removed"
@@ -94,7 +94,9 @@ def extended_claim(claim: str, **more: Any) -> dict[str, Any]:
         pytest.param(
             {}, {"tolerations": [{"operator": "Exists"}]}, ["UpdatePodToleration"], id="a toleration"
         ),
-        pytest.param({}, claims("gpu", "web-gpu-1"), ["UpdatePodGeneratedResourceClaim"], id="a claim made"),
+        pytest.param(
+            {}, claims("gpu", "web-gpu-1"), ["UpdatePodGeneratedResourceClaim"], id="a created claim"
+        ),
         pytest.param(
             claims("gpu", None), claims("gpu", "x"), ["UpdatePodGeneratedResourceClaim"], id="a claim named"
         ),
@@ -106,7 +108,7 @@ def extended_claim(claim: str, **more: Any) -> dict[str, Any]:
             extended_claim("web-1"),
             extended_claim("web-1", requestMappings=[{"containerName": "main", "requestName": "r"}]),
             ["UpdatePodGeneratedResourceClaim"],
-            id="what it stands for",
+            id="the request mappings",
         ),
         pytest.param(
             {"cpu": "2", "gates": ["a"]},
@@ -128,7 +130,7 @@ def extended_claim(claim: str, **more: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("where", ["", "n1"], ids=["pending", "bound"])
-def test_an_update_of_a_pod_is_told_apart(
+def test_an_update_of_a_pod_becomes_specific_events(
     where: str, old: dict[str, Any], new: dict[str, Any], expected: list[str]
 ):
     events = pod_changes(pod("web", node=where, **old), pod("web", node=where, **new))
@@ -202,7 +204,9 @@ def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_update_of_a_node_is_told_apart(old: dict[str, Any], new: dict[str, Any], expected: list[str]):
+def test_an_update_of_a_node_becomes_specific_events(
+    old: dict[str, Any], new: dict[str, Any], expected: list[str]
+):
     events = node_changes(node("n1", **old), node("n1", **new))
 
     assert labels(events) == [f"NodeUpdateNode{what}" for what in expected]
@@ -220,7 +224,7 @@ def test_our_own_events_have_the_labels_of_kube_scheduler():
     ]
 
 
-def test_the_timeout_and_activation_wake_everybody():
+def test_the_timeout_and_the_activation_are_wildcard_events():
     assert UNSCHEDULABLE_TIMEOUT.is_wildcard
     assert FORCE_ACTIVATE.is_wildcard
 

@@ -22,7 +22,7 @@ class Counter:
         return Counter(self.count)
 
 
-def test_what_was_written_is_read():
+def test_a_written_value_can_be_read():
     state = CycleState()
     state.write("Plugin", [1])
 
@@ -31,7 +31,7 @@ def test_what_was_written_is_read():
     assert "Other" not in state
 
 
-def test_what_was_never_written_is_an_error_that_names_it():
+def test_a_missing_value_is_an_error_that_names_it():
     with pytest.raises(LookupError, match="'Plugin'; did the plugin's earlier extension point run"):
         CycleState().read("Plugin", list)
 
@@ -44,7 +44,7 @@ def test_data_of_another_type_is_an_error_that_names_both():
         state.read("Plugin", list)
 
 
-def test_what_is_deleted_is_gone_from_one_state_only():
+def test_a_value_is_deleted_from_one_state_only():
     state = CycleState()
     state.write("Plugin", [1])
     clone = state.clone()
@@ -87,7 +87,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("make", "change", "look"), KINDS)
 @pytest.mark.parametrize("changer", ["the clone", "the original"])
-def test_a_change_on_one_side_is_not_seen_on_the_other(make: Any, change: Any, look: Any, changer: str):
+def test_a_change_on_one_side_is_not_visible_on_the_other(make: Any, change: Any, look: Any, changer: str):
     original = CycleState()
     original.write("Plugin", make())
     clone = original.clone()
@@ -100,7 +100,7 @@ def test_a_change_on_one_side_is_not_seen_on_the_other(make: Any, change: Any, l
     assert look(other.read("Plugin", object)) == look(make())
 
 
-def test_data_is_copied_once_and_only_where_it_is_shared():
+def test_data_are_copied_once_and_only_where_they_are_shared():
     state = CycleState()
     data = [1]
     state.write("Plugin", data)
@@ -126,7 +126,7 @@ def test_a_clone_of_a_clone_is_independent_too():
     assert third.read("Plugin", list) == ["second", "third"]
 
 
-def test_a_clone_is_of_the_same_group():
+def test_a_clone_belongs_to_the_same_group():
     state = CycleState()
     state.group = PodGroup(GroupKey("PodGroup", "default", "gang"), "uid")
 
@@ -142,7 +142,7 @@ def test_a_clone_skips_what_the_original_skips():
     assert (clone.skipped_filters, clone.skipped_scores) == ({"A"}, {"B"})
 
 
-def test_shared_data_that_cannot_be_copied_is_an_error_when_it_is_to_be_changed():
+def test_shared_data_without_a_copy_method_is_an_error_at_its_change():
     state = CycleState()
     state.write("Plugin", object())
     clone = state.clone()
@@ -157,7 +157,7 @@ def rows_of(state: CycleState) -> None:
 
 
 @pytest.mark.parametrize("how", ["written", "cloned", "taken over", "changed"])
-def test_what_is_by_row_is_forgotten_with_the_snapshot_and_the_rest_stays(how: str):
+def test_data_by_row_are_dropped_with_the_snapshot_and_the_rest_stays(how: str):
     first, state = CycleState(), CycleState()
     rows_of(first if how in {"cloned", "taken over"} else state)
     if how == "cloned":

@@ -41,7 +41,7 @@ def test_a_node_counts_for_each_of_its_reasons():
     )
 
 
-def test_one_reason_of_two_plugins_is_one_count():
+def test_one_reason_of_two_plugins_is_counted_once():
     diagnosis = Diagnosis.blank(2)
     rows = reject(diagnosis, "A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
     reject(diagnosis, "B", Outcomes.refuse(np.array([True, True]), "no"), rows)
@@ -50,7 +50,7 @@ def test_one_reason_of_two_plugins_is_one_count():
     assert diagnosis.unschedulable_plugins == {"A", "B"}
 
 
-def test_the_first_plugin_to_refuse_a_node_is_the_one_recorded():
+def test_the_first_plugin_to_reject_a_node_is_recorded():
     diagnosis = Diagnosis.blank(2)
     rows = reject(diagnosis, "A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
     left = reject(diagnosis, "B", Outcomes.refuse(np.array([True, False]), "never asked"), rows)
@@ -61,7 +61,7 @@ def test_the_first_plugin_to_refuse_a_node_is_the_one_recorded():
     assert diagnosis.unschedulable_plugins == {"A"}
 
 
-def test_what_a_plugin_says_of_rows_it_was_not_asked_about_does_not_count():
+def test_results_for_rows_outside_the_search_do_not_count():
     diagnosis = Diagnosis.blank(3)
 
     left = reject(diagnosis, "A", Outcomes.refuse(np.array([True, True, True]), "no"), np.array([1]))
@@ -84,7 +84,7 @@ def test_what_a_plugin_says_of_rows_it_was_not_asked_about_does_not_count():
         pytest.param(Status.unschedulable(), "0/4 nodes are available:", id="no reason"),
     ],
 )
-def test_a_pod_refused_before_any_node_is_judged_has_that_reason(status: Status, message: str):
+def test_a_pod_rejected_before_any_node_is_evaluated_has_that_reason(status: Status, message: str):
     diagnosis = Diagnosis.blank(4)
     diagnosis.reject_all(status.by("NodeAffinity"))
 
@@ -93,7 +93,7 @@ def test_a_pod_refused_before_any_node_is_judged_has_that_reason(status: Status,
     assert diagnosis.outcome_of(3) == ("NodeAffinity", Outcome(status.code, status.reasons))
 
 
-def test_nodes_outside_the_narrowed_search_are_told_by_who_narrowed_it():
+def test_nodes_outside_the_narrowed_search_name_the_narrowing_plugins():
     diagnosis = Diagnosis.blank(3)
     diagnosis.narrow(np.array([False, True, False]), frozenset({"n1"}), ("A", "B"))
     reject(diagnosis, "Fit", Outcomes.refuse(np.array([False, True, False]), "Too many pods"), np.array([1]))
@@ -108,7 +108,7 @@ def test_nodes_outside_the_narrowed_search_are_told_by_who_narrowed_it():
     assert diagnosis.unschedulable_plugins == {"A", "B", "Fit"}
 
 
-def test_what_post_filter_adds_comes_last():
+def test_the_message_of_post_filter_comes_last():
     diagnosis = Diagnosis.blank(1)
     reject(diagnosis, "A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
     diagnosis.post_filter_message = "preemption: no victims."
@@ -116,11 +116,11 @@ def test_what_post_filter_adds_comes_last():
     assert diagnosis.message() == "0/1 nodes are available: 1 no. preemption: no victims."
 
 
-def test_a_cluster_of_no_nodes_says_so():
+def test_a_cluster_without_nodes_has_its_own_message():
     assert Diagnosis.blank(0).message() == "no nodes available to schedule pods"
 
 
-def test_a_plugin_that_is_pending_is_remembered_as_such():
+def test_a_pending_plugin_is_recorded_as_such():
     diagnosis = Diagnosis.blank(1)
     waiting = Outcome(Code.PENDING, ("claim is being made",))
     reject(diagnosis, "Claims", Outcomes(np.ones(1, dtype=np.uint16), (PASS, waiting)), np.array([0]))
@@ -137,7 +137,7 @@ def test_an_error_is_found_with_its_node_and_is_no_rejection():
     assert diagnosis.unschedulable_plugins == set()
 
 
-def test_without_an_error_there_is_none_to_find():
+def test_without_an_error_none_is_found():
     diagnosis = Diagnosis.blank(1)
     reject(diagnosis, "A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
 

@@ -28,12 +28,12 @@ LABEL, TAINT = ActionType.UPDATE_NODE_LABEL, ActionType.UPDATE_NODE_TAINT
         pytest.param((ASSIGNED, DELETE), (POD, DELETE), False, id="all pods, of those on nodes"),
         pytest.param((ANY, ALL), (NODE, ADD), True, id="everything registered"),
         pytest.param((ANY, ALL), (ANY, ALL), True, id="everything registered, everything happened"),
-        pytest.param((ANY, ADD), (NODE, ADD), True, id="an action on whatever"),
-        pytest.param((ANY, ADD), (NODE, DELETE), False, id="another action on whatever"),
+        pytest.param((ANY, ADD), (NODE, ADD), True, id="an action on any kind"),
+        pytest.param((ANY, ADD), (NODE, DELETE), False, id="another action on any kind"),
         pytest.param((NODE, ADD), (ANY, ALL), False, id="everything happened, one registered"),
     ],
 )
-def test_a_plugin_hears_what_it_registered_for(
+def test_a_plugin_gets_the_events_that_it_registered_for(
     registered: tuple[EventResource, ActionType], happened: tuple[EventResource, ActionType], heard: bool
 ):
     assert ClusterEvent(*registered).covers(ClusterEvent(*happened)) is heard
@@ -49,5 +49,5 @@ def test_a_plugin_hears_what_it_registered_for(
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_events_have_the_words_of_the_metrics(event: ClusterEvent, label: str):
+def test_events_have_the_labels_of_the_metrics(event: ClusterEvent, label: str):
     assert event.label == label

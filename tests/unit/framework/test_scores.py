@@ -21,7 +21,7 @@ divisors = int64s.filter(bool)
 
 
 @given(st.lists(st.tuples(int64s, divisors), max_size=8))
-def test_division_goes_toward_zero_and_wraps_as_in_go(pairs: list[tuple[int, int]]):
+def test_division_truncates_toward_zero_and_wraps_as_in_go(pairs: list[tuple[int, int]]):
     dividend = np.array([pair[0] for pair in pairs], dtype=np.int64)
     divisor = np.array([pair[1] for pair in pairs], dtype=np.int64)
 
@@ -63,7 +63,7 @@ def test_scores_are_normalized(scores: list[int], reverse: bool, normalized: lis
     assert found.tolist() == normalized
 
 
-def test_what_stands_at_other_rows_does_not_count():
+def test_values_at_other_rows_do_not_count():
     scores = np.array([5, 999, 10], dtype=np.int64)
 
     assert default_normalize_score(scores, np.array([0, 2]))[[0, 2]].tolist() == [50, 100]

@@ -1,4 +1,4 @@
-"""The chart says what the kustomization does, and what values add to it is right or refused; by Helm's own engine."""
+"""The chart equals the kustomization, and its values are valid or refused; by Helm's own engine."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def container(objects: list[dict[str, Any]], name: str = NAMES[0]) -> dict[str, 
     return dict(found)
 
 
-def test_helm_finds_no_fault() -> None:
+def test_helm_lint_finds_no_errors() -> None:
     assert helm("lint", str(CHART)).splitlines() == ["[1] Chart.yaml: icon is recommended"]  # 1: information
 
 
-def test_without_values_it_says_what_the_kustomization_says() -> None:
+def test_without_values_the_chart_equals_the_kustomization() -> None:
     assert by_name(templated()) == by_name(rendered(MANIFESTS / "base"))
 
 
-def test_it_is_of_this_version() -> None:
+def test_the_chart_has_the_version_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 @pytest.mark.parametrize("release", ["gpu-scheduler", "true"])
-def test_a_release_of_another_name_is_another_scheduler(release: str) -> None:
+def test_a_release_of_another_name_is_a_scheduler_of_that_name(release: str) -> None:
     objects = templated(release=release, namespace="sched")
 
     for obj in objects:
@@ -104,7 +104,7 @@ EVERYTHING = {
 }
 
 
-def test_there_is_a_case_for_every_value_and_a_rule_for_each() -> None:
+def test_every_value_has_a_case_and_a_schema() -> None:
     assert EVERYTHING.keys() == VALUES.keys() == SCHEMA["properties"].keys() - {"global"}
     for name, value in VALUES.items():
         known = SCHEMA["properties"][name].get("properties")
@@ -112,7 +112,7 @@ def test_there_is_a_case_for_every_value_and_a_rule_for_each() -> None:
             assert value.keys() == known.keys(), name
 
 
-def test_every_value_is_heeded() -> None:
+def test_every_value_is_used() -> None:
     objects = templated(EVERYTHING)
     for obj in objects:
         kubernetes_validate.validate(obj, "1.36", strict=True)
@@ -144,7 +144,7 @@ def test_every_value_is_heeded() -> None:
     }
 
 
-def test_what_is_false_or_zero_is_heeded_too() -> None:
+def test_false_and_zero_values_are_used_too() -> None:
     configuration = {"leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 0}
     objects = templated({"configuration": configuration, "replicas": 0} | WITHOUT_ROLES)
 
@@ -155,14 +155,14 @@ def test_what_is_false_or_zero_is_heeded_too() -> None:
     assert one(objects, "Deployment")["spec"]["replicas"] == 0
 
 
-def test_who_is_bound_to_its_role_may_look_at_the_board_and_do_no_more() -> None:
+def test_the_board_role_permits_reading_the_board_only() -> None:
     role = one(templated({"board": {"enabled": True}}), "ClusterRole", "custom-scheduler-board-reader")
 
     kubernetes_validate.validate(role, "1.36", strict=True)
     assert role["rules"] == [{"nonResourceURLs": ["/board", "/board/*"], "verbs": ["get"]}]
 
 
-def test_what_may_be_left_out_is_left_out() -> None:
+def test_optional_parts_can_be_left_out() -> None:
     bare = {"networkPolicy": {"create": False}, "priorityClassName": "", "tolerations": []}
     objects = templated(bare)
 
@@ -173,7 +173,7 @@ def test_what_may_be_left_out_is_left_out() -> None:
     )
 
 
-def test_the_plugin_of_the_example_is_the_one_that_is_a_file() -> None:
+def test_the_plugin_of_the_example_is_the_example_file() -> None:
     (text,) = EXAMPLE["plugins"].values()
 
     assert text == (MANIFESTS / "examples" / "prefer_small_nodes.py").read_text()
@@ -194,7 +194,7 @@ def test_the_plugin_of_the_example_is_the_one_that_is_a_file() -> None:
     ],
     ids=str,
 )
-def test_resources_by_the_size_of_the_cluster_are_those_of_check(size: dict[str, int]) -> None:
+def test_resources_by_the_size_of_the_cluster_equal_those_of_check(size: dict[str, int]) -> None:
     nodes = size["nodes"]
     needed = resources_for(ClusterSize(nodes, size.get("pods", 30 * nodes)))
 
@@ -211,7 +211,7 @@ def roles(text: str, account: Named) -> str:
     return roles_yaml(rights_of(profiles, configuration.settings, config_map=account), account)
 
 
-def test_the_roles_that_it_has_are_generated() -> None:
+def test_the_roles_of_the_chart_are_generated() -> None:
     names = Named("{{ .Release.Namespace }}", "{{ .Release.Name }}")
     text = (MANIFESTS / "base" / "config.yaml").read_text()
     text = text.replace("resourceNamespace: kube-system", f"resourceNamespace: '{names.namespace}'")
@@ -280,7 +280,7 @@ SETS = {
 
 
 @pytest.mark.parametrize("values", SETS.values(), ids=SETS)
-def test_other_plugins_have_the_roles_that_check_prints_of_the_chart_s_config_map(
+def test_other_plugins_have_the_roles_that_check_prints_for_the_config_map(
     values: dict[str, Any], tmp_path: Path
 ) -> None:
     given, made = tmp_path / "values.yaml", tmp_path / "roles.yaml"
@@ -304,14 +304,14 @@ def check_rbac(config_map: str) -> str:
     ).stdout
 
 
-def test_the_command_that_is_told_is_the_one_for_the_release() -> None:
+def test_the_printed_command_fits_the_release() -> None:
     with pytest.raises(HelmError) as refused:
         templated(EXAMPLE, release="gpu", namespace="sched")
 
-    told = str(refused.value)
-    assert "helm template gpu CHART --namespace sched" in told
-    assert "check --rbac --service-account sched/gpu --config-map sched/gpu -" in told
-    assert "--set-file rbac.roles=roles.yaml" in told
+    reported = str(refused.value)
+    assert "helm template gpu CHART --namespace sched" in reported
+    assert "check --rbac --service-account sched/gpu --config-map sched/gpu -" in reported
+    assert "--set-file rbac.roles=roles.yaml" in reported
 
 
 @pytest.mark.parametrize(
@@ -350,16 +350,16 @@ def test_the_command_that_is_told_is_the_one_for_the_release() -> None:
     ],
     ids=lambda value: str(value)[:70],
 )
-def test_what_is_wrong_with_values_is_said(values: dict[str, Any], complaint: str) -> None:
+def test_invalid_values_are_reported(values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(HelmError, match=re.escape(complaint)):
         templated(values)
 
 
-def test_who_makes_other_roles_gives_none() -> None:
+def test_without_roles_the_chart_grants_nothing() -> None:
     assert granted(templated(EXAMPLE | WITHOUT_ROLES)) == {}
 
 
-def test_the_release_that_has_the_default_scheduler_s_name_is_asked_for_its_roles() -> None:
+def test_a_release_with_the_name_of_the_default_scheduler_needs_roles() -> None:
     with pytest.raises(HelmError, match="which roles the daemon needs"):
         templated(release="default-scheduler")
 
@@ -368,7 +368,7 @@ def fields(of: type[msgspec.Struct]) -> set[str]:
     return set(of.__struct_encode_fields__)
 
 
-def test_the_schema_knows_the_fields_of_a_configuration() -> None:
+def test_the_schema_has_the_fields_of_a_configuration() -> None:
     configuration = SCHEMA["properties"]["configuration"]["propertyNames"]["enum"]
     profile = SCHEMA["definitions"]["profile"]["properties"]
 

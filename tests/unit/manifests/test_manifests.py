@@ -1,4 +1,4 @@
-"""What is shipped is valid for Kubernetes 1.36 and keeps its promises about security."""
+"""The shipped manifests are valid for Kubernetes 1.36 and keep their promises about security."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_object_of_a_kustomization_is_valid_and_has_no_unknown_field(folde
             kubernetes_validate.validate(obj, VERSION, strict=True)
 
 
-def test_the_nginx_example_is_valid_and_asks_for_this_scheduler():
+def test_the_nginx_example_is_valid_and_uses_this_scheduler():
     (nginx,) = yaml.safe_load_all((MANIFESTS / "examples" / "nginx.yaml").read_text())
 
     kubernetes_validate.validate(nginx, VERSION, strict=True)
@@ -46,7 +46,7 @@ def test_the_nginx_example_is_valid_and_asks_for_this_scheduler():
     [folder for folder in KUSTOMIZATIONS if folder.name not in {"monitoring", "extender", "why"}],
     ids=title,
 )
-def test_the_config_map_holds_a_configuration_that_can_be_read(folder: Path, tmp_path: Path):
+def test_the_config_map_holds_a_valid_configuration(folder: Path, tmp_path: Path):
     data = one(rendered(folder), "ConfigMap")["data"]
     for name in data.keys() - {"config.yaml"}:
         (tmp_path / name).write_text(data[name])
@@ -56,7 +56,7 @@ def test_the_config_map_holds_a_configuration_that_can_be_read(folder: Path, tmp
     assert [profile.scheduler_name for profile in read.settings.profiles] == ["custom-scheduler"]
 
 
-def test_the_bin_packing_example_is_the_one_of_config():
+def test_the_bin_packing_example_equals_the_shipped_configuration():
     shipped = (MANIFESTS.parent / "config" / "bin-packing.yaml").read_text()
 
     assert (MANIFESTS / "examples" / "bin-packing" / "config.yaml").read_text() == shipped
@@ -74,12 +74,12 @@ DEPLOYED = sorted(
 PLAIN_VOLUMES = {"configMap", "emptyDir", "projected", "secret"}
 
 
-def test_every_folder_with_a_deployment_is_looked_at():
+def test_every_folder_with_a_deployment_is_tested():
     assert BASE in DEPLOYED
 
 
 @pytest.mark.parametrize("folder", DEPLOYED, ids=title)
-def test_pods_keep_the_restricted_standard_and_only_read_their_file_system(folder: Path):
+def test_pods_meet_the_restricted_standard_and_have_a_read_only_file_system(folder: Path):
     deployments = [obj for obj in rendered(folder) if obj["kind"] == "Deployment"]
 
     assert deployments
@@ -103,7 +103,7 @@ def test_pods_keep_the_restricted_standard_and_only_read_their_file_system(folde
 
 
 @pytest.mark.parametrize("folder", DEPLOYED, ids=title)
-def test_a_token_is_mounted_where_a_pod_asks_for_it_and_nowhere_else(folder: Path):
+def test_a_token_is_mounted_only_where_a_pod_requests_it(folder: Path):
     objects = rendered(folder)
     accounts = {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "ServiceAccount"}
 
@@ -115,21 +115,21 @@ def test_a_token_is_mounted_where_a_pod_asks_for_it_and_nowhere_else(folder: Pat
         assert pod["enableServiceLinks"] is False
 
 
-def test_what_the_container_may_write_is_small_and_is_memory():
+def test_the_writable_volume_is_small_and_in_memory():
     (volume,) = one(rendered(BASE), "Deployment")["spec"]["template"]["spec"]["volumes"]
 
     assert volume == {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
     assert [mount["mountPath"] for mount in container()["volumeMounts"]] == ["/tmp"]
 
 
-def test_it_is_as_important_as_what_the_cluster_needs():
+def test_it_has_the_priority_of_critical_cluster_components():
     assert (
         one(rendered(BASE), "Deployment")["spec"]["template"]["spec"]["priorityClassName"]
         == "system-cluster-critical"
     )
 
 
-def test_only_prometheus_comes_in_and_only_the_api_server_is_asked():
+def test_only_prometheus_can_connect_and_only_the_api_server_is_reached():
     policy = one(rendered(BASE), "NetworkPolicy")["spec"]
 
     assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -143,13 +143,13 @@ def test_only_prometheus_comes_in_and_only_the_api_server_is_asked():
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
-def test_probes_ask_over_https(probe: str):
+def test_probes_use_https(probe: str):
     assert container()["ports"] == [{"name": "https", "containerPort": 10259}]
     assert container()[probe]["httpGet"]["scheme"] == "HTTPS"
     assert container()[probe]["httpGet"]["port"] == "https"
 
 
-def test_no_rule_of_ours_has_a_wildcard_or_touches_secrets():
+def test_no_rule_has_a_wildcard_or_permits_secrets():
     rules = [
         rule for obj in rendered(BASE) if obj["kind"] in {"Role", "ClusterRole"} for rule in obj["rules"]
     ]
@@ -159,7 +159,7 @@ def test_no_rule_of_ours_has_a_wildcard_or_touches_secrets():
     assert not any("secrets" in rule.get("resources", ()) for rule in rules)
 
 
-def test_what_selects_the_pods_finds_them():
+def test_the_selectors_match_the_pods():
     objects = rendered(BASE)
     labels = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
 

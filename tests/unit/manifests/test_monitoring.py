@@ -42,7 +42,7 @@ def rules(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [("check", "rules", "rules.yaml"), ("test", "rules", "alerts_test.yaml")])
-def test_promtool_finds_no_fault(rules: Path, words: tuple[str, ...]):
+def test_promtool_finds_no_errors(rules: Path, words: tuple[str, ...]):
     promtool = needed_binary("promtool", "Prometheus")
 
     said = subprocess.run([promtool, *words], cwd=rules, capture_output=True, text=True, check=False)
@@ -50,7 +50,7 @@ def test_promtool_finds_no_fault(rules: Path, words: tuple[str, ...]):
     assert said.returncode == 0, said.stdout + said.stderr
 
 
-def test_every_alert_is_seen_firing_and_silent():
+def test_every_alert_is_tested_firing_and_silent():
     tests = yaml.safe_load((MONITORING / "alerts_test.yaml").read_text())["tests"]
     seen = {
         (case["alertname"], bool(case.get("exp_alerts")))
@@ -86,7 +86,7 @@ def expressions() -> list[str]:
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_every_metric_that_is_asked_for_exists(expression: str):
+def test_every_queried_metric_exists(expression: str):
     named = set(METRIC.findall(expression))
 
     assert named <= known()

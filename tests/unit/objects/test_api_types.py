@@ -9,7 +9,7 @@ def field(type_name: str, name: str, api_version: str = "v1") -> ApiField:
     return api_type(api_version, type_name).by_name[name]
 
 
-def test_a_field_knows_how_it_is_written_and_merged():
+def test_a_field_has_its_format_and_merge_rules():
     assert field("ServiceSpec", "ports") == ApiField(
         number=1,
         name="ports",
@@ -31,16 +31,16 @@ def test_a_field_knows_how_it_is_written_and_merged():
         pytest.param(
             field("Event", "series", "events.k8s.io/v1"), ("events.k8s.io/v1", "EventSeries"), id="not v1's"
         ),
-        pytest.param(field("Event", "metadata"), (META, "ObjectMeta"), id="what all have"),
+        pytest.param(field("Event", "metadata"), (META, "ObjectMeta"), id="common fields"),
         pytest.param(field("DeploymentSpec", "template", "apps/v1"), ("v1", "PodTemplateSpec"), id="pods"),
         pytest.param(field("ConfigMap", "data"), None, id="none"),
     ],
 )
-def test_a_type_is_looked_for_in_three_places(found: ApiField, type_name: tuple[str, str] | None):
+def test_a_type_is_searched_in_three_packages(found: ApiField, type_name: tuple[str, str] | None):
     assert found.type_name == type_name
 
 
-def test_zero_is_kept_behind_a_pointer_and_where_go_writes_it():
+def test_zero_is_written_behind_a_pointer_and_where_go_writes_it():
     spec = api_type("v1", "PodSpec").by_name
 
     assert spec["priority"].optional
@@ -49,7 +49,7 @@ def test_zero_is_kept_behind_a_pointer_and_where_go_writes_it():
     assert not spec["nodeName"].in_json_at_zero
 
 
-def test_the_fields_of_embedded_types_stand_with_the_others():
+def test_the_fields_of_embedded_types_are_inlined():
     volume = api_type("v1", "Volume")
 
     assert [one.name for one in volume.fields] == ["name", ""]
@@ -69,6 +69,6 @@ def test_lists_and_maps_may_be_owned_by_item_or_as_a_whole():
     assert api_type(META, "LabelSelector").whole
 
 
-def test_what_there_is_not_is_refused():
+def test_an_unknown_type_is_refused():
     with pytest.raises(LookupError, match="no type Gnome of apps/v1"):
         api_type("apps/v1", "Gnome")

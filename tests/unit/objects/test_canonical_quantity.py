@@ -61,7 +61,7 @@ def test_a_quantity_is_written_in_its_canonical_form(written: Any, canonical: st
         ("1234567890123456789.5", "1234567890123456789500m"),
     ],
 )
-def test_go_keeps_what_looks_canonical_to_it(read: str, written: str):
+def test_a_quantity_that_go_considers_canonical_is_unchanged(read: str, written: str):
     assert quantity_as_read(read) == written
 
 
@@ -74,7 +74,7 @@ QUANTITIES = st.builds(
 
 
 @given(QUANTITIES)
-def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written: Any):
+def test_the_canonical_form_is_the_same_number_and_stays_unchanged(written: Any):
     canonical = canonical_quantity(written)
 
     assert parse_quantity(canonical) == parse_quantity(written)
@@ -82,12 +82,12 @@ def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written: Any):
 
 
 @pytest.mark.parametrize("written", ["", "abc", "1Kb", "--1"])
-def test_what_is_no_quantity_is_refused(written: Any):
+def test_an_invalid_quantity_is_refused(written: Any):
     with pytest.raises(ValueError, match="quantity"):
         canonical_quantity(written)
 
 
 @given(QUANTITIES)
-def test_what_was_read_is_the_same_number_and_the_canonical_form_stays_as_it_is(written: Any):
+def test_a_decoded_number_stays_the_same_and_its_canonical_form_too(written: Any):
     assert parse_quantity(quantity_as_read(written)) == parse_quantity(written)
     assert quantity_as_read(canonical_quantity(written)) == canonical_quantity(written)

@@ -36,7 +36,7 @@ def test_a_pod_keeps_its_bytes_and_its_fields():
     assert pod.object["spec"]["nodeName"] == "n1"
 
 
-def test_who_managed_which_field_of_a_pod_is_not_kept():
+def test_managed_fields_of_a_pod_are_dropped():
     found = merged(pod_object("web", labels={"managedFields": "a word"}), "spec.odd", {"managedFields": [7]})
     managed = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}, "time": "2026-05-04T10:11:12Z"}]
     raw = encoded({**found, "metadata": {**found["metadata"], "managedFields": managed}})
@@ -61,11 +61,11 @@ def test_a_pod_of_metadata_alone_has_the_defaults_of_the_api():
     assert pod.node_name == ""
 
 
-def test_a_node_without_status_offers_nothing():
+def test_a_node_without_status_has_no_allocatable_resources():
     assert decode_node(b'{"metadata":{"name":"n1"}}').allocatable == {}
 
 
-def test_fields_nobody_reads_are_skipped_whatever_they_hold():
+def test_unused_fields_are_skipped_with_any_value():
     found = merged(pod_object("web"), "spec.fieldOfALaterVersion", [None, {"odd": [1, None]}])
     found["spec"]["priority"] = None  # so that the slow path is used as well
     assert decode_pod(encoded(found)).name == "web"
@@ -92,7 +92,7 @@ def test_fields_nobody_reads_are_skipped_whatever_they_hold():
         "status.containerStatuses",
     ],
 )
-def test_null_means_that_a_field_is_absent(path: str):
+def test_null_means_a_missing_field(path: str):
     absent = pod_object("web")
     with_null = merged(pod_object("web"), path, None)
     *parents, last = path.split(".")
@@ -113,13 +113,13 @@ def test_null_in_a_list_or_map_is_a_zero_value_in_its_place():
     assert pod.resources.nonzero_milli_cpu == 100  # the zero of one container is explicit
 
 
-def test_nulls_inside_a_struct_that_may_be_absent_are_absent():
+def test_nulls_inside_an_optional_struct_are_missing():
     whole = {"requests": {"cpu": "2"}, "limits": None}
     pod = decode_pod(encoded(pod_object("web", resources=whole)))
     assert pod.resources.requests == {"cpu": 2000}
 
 
-def test_a_null_in_a_node_is_absent():
+def test_a_null_in_a_node_is_missing():
     assert decode_node(encoded(merged(node_object("n1"), "spec.taints", None))).taints == ()
 
 
@@ -173,7 +173,7 @@ def test_a_field_of_the_wrong_type_is_named(
         pytest.param(None, "?", id="nothing"),
     ],
 )
-def test_an_error_names_the_pod_as_far_as_it_can_be_read(metadata: Any, key: str):
+def test_an_error_names_the_pod_if_its_name_can_be_decoded(metadata: Any, key: str):
     with pytest.raises(ObjectError) as caught:
         decode_pod(encoded({"metadata": metadata, "spec": 3}))
     assert caught.value.key == key
@@ -196,7 +196,7 @@ def test_an_error_names_a_node_without_a_namespace():
     ],
 )
 @pytest.mark.parametrize("decode", [decode_pod, decode_node, decode_object])
-def test_what_is_no_json_object_is_refused(decode: Any, raw: bytes, problem: str):
+def test_a_value_that_is_no_json_object_is_refused(decode: Any, raw: bytes, problem: str):
     with pytest.raises(ObjectError) as caught:
         decode(raw)
     assert caught.value.key == "?"
@@ -229,7 +229,7 @@ def test_a_node_needs_a_name():
         decode_node(b'{"metadata":{}}')
 
 
-def test_a_bad_quantity_shows_when_the_object_is_decoded():
+def test_an_invalid_quantity_raises_when_the_object_is_decoded():
     with pytest.raises(ObjectError, match=r"spec\.containers\[0\]\.resources\.requests\.cpu: 'x' is not"):
         decode_pod(encoded(pod_object("web", cpu="x")))
     with pytest.raises(ObjectError, match=r"status\.allocatable\.cpu: 'x' is not a quantity"):
@@ -239,7 +239,7 @@ def test_a_bad_quantity_shows_when_the_object_is_decoded():
 @pytest.mark.parametrize(
     "fields", [{"cpu": "x"}, {"priority": "high"}], ids=["a bad quantity", "a wrong type"]
 )
-def test_a_pod_that_cannot_be_read_is_handed_on_as_untyped_json(fields: Any):
+def test_an_undecodable_pod_is_returned_as_untyped_json(fields: Any):
     found = pod_object("web", **fields)
 
     with pytest.raises(ObjectError) as caught:
@@ -247,25 +247,25 @@ def test_a_pod_that_cannot_be_read_is_handed_on_as_untyped_json(fields: Any):
     assert caught.value.found == found
 
 
-def test_what_is_no_json_is_not_handed_on():
+def test_invalid_json_is_not_returned():
     with pytest.raises(ObjectError) as caught:
         decode_pod(b"{")
     assert caught.value.found is None
 
 
-def test_any_other_object_is_returned_as_it_is():
+def test_any_other_object_is_returned_unchanged():
     assert decode_object(b'{"kind":"Lease","spec":{"a":null}}') == {"kind": "Lease", "spec": {"a": None}}
 
 
-def test_text_in_an_error_that_looks_like_a_place_is_no_place():
+def test_text_in_an_error_that_resembles_a_path_is_not_taken_for_one():
     class Kind(msgspec.Struct):
         spec: Literal["a"]
 
     odd = "x - at `$.other` " * 50_000
-    with pytest.raises(ObjectError) as told:
+    with pytest.raises(ObjectError) as reported:
         typed_object({"metadata": {"name": "n"}, "spec": odd}, Kind)
-    assert told.value.path == "spec"
-    assert odd in str(told.value)
+    assert reported.value.path == "spec"
+    assert odd in str(reported.value)
 
 
 def _with_many_requirements(name: str, count: int = 200) -> bytes:

@@ -28,7 +28,7 @@ _SECOND = 1_000_000_000
         ("9223372036854775807ns", 2**63 - 1),
     ],
 )
-def test_durations_are_read_as_go_reads_them(text: str, nanoseconds: int) -> None:
+def test_durations_are_parsed_as_in_go(text: str, nanoseconds: int) -> None:
     assert Duration.parse(text) == Duration(nanoseconds)
 
 
@@ -53,7 +53,7 @@ def test_durations_are_read_as_go_reads_them(text: str, nanoseconds: int) -> Non
         True,
     ],
 )
-def test_what_is_no_duration_is_refused(value: object) -> None:
+def test_an_invalid_duration_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must be a duration as in 15s or 1m30s, was "):
         Duration.parse(value)
 
@@ -79,10 +79,10 @@ def test_a_duration_beyond_an_int64_is_refused() -> None:
         (3661 * _SECOND + 1, "1h1m1.000000001s"),
     ],
 )
-def test_durations_are_written_as_go_writes_them(nanoseconds: int, text: str) -> None:
+def test_durations_are_formatted_as_in_go(nanoseconds: int, text: str) -> None:
     assert str(Duration(nanoseconds)) == text
 
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
-def test_a_written_duration_reads_back_as_it_was(nanoseconds: int) -> None:
+def test_a_written_duration_is_parsed_unchanged(nanoseconds: int) -> None:
     assert Duration.parse(str(Duration(nanoseconds))) == Duration(nanoseconds)

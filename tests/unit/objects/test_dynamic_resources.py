@@ -50,17 +50,17 @@ def slice_with(**device: Any) -> dict[str, Any]:
     return {"metadata": {"name": "s"}, "spec": {"devices": [{"name": "gpu-0", **device}]}}
 
 
-def test_an_allocation_is_written_as_it_was_read():
+def test_an_allocation_is_written_as_it_was_decoded():
     read = typed_object(ALLOCATION, AllocationResult)
 
     assert msgspec.json.decode(msgspec.json.encode(read)) == ALLOCATION
 
 
-def test_what_is_not_said_is_not_written():
+def test_unset_fields_are_not_written():
     assert msgspec.to_builtins(AllocationResult()) == {}
 
 
-def test_an_attribute_has_one_of_four_values_and_a_false_one_is_one():
+def test_an_attribute_has_one_of_four_values_including_false():
     attributes = {
         "i": {"int": 0},
         "b": {"bool": False},
@@ -74,7 +74,7 @@ def test_an_attribute_has_one_of_four_values_and_a_false_one_is_one():
     assert msgspec.to_builtins(device)["attributes"] == attributes
 
 
-def test_nulls_are_what_was_not_said():
+def test_nulls_are_unset_fields():
     found = slice_with(
         nodeName=None, taints=None, attributes={"a": {"int": None}}, capacity={"m": {"value": None}}
     )
@@ -128,11 +128,11 @@ def test_nulls_are_what_was_not_said():
                 "status": {"allocation": {"devices": {"results": [{"consumedCapacity": {"m": "much"}}]}}},
             },
             ResourceClaim,
-            id="what is consumed",
+            id="consumed capacity",
         ),
     ],
 )
-def test_a_quantity_that_is_none_is_found_when_the_object_is_read(
+def test_an_invalid_quantity_is_found_when_the_object_is_decoded(
     obj: dict[str, Any], kind: type[ResourceSlice | ResourceClaim]
 ):
     with pytest.raises(ObjectError, match="'much' is not a quantity"):
@@ -143,5 +143,5 @@ def test_a_claim_is_named_with_its_namespace():
     assert typed_object({"metadata": {"name": "c", "namespace": "n"}}, ResourceClaim).key == "n/c"
 
 
-def test_a_class_stands_for_an_extended_resource_if_it_says_so():
+def test_a_class_has_an_extended_resource_only_if_it_names_one():
     assert typed_object({"metadata": {"name": "c"}}, DeviceClass).spec.extended_resource_name is None

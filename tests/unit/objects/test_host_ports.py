@@ -29,7 +29,7 @@ def test_sidecars_hold_ports_and_init_containers_do_not():
     assert each.host_ports == (HostPort("10.0.0.1", "UDP", 82), HostPort(ANY, "TCP", 80))
 
 
-def test_ports_of_containers_alone_ask_nothing_of_the_node():
+def test_container_ports_need_no_port_of_the_node():
     assert pod("p", containers=[container({"containerPort": 80}, {"hostPort": 0})]).host_ports == ()
 
 

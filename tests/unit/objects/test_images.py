@@ -9,7 +9,7 @@ from scheduler.objects.images import node_images, normalized_image_name
 from tests.support.builders import node
 
 
-def test_every_name_of_an_image_has_its_size_and_the_first_one_counts():
+def test_every_name_of_an_image_has_its_size_and_the_first_counts():
     each = node(
         "n",
         images=[
@@ -31,11 +31,11 @@ def test_every_name_of_an_image_has_its_size_and_the_first_one_counts():
         b'{"status": {"images": [{"names": null}]}}',
     ],
 )
-def test_a_node_may_report_none(status: bytes):
+def test_a_node_may_have_no_images(status: bytes):
     assert node_images("n", status) == {}
 
 
-def test_a_list_that_cannot_be_read_is_an_error_naming_the_node():
+def test_an_invalid_list_of_images_is_an_error_naming_the_node():
     with pytest.raises(ObjectError, match=r"Node n: status\.images: .*names"):
         node_images("n", b'{"status": {"images": [{"names": "a:1"}]}}')
 
@@ -51,5 +51,5 @@ def test_a_list_that_cannot_be_read_is_an_error_naming_the_node():
         ("", ":latest"),
     ],
 )
-def test_the_tag_that_is_meant_is_added(name: str, normalized: str):
+def test_the_default_tag_is_added(name: str, normalized: str):
     assert normalized_image_name(name) == normalized

@@ -1,4 +1,4 @@
-"""Rules with many requirements match what they match one by one, and cost by the labels that there are."""
+"""Rules with many requirements match as one by one, and cost no more than the existing labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rule(*expressions: SelectorRequirement) -> LabelRule:
 
 
 @given(st.lists(EXPRESSIONS, max_size=24), st.dictionaries(KEYS, VALUES))
-def test_labels_match_as_they_do_requirement_by_requirement(
+def test_a_compiled_rule_matches_as_its_requirements_do(
     written: list[SelectorRequirement], labels: dict[str, str]
 ) -> None:
     wanted = rule(*written)
@@ -35,11 +35,11 @@ def test_labels_match_as_they_do_requirement_by_requirement(
     assert matcher(wanted)(labels) is wanted.matches(labels)
 
 
-def test_a_rule_for_nothing_matches_nothing() -> None:
+def test_a_rule_without_requirements_matches_nothing() -> None:
     assert not matcher(LabelRule(None))({"a": "1"})
 
 
-def test_a_thousand_requirements_cost_no_more_than_there_are_labels() -> None:
+def test_a_thousand_requirements_read_each_label_at_most_once() -> None:
     labels = CountedLabels(a="1", b="2")
     matches = matcher(
         rule(*(SelectorRequirement(f"absent-{number}", "DoesNotExist") for number in range(1000)))
@@ -49,7 +49,7 @@ def test_a_thousand_requirements_cost_no_more_than_there_are_labels() -> None:
     assert labels.reads <= len(labels)
 
 
-def test_a_thousand_labels_cost_no_more_than_there_are_requirements() -> None:
+def test_a_thousand_labels_are_read_once_per_requirement() -> None:
     labels = CountedLabels({f"label-{number}": "1" for number in range(1000)})
     matches = matcher(rule(*(SelectorRequirement(f"label-{number}", "Exists") for number in range(20))))
 

@@ -46,7 +46,7 @@ def changed(path: str, value: Any) -> NodeObject:
         ("status/conditions/0/lastHeartbeatTime", "2026-01-01T00:05:00Z"),
     ],
 )
-def test_the_time_of_it_and_who_wrote_it_is_no_news(path: str, value: Any):
+def test_the_time_and_managed_fields_of_a_heartbeat_are_no_change(path: str, value: Any):
     assert changed(path, value).is_heartbeat_of(decoded(before()))
 
 
@@ -77,7 +77,7 @@ def test_the_time_of_it_and_who_wrote_it_is_no_news(path: str, value: Any):
         ("status/conditions/0/lastTransitionTime", "2026-01-01T00:05:00Z"),
     ],
 )
-def test_whatever_else_is_other_than_before_is_news(path: str, value: Any):
+def test_any_other_difference_is_a_change(path: str, value: Any):
     assert not changed(path, value).is_heartbeat_of(decoded(before()))
     assert not decoded(before()).is_heartbeat_of(changed(path, value))
 

@@ -50,7 +50,7 @@ def written(version: str = "7", at: str = "2026-01-01T00:00:00Z", **changes: Any
 LATER = {"version": "8", "at": "2026-01-01T00:00:10Z"}
 
 
-def test_a_heartbeat_is_the_node_with_another_version() -> None:
+def test_a_heartbeat_returns_the_node_with_another_version() -> None:
     before = decode_node(written())
     assert before.allocatable
 
@@ -64,7 +64,7 @@ def test_a_heartbeat_is_the_node_with_another_version() -> None:
     assert node_changes(before, after) == []
 
 
-def test_without_managed_fields_it_is_seen_as_well() -> None:
+def test_a_heartbeat_without_managed_fields_is_recognized() -> None:
     before = decode_node(written(metadata__managedFields=None))
 
     assert before.heartbeat(written(**LATER, metadata__managedFields=None), "8") is not None
@@ -92,13 +92,13 @@ def test_without_managed_fields_it_is_seen_as_well() -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_else_changes_is_no_heartbeat(change: dict[str, Any]) -> None:
+def test_any_other_change_is_no_heartbeat(change: dict[str, Any]) -> None:
     before = decode_node(written())
 
     assert before.heartbeat(written(**LATER, **change), "8") is None
 
 
-def test_what_is_not_written_as_go_does_is_decoded() -> None:
+def test_another_json_format_than_that_of_go_is_decoded_fully() -> None:
     before = decode_node(json.dumps(json.loads(written())).encode())
 
     assert before.heartbeat(json.dumps(json.loads(written(**LATER))).encode(), "8") is None
@@ -106,7 +106,7 @@ def test_what_is_not_written_as_go_does_is_decoded() -> None:
 
 def test_the_store_does_not_decode_a_heartbeat() -> None:
     decoded: list[bytes] = []
-    told: list[tuple[str, bool]] = []
+    reported: list[tuple[str, bool]] = []
 
     def decode(raw: bytes) -> NodeObject:
         decoded.append(raw)
@@ -115,7 +115,7 @@ def test_the_store_does_not_decode_a_heartbeat() -> None:
     class Handler:
         def on_add(self, obj: NodeObject) -> None: ...
         def on_update(self, old: NodeObject, new: NodeObject) -> None:
-            told.append((new.node.metadata.resource_version, new.is_heartbeat_of(old)))
+            reported.append((new.node.metadata.resource_version, new.is_heartbeat_of(old)))
 
         def on_delete(self, old: NodeObject) -> None: ...
         def on_undecodable(self, identity: Any, error: Any) -> None: ...
@@ -125,5 +125,5 @@ def test_the_store_does_not_decode_a_heartbeat() -> None:
         store.put(decode_identity(raw), raw)
 
     assert [raw == written() for raw in decoded] == [True, False]
-    assert told == [("8", True), ("9", False)]
+    assert reported == [("8", True), ("9", False)]
     assert store.objects["n1"].unschedulable

@@ -30,12 +30,12 @@ def test_its_identity_scheduler_node_phase_and_conditions_are_kept():
     [None, [], {}, {"name": "web"}, {"uid": "1"}, {"name": 7, "uid": "1"}],
     ids=["null", "a list", "empty", "no uid", "no name", "a name that is no text"],
 )
-def test_what_has_no_name_or_uid_is_nobody(metadata: Any):
+def test_an_object_without_name_or_uid_has_no_outline(metadata: Any):
     assert outline_pod({"metadata": metadata}) is None
 
 
 @pytest.mark.parametrize("part", [None, [], "text", {"nodeName": 7, "schedulerName": None, "phase": {}, "conditions": 9}])  # fmt: skip
-def test_what_is_of_a_wrong_type_is_left_out(part: Any):
+def test_values_of_a_wrong_type_are_left_out(part: Any):
     pod = outline_pod(
         {"metadata": {"name": "web", "uid": "1", "generation": "x"}, "spec": part, "status": part}
     )

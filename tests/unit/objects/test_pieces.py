@@ -1,4 +1,4 @@
-"""All readable parts of an object are read, however deep the rest nests and whatever it contains."""
+"""All readable parts of an object are decoded for any depth and content of the rest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_field(found: dict[str, Any], place: str, name: str, value: bytes) -> by
 
 
 @given(st.dictionaries(st.text(max_size=3), values, max_size=4), spaces, st.booleans())
-def test_the_members_of_an_object_are_what_a_decoder_finds(
+def test_the_members_of_an_object_equal_those_of_a_decoder(
     found: dict[str, Any], separators: tuple[str, str], ascii_only: bool
 ):
     raw = json.dumps(found, separators=separators, ensure_ascii=ascii_only).encode()
@@ -48,14 +48,14 @@ def test_the_members_of_an_object_are_what_a_decoder_finds(
 
 
 @given(st.lists(values, max_size=4), spaces)
-def test_the_elements_of_a_list_are_what_a_decoder_finds(found: list[Any], separators: tuple[str, str]):
+def test_the_elements_of_a_list_equal_those_of_a_decoder(found: list[Any], separators: tuple[str, str]):
     raw = json.dumps(found, separators=separators).encode()
 
     assert [json.loads(part) for part in elements(raw)] == found
 
 
 @given(st.binary(max_size=60), st.sampled_from([members, elements, legible, without_managed_fields]))
-def test_what_is_no_json_is_read_as_far_as_it_goes_or_refused(raw: bytes, read: Any):
+def test_invalid_json_is_read_partially_or_refused(raw: bytes, read: Any):
     with suppress(ValueError):
         read(raw)
 
@@ -79,7 +79,7 @@ def test_only_a_whole_object_has_members(raw: bytes):
     ],
     ids=["Pod", "Node", "another kind"],
 )
-def test_who_wrote_which_field_may_nest_as_deep_as_it_likes(kind: Any, decode: Any, levels: int):
+def test_managed_fields_may_nest_to_any_depth(kind: Any, decode: Any, levels: int):
     found = kind("a", labels={"x": '}{\\"'})
     raw = with_field(found, "metadata", "managedFields", b'[{"fieldsV1":' + nested(levels) + b"}]")
 
@@ -90,7 +90,7 @@ def test_who_wrote_which_field_may_nest_as_deep_as_it_likes(kind: Any, decode: A
 
 
 @pytest.mark.parametrize("bad", [b'"\xff"', b'"\\ud800"', b"{]", b"1e", b"[" * 2000 + b"]" * 2000])
-def test_who_wrote_which_field_need_not_be_readable(bad: bytes):
+def test_managed_fields_may_be_invalid(bad: bytes):
     raw = with_field(pod_object("web"), "metadata", "managedFields", bad)
 
     assert decode_pod(raw).key == "default/web"
@@ -109,7 +109,7 @@ def test_who_wrote_which_field_need_not_be_readable(bad: bytes):
 @pytest.mark.parametrize(
     ("place", "field"), [("metadata", "annotations"), ("spec", "containers"), ("status", "message")]
 )
-def test_a_pod_that_nobody_can_read_is_known_by_its_name(place: str, field: str, value: bytes, problem: str):
+def test_an_undecodable_pod_has_its_name(place: str, field: str, value: bytes, problem: str):
     raw = with_field(pod_object("web", namespace="shop", schedulerName="mine"), place, field, value)
 
     with pytest.raises(ObjectError) as caught:
@@ -122,7 +122,7 @@ def test_a_pod_that_nobody_can_read_is_known_by_its_name(place: str, field: str,
     assert (outline.key, outline.scheduler_name) == ("shop/web", "mine")
 
 
-def test_what_an_outline_costs_does_not_grow_with_what_is_in_a_part():
+def test_the_cost_of_an_outline_does_not_depend_on_the_size_of_a_part():
     many = b"{" + b",".join(b'"k%d":1' % number for number in range(100_000)) + b',"bad":"\xff"}'
     raw = with_field(pod_object("web"), "metadata", "annotations", many)
 
@@ -136,7 +136,7 @@ def test_an_object_keeps_everything_but_its_managed_fields():
     assert msgspec.json.decode(without_managed_fields(raw)) == found
 
 
-def test_a_pod_is_known_by_its_name_where_a_whole_part_of_it_is_broken():
+def test_a_pod_with_a_broken_part_has_its_name():
     raw = json.dumps({**pod_object("web"), "status": "@@"}).encode().replace(b'"@@"', b'{"a":1,,}')
 
     with pytest.raises(ObjectError) as caught:

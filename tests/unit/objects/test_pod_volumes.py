@@ -12,7 +12,7 @@ DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "db"}}
 SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
 
 
-def test_claims_come_in_the_order_of_the_volumes_and_as_often():
+def test_claims_are_in_the_order_of_the_volumes_with_repeats():
     found = pod("web", namespace="shop", volumes=[FILES, SCRATCH, DATA, {**DATA, "name": "again"}])
 
     assert found.claims == (
@@ -22,7 +22,7 @@ def test_claims_come_in_the_order_of_the_volumes_and_as_often():
     )
 
 
-def test_a_pod_without_volumes_has_nothing_and_keeps_nothing():
+def test_a_pod_without_volumes_has_no_claims_and_no_volume_state():
     plain = pod("web")
 
     assert plain.claims == plain.storage_volumes == ()
@@ -43,7 +43,7 @@ def test_a_pod_without_volumes_has_nothing_and_keeps_nothing():
         ),
     ],
 )
-def test_pods_are_found_by_what_they_attach(source: Any, uses: list[Any]):
+def test_the_storage_uses_of_a_pod_are_its_attached_volumes(source: Any, uses: list[Any]):
     found = pod("p", volumes=[{"name": "v", **source}]).storage_uses
 
     assert found == {StorageUse(*use) for use in uses}
@@ -57,5 +57,5 @@ def test_pods_are_found_by_what_they_attach(source: Any, uses: list[Any]):
         pytest.param([], False, id="none"),
     ],
 )
-def test_a_pod_takes_the_same_if_it_attaches_the_same(volumes: list[Any], same: bool):
+def test_pods_with_the_same_attached_volumes_have_equal_storage(volumes: list[Any], same: bool):
     assert pod("p", volumes=[DATA]).takes_the_same_as(pod("p", volumes=volumes)) is same

@@ -28,12 +28,12 @@ def without_nulls(value: Any) -> Any:
 
 
 @EACH
-def test_an_object_is_written_byte_for_byte_as_go_does(vector: dict[str, Any]) -> None:
+def test_an_object_is_encoded_byte_for_byte_as_in_go(vector: dict[str, Any]) -> None:
     assert encode(vector["apiVersion"], vector["kind"], vector["object"]).hex() == vector["protobuf_hex"]
 
 
 @EACH
-def test_an_object_is_read_as_go_does(vector: dict[str, Any]) -> None:
+def test_an_object_is_decoded_as_in_go(vector: dict[str, Any]) -> None:
     read = decode(vector["apiVersion"], vector["kind"], bytes.fromhex(vector["protobuf_hex"]))
 
     assert read == without_nulls(vector["object"])
@@ -46,7 +46,7 @@ def test_an_object_is_read_as_go_does(vector: dict[str, Any]) -> None:
         pytest.param({"tolerations": []}, id="a list"),
     ],
 )
-def test_zero_is_as_good_as_absent_but_behind_a_pointer(zero: dict[str, Any]) -> None:
+def test_zero_equals_a_missing_field_except_behind_a_pointer(zero: dict[str, Any]) -> None:
     written = encode("v1", "PodSpec", {**zero, "priority": 0})
 
     assert written == encode("v1", "PodSpec", {"priority": 0})
@@ -54,17 +54,17 @@ def test_zero_is_as_good_as_absent_but_behind_a_pointer(zero: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Node"])
-def test_null_is_as_good_as_absent(kind: str) -> None:
+def test_null_equals_a_missing_field(kind: str) -> None:
     assert encode("v1", kind, {"metadata": None, "spec": {"taints": None}}) == encode(
         "v1", kind, {"spec": {}}
     )
 
 
-def test_fields_that_are_not_known_yet_are_left_out() -> None:
+def test_unknown_fields_are_left_out() -> None:
     assert encode("v1", "Node", {"spec": {"fromTheFuture": 1}}) == encode("v1", "Node", {})
 
 
-def test_a_time_of_go_s_zero_is_empty() -> None:
+def test_the_zero_time_of_go_is_empty() -> None:
     zero = {"metadata": {"creationTimestamp": "0001-01-01T00:00:00Z"}}
 
     assert encode("v1", "Pod", zero) == encode("v1", "Pod", {})
@@ -78,7 +78,7 @@ def test_quantities_are_written_in_their_canonical_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("obj", "told"),
+    ("obj", "expected"),
     [
         pytest.param(
             {"metadata": {"name": 7}}, "metadata.name: text is expected, was 7", id="number for text"
@@ -100,11 +100,11 @@ def test_quantities_are_written_in_their_canonical_form() -> None:
         ),
     ],
 )
-def test_a_field_of_another_type_is_refused_with_its_path(obj: dict[str, Any], told: str) -> None:
+def test_a_field_of_another_type_is_refused_with_its_path(obj: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError, match=r".") as refusal:
         encode("v1", "Pod", obj)
 
-    assert told in str(refusal.value)
+    assert expected in str(refusal.value)
 
 
 def test_an_unknown_message_is_refused() -> None:
@@ -125,14 +125,14 @@ def test_a_list_may_have_a_version() -> None:
     assert written == encode("v1", "NodeList", {"metadata": {"resourceVersion": "7"}, "items": items})
 
 
-def test_an_envelope_says_what_is_in_it() -> None:
+def test_an_envelope_names_its_content() -> None:
     body = wrap("apps/v1", "Deployment", b"content")
 
     assert body == MAGIC + b"\x0a\x15\x0a\x07apps/v1\x12\x0aDeployment\x12\x07content\x1a\x00\x22\x00"
     assert unwrap(body) == ("apps/v1", "Deployment", b"content")
 
 
-def test_a_group_of_pods_is_written_as_its_fields_are_numbered() -> None:
+def test_a_pod_group_is_encoded_with_its_field_numbers() -> None:
     spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": "Pod", "priority": 0}
 
     written = encode("scheduling.k8s.io/v1alpha2", "PodGroupSpec", spec)

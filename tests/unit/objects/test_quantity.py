@@ -74,7 +74,7 @@ def test_a_quantity_reads_as_int64(text: str | float, value: int, milli: int):
 @pytest.mark.parametrize(
     "text", ["+", "-", ".", "m", "Ki", "Ti", ".M", "e3", "-0", "000", "0.000Gi", "0e9999"]
 )
-def test_upstream_reads_a_missing_number_as_zero_where_it_counts_in_int64(text: str):
+def test_upstream_reads_a_missing_number_as_zero_in_int64(text: str):
     assert parse_quantity(text).is_zero
     assert parse_quantity(text).value() == 0
 
@@ -108,7 +108,7 @@ def test_upstream_reads_a_missing_number_as_zero_where_it_counts_in_int64(text: 
         pytest.param(float("inf"), "expected a number and a suffix", id="infinity"),
     ],
 )
-def test_what_is_no_quantity_is_refused_with_the_reason(text: str | float, problem: str):
+def test_an_invalid_quantity_is_refused_with_the_reason(text: str | float, problem: str):
     with pytest.raises(ValueError, match=f"is not a quantity: {problem}"):
         parse_quantity(text)
 
@@ -118,7 +118,7 @@ def test_a_refusal_names_the_text():
         parse_quantity("12Qx")
 
 
-def test_a_bool_is_refused_even_after_the_number_it_equals():
+def test_a_bool_is_refused_even_after_an_equal_number():
     assert parse_quantity(1).value() == 1
     with pytest.raises(ValueError, match=r"^True is not a quantity"):
         parse_quantity(True)
@@ -143,14 +143,14 @@ def test_a_bool_is_refused_even_after_the_number_it_equals():
         pytest.param("1e10000", True, id="a large exponent of few digits"),
     ],
 )
-def test_the_form_is_upstreams(text: str, is_int64: bool):
+def test_the_internal_form_is_that_of_upstream(text: str, is_int64: bool):
     assert parse_quantity(text).is_int64 is is_int64
 
 
 @pytest.mark.parametrize(
     ("text", "value", "milli"),
     [
-        pytest.param("1e19", 0, 0, id="int64 form reads as 0"),
+        pytest.param("1e19", 0, 0, id="int64 form is 0"),
         pytest.param("10E", 0, 0, id="int64 form of exa"),
         pytest.param("9e18", 9 * 10**18, 0, id="int64 form that fits only without milli"),
         pytest.param("9223372036854775808", MIN_INT64, 0, id="decimal form wraps around"),
@@ -159,11 +159,11 @@ def test_the_form_is_upstreams(text: str, is_int64: bool):
         pytest.param("10Ei", MAX_INT64, -1000, id="capped, and wraps in milli"),
         pytest.param("-10Ei", -MAX_INT64, 1000, id="capped below"),
         pytest.param("8Pi", 2**53, 2**53 * 1000, id="decimal form that fits"),
-        pytest.param("-0.0000000015", 1, 1, id="negative decimal form comes out one too high"),
+        pytest.param("-0.0000000015", 1, 1, id="negative decimal form is one too high"),
         pytest.param("-1234567890123456789.5", -7888470988, -7888470989183, id="and wraps in nanos"),
     ],
 )
-def test_overflow_is_upstreams(text: str, value: int, milli: int):
+def test_overflow_behaves_as_upstream(text: str, value: int, milli: int):
     quantity = parse_quantity(text)
     assert quantity.value() == value
     assert quantity.milli_value() == milli
@@ -256,7 +256,7 @@ def test_sums_and_order_agree_with_exact_fractions(one: str, other: str):
 
 @settings(derandomize=True)
 @given(text=st.text("+-.0123456789eEinumkKMGTPx ", max_size=8))
-def test_any_text_is_a_quantity_or_refused_clearly(text: str):
+def test_any_text_is_a_quantity_or_is_refused_clearly(text: str):
     try:
         quantity = parse_quantity(text)
     except ValueError as error:
@@ -360,7 +360,7 @@ def test_no_operation_computes_with_numbers_of_many_digits(one: str, other: str)
     assert hash(left) == hash(left)
 
 
-def test_long_numbers_are_in_order():
+def test_long_numbers_are_ordered():
     ascending = [
         "-1e2147483647",
         "-1e9999",
@@ -378,7 +378,7 @@ def test_long_numbers_are_in_order():
     assert parse_quantity("100e9998") == parse_quantity("1e10000")
 
 
-def test_a_long_text_is_not_kept():
+def test_a_long_text_is_not_cached():
     text = "1" * 5000
     assert parse_quantity(text) is not parse_quantity(text)
     assert parse_quantity("111") is parse_quantity("111")

@@ -24,10 +24,10 @@ GI = 1 << 30
         ),
     ],
 )  # fmt: skip
-def test_amounts_are_written_as_people_write_them(resource: str, amounts: list[int], written: list[str]):
+def test_amounts_are_written_in_readable_units(resource: str, amounts: list[int], written: list[str]):
     assert readable_amounts(resource, *amounts) == written
 
 
 @given(st.sampled_from(["cpu", "memory", "pods"]), st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-def test_different_amounts_are_never_written_alike(resource: str, amounts: list[int]):
+def test_different_amounts_are_written_differently(resource: str, amounts: list[int]):
     assert len(set(readable_amounts(resource, *amounts))) == len(set(amounts))

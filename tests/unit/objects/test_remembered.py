@@ -3,7 +3,7 @@ from __future__ import annotations
 from scheduler.objects.remembered import Remembered
 
 
-def test_what_is_kept_stays_within_the_bytes_given_for_it():
+def test_the_cache_stays_within_its_bytes():
     known: Remembered[int, str] = Remembered(1_000_000)
     for number in range(10_000):
         assert known.keep(number, str(number), 100) == str(number)
@@ -14,7 +14,7 @@ def test_what_is_kept_stays_within_the_bytes_given_for_it():
     assert known.get(0) is None
 
 
-def test_what_is_very_long_is_not_kept_and_drives_nothing_out():
+def test_a_very_large_value_is_not_cached_and_evicts_nothing():
     known: Remembered[str, int] = Remembered(1_000_000)
     known.keep("a", 1, 10)
 

@@ -37,7 +37,7 @@ from scheduler.objects.resource_names import (
         pytest.param("n" * 245 + "/gpu", False, False, id="a domain too long with the quota's prefix"),
     ],
 )
-def test_a_name_tells_what_it_counts(name: str, extended: bool, scalar: bool):
+def test_a_resource_name_has_its_kind(name: str, extended: bool, scalar: bool):
     assert is_extended_resource_name(name) is extended
     assert is_scalar_resource_name(name) is scalar
 
@@ -51,5 +51,5 @@ def test_a_name_tells_what_it_counts(name: str, extended: bool, scalar: bool):
         pytest.param("cpu", False, id="cpu"),
     ],
 )
-def test_devices_may_stand_behind(name: str, expected: bool):
+def test_resource_names_that_devices_may_provide(name: str, expected: bool):
     assert is_dra_extended_resource_name(name) is expected

@@ -111,12 +111,12 @@ DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
                 "resources": {"requests": {"cpu": "2", "ephemeral-storage": "9Mi"}},
             },
             {"cpu": 2000, "ephemeral-storage": MEBI},
-            id="a pod as a whole asks for cpu, memory and huge pages only",
+            id="a whole pod requests cpu, memory and huge pages only",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "resources": {"limits": {"cpu": "2"}}},
             {"cpu": 1000},
-            id="limits of the pod ask for nothing",
+            id="limits of the pod are no requests",
         ),
         pytest.param(
             {
@@ -127,47 +127,47 @@ DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
             {"nvidia.com/gpu": 2},
             id="extended resources count, other names do not",
         ),
-        pytest.param({"containers": [container(cpu="0", pods="1")]}, {"cpu": 0}, id="pods are not asked for"),
-        pytest.param({"containers": [container(cpu="-1")]}, {"cpu": 0}, id="nothing negative is asked for"),
+        pytest.param({"containers": [container(cpu="0", pods="1")]}, {"cpu": 0}, id="pods are no request"),
+        pytest.param({"containers": [container(cpu="-1")]}, {"cpu": 0}, id="negative requests count as zero"),
     ],
 )
-def test_a_pending_pod_asks_for(spec: dict[str, Any], requests: dict[str, int]):
+def test_the_requests_of_a_pending_pod(spec: dict[str, Any], requests: dict[str, int]):
     assert pod("p", **spec).resources.requests == requests
 
 
 @pytest.mark.parametrize(
     ("spec", "status", "taken"),
     [
-        pytest.param({"containers": [container(cpu="1")]}, {}, 1000, id="what the spec says"),
+        pytest.param({"containers": [container(cpu="1")]}, {}, 1000, id="the spec"),
         pytest.param(
             {"containers": [container(cpu="1")]},
             {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "3"}}]},
             1000,
-            id="an allocation without resources says nothing",
+            id="an allocation without resources is ignored",
         ),
         pytest.param(
             {"containers": [container(cpu="1")]},
             {"containerStatuses": [resized(cpu="2")]},
             2000,
-            id="what is still in effect, while it shrinks",
+            id="the actual resources during a decrease",
         ),
         pytest.param(
             {"containers": [container(cpu="1")]},
             {"containerStatuses": [resized(cpu="2", allocated={"cpu": "3"})]},
             3000,
-            id="what is allocated",
+            id="the allocated resources",
         ),
         pytest.param(
             {"containers": [container(cpu="4")]},
             {"containerStatuses": [resized(cpu="2")], "conditions": [DEFERRED]},
             4000,
-            id="what it asks for, while it waits to grow",
+            id="the requested resources while a resize is deferred",
         ),
         pytest.param(
             {"containers": [container(cpu="4")]},
             {"containerStatuses": [resized(cpu="2", allocated={"cpu": "3"})], "conditions": [INFEASIBLE]},
             3000,
-            id="not what it can never have",
+            id="not the requested resources if a resize is infeasible",
         ),
         pytest.param(
             {"containers": [container(cpu="4")]},
@@ -179,13 +179,13 @@ def test_a_pending_pod_asks_for(spec: dict[str, Any], requests: dict[str, int]):
             {"containers": [container(cpu="4")]},
             {"containerStatuses": [resized("other", cpu="9")]},
             4000,
-            id="another container's status says nothing",
+            id="the status of another container is ignored",
         ),
         pytest.param(
             {"containers": [container(cpu="1"), container("other", cpu="2")]},
             {"containerStatuses": [resized(cpu="4"), {"name": "other"}]},
             6000,
-            id="a container that has not started counts as its spec says",
+            id="a container that has not started counts with its spec",
         ),
         pytest.param(
             {
@@ -212,7 +212,7 @@ def test_a_pending_pod_asks_for(spec: dict[str, Any], requests: dict[str, int]):
             {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "4"}}},
             {"allocatedResources": {"cpu": "5"}},
             4000,
-            id="an allocation of the whole pod without resources says nothing",
+            id="an allocation of the whole pod without resources is ignored",
         ),
         pytest.param(
             {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "4"}}},
@@ -224,11 +224,11 @@ def test_a_pending_pod_asks_for(spec: dict[str, Any], requests: dict[str, int]):
             {"containers": [container(cpu="1")]},
             {"resources": {"requests": {"cpu": "9"}}},
             1000,
-            id="the whole pod's status says nothing where its spec does not",
+            id="the status of the whole pod is ignored without a spec",
         ),
     ],
 )
-def test_a_bound_pod_takes(spec: dict[str, Any], status: dict[str, Any], taken: int):
+def test_the_requests_of_a_bound_pod(spec: dict[str, Any], status: dict[str, Any], taken: int):
     resources = pod("p", node="n", status=status, **spec).resources
     assert resources.taken["cpu"] == taken
     assert resources.balanced_score["cpu"] == taken
@@ -257,7 +257,9 @@ def test_a_resize_changes_neither_the_fit_nor_its_score(status: dict[str, Any]):
             {"containers": [container(), container()]}, 200, 2 * DEFAULT_MEMORY, id="once for each container"
         ),
         pytest.param({"containers": [container(cpu="0", memory="0")]}, 0, 0, id="an explicit zero stays"),
-        pytest.param({"containers": [container(cpu="1")]}, 1000, DEFAULT_MEMORY, id="only what is missing"),
+        pytest.param(
+            {"containers": [container(cpu="1")]}, 1000, DEFAULT_MEMORY, id="only the missing resource"
+        ),
         pytest.param(
             {"containers": [container()], "initContainers": [container(sidecar=True)]},
             200,
@@ -274,7 +276,7 @@ def test_a_resize_changes_neither_the_fit_nor_its_score(status: dict[str, Any]):
             {"containers": [container()], "resources": {"requests": {"cpu": "2"}}},
             2000,
             DEFAULT_MEMORY,
-            id="what the pod as a whole does not state either",
+            id="resources that the whole pod does not set either",
         ),
         pytest.param(
             {
@@ -293,14 +295,14 @@ def test_a_resize_changes_neither_the_fit_nor_its_score(status: dict[str, Any]):
         ),
     ],
 )
-def test_a_container_that_states_nothing_counts_for_something(
+def test_a_container_without_requests_has_a_default_amount(
     spec: dict[str, Any], milli_cpu: int, memory_bytes: int
 ):
     resources = pod("p", **spec).resources
     assert (resources.nonzero_milli_cpu, resources.nonzero_memory_bytes) == (milli_cpu, memory_bytes)
 
 
-def test_the_score_of_fit_knows_no_requests_of_whole_pods():
+def test_the_fit_score_ignores_requests_at_pod_level():
     whole = {"requests": {"cpu": "2", "memory": "1Gi"}}
     resources = pod("p", containers=[container(cpu="1")], resources=whole).resources
     assert resources.fit_score["cpu"] == 1000
@@ -309,28 +311,28 @@ def test_the_score_of_fit_knows_no_requests_of_whole_pods():
     assert resources.balanced_score["memory"] == 1024 * MEBI
 
 
-def test_the_balanced_score_adds_nothing_where_nothing_is_stated():
+def test_the_balanced_score_has_no_default_amounts():
     resources = pod("p").resources
     assert resources.balanced_score == {}
     assert "cpu" not in resources.balanced_score
     assert "nvidia.com/gpu" not in resources.fit_score
 
 
-def test_scores_see_names_that_are_not_accounted_for():
+def test_scores_include_resources_that_are_not_allocatable():
     resources = pod("p", requests={"foo": "3"}).resources
     assert resources.balanced_score["foo"] == 3
     assert resources.fit_score["foo"] == 3
     assert resources.taken == {}
 
 
-def test_a_maximum_over_a_decimal_is_kept_as_a_decimal():
+def test_the_maximum_with_a_decimal_stays_a_decimal():
     # 1e19 alone is read as 0; compared with 1Pi, upstream stores it as a decimal, which wraps.
     spec = {"containers": [container(memory="1Pi")], "initContainers": [container(memory="1e19")]}
     assert pod("p", **spec).resources.taken == {"memory": -(2**63)}
     assert pod("p", containers=[container(memory="1e19")]).resources.taken == {"memory": 0}
 
 
-def test_pods_that_write_the_same_share_one_result():
+def test_pods_with_the_same_requests_share_one_result():
     one = pod("a", cpu="1", memory="1Gi").resources
     assert pod("b", cpu="1", memory="1Gi").resources is one
     assert pod("c", cpu="1", memory="2Gi").resources is not one
@@ -341,7 +343,7 @@ def test_a_running_pod_shares_the_result_of_the_pending_one():
     assert pod("a", cpu="1", node="n", status=statuses).resources is pod("a", cpu="1").resources
 
 
-def test_pods_resized_in_the_same_way_share_one_result_and_others_do_not():
+def test_only_pods_resized_in_the_same_way_share_one_result():
     def running(condition: dict[str, str]) -> Any:
         statuses = {"containerStatuses": [resized(cpu="1")], "conditions": [condition]}
         return pod("a", cpu="2", node="n", status=statuses).resources
@@ -380,13 +382,13 @@ def test_pods_resized_in_the_same_way_share_one_result_and_others_do_not():
             {},
             {"containerStatuses": [resized(cpu="x")]},
             "status.containerStatuses[0].resources.requests.cpu",
-            id="what is in effect",
+            id="actual resources",
         ),
         pytest.param(
             {},
             {"containerStatuses": [resized(allocated={"cpu": "x"})]},
             "status.containerStatuses[0].allocatedResources.cpu",
-            id="what is allocated",
+            id="the allocated resources",
         ),
         pytest.param(
             {"initContainers": [container("side", sidecar=True)]},
@@ -398,17 +400,17 @@ def test_pods_resized_in_the_same_way_share_one_result_and_others_do_not():
             {"resources": {"requests": {"cpu": "1"}}},
             {"resources": {"requests": {"cpu": "x"}}},
             "status.resources.requests.cpu",
-            id="what is in effect for the whole pod",
+            id="actual resources of the whole pod",
         ),
         pytest.param(
             {"resources": {"requests": {"cpu": "1"}}},
             {"resources": {}, "allocatedResources": {"cpu": "x"}},
             "status.allocatedResources.cpu",
-            id="what is allocated to the whole pod",
+            id="allocated resources of the whole pod",
         ),
     ],
 )
-def test_a_bad_quantity_of_a_pod_is_named(spec: dict[str, Any], status: dict[str, Any], path: str):
+def test_an_invalid_quantity_of_a_pod_is_named(spec: dict[str, Any], status: dict[str, Any], path: str):
     with pytest.raises(ObjectError, match="'x' is not a quantity") as caught:
         pod("web", namespace="shop", status=status, **spec)
     assert (caught.value.kind, caught.value.key, caught.value.path) == ("Pod", "shop/web", path)
@@ -424,7 +426,7 @@ def test_a_bool_in_a_pod_that_was_not_decoded_is_named():
         pod_resources(made)
 
 
-def test_a_node_offers_what_scheduling_accounts_for():
+def test_a_node_has_the_allocatable_resources_of_scheduling():
     offered = {"nvidia.com/gpu": "2", "hugepages-2Mi": "4Mi", "ephemeral-storage": "1k", "foo": "1"}
     assert node("n", cpu="3900m", memory="1Gi", pods="+110", allocatable=offered).allocatable == {
         "cpu": 3900,
@@ -436,7 +438,7 @@ def test_a_node_offers_what_scheduling_accounts_for():
     }
 
 
-def test_a_bad_quantity_of_a_node_is_named():
+def test_an_invalid_quantity_of_a_node_is_named():
     with pytest.raises(ObjectError, match=r"^Node n: status\.allocatable\.memory: '1Zi' is not a quantity"):
         node("n", memory="1Zi")
 

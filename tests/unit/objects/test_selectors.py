@@ -1,4 +1,4 @@
-"""Selectors as rules: what they choose, and what is wrong with them."""
+"""Selectors as rules: their matches and their errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ from scheduler.objects.selectors import (
         ("Lt", ["10"], "", False),
     ],
 )
-def test_a_requirement_admits(operator: str, values: list[str], value: str | None, admitted: bool):
+def test_the_values_that_a_requirement_matches(
+    operator: str, values: list[str], value: str | None, admitted: bool
+):
     written = SelectorRequirement("k", operator, tuple(values))
 
     requirement = parse_node_term(NodeSelectorTerm((written,))).labels[0]
@@ -74,7 +76,7 @@ def test_a_requirement_admits(operator: str, values: list[str], value: str | Non
         ("0x1", None),
     ],
 )
-def test_numbers_are_read_as_go_reads_them(text: str, number: int | None):
+def test_numbers_are_parsed_as_in_go(text: str, number: int | None):
     assert parse_int64(text) == number
 
 
@@ -113,7 +115,7 @@ def test_numbers_are_read_as_go_reads_them(text: str, number: int | None):
         ),
     ],
 )
-def test_a_faulty_requirement_is_refused_with_its_path(
+def test_an_invalid_requirement_is_refused_with_its_path(
     written: tuple[str, str, list[str]], faults: list[str]
 ):
     key, operator, values = written
@@ -133,7 +135,7 @@ def test_a_field_is_compared_with_one_value(values: list[str]):
         parse_node_term(term, "at")
 
 
-def test_label_selectors_know_no_gt():
+def test_label_selectors_have_no_gt():
     selector = LabelSelector(match_expressions=(SelectorRequirement("k", "Gt", ("1",)),))
 
     with pytest.raises(
@@ -142,7 +144,7 @@ def test_label_selectors_know_no_gt():
         parse_label_selector(selector)
 
 
-def test_a_label_selector_asks_for_labels_and_expressions():
+def test_a_label_selector_requires_labels_and_expressions():
     rule = parse_label_selector(
         LabelSelector({"app": "web"}, (SelectorRequirement("tier", "NotIn", ("canary",)),))
     )
@@ -153,12 +155,12 @@ def test_a_label_selector_asks_for_labels_and_expressions():
     assert not rule.matches({"app": "db"})
 
 
-def test_no_label_selector_matches_nothing_and_an_empty_one_everything():
+def test_a_missing_label_selector_matches_nothing_and_an_empty_one_everything():
     assert not parse_label_selector(None).matches({})
     assert parse_label_selector(LabelSelector()).matches({})
 
 
-def test_fields_but_the_name_read_as_empty():
+def test_fields_other_than_the_name_are_empty():
     def term(key: str, operator: str, value: str) -> NodeSelectorTerm:
         return NodeSelectorTerm(match_fields=(SelectorRequirement(key, operator, (value,)),))
 
@@ -168,7 +170,7 @@ def test_fields_but_the_name_read_as_empty():
     assert not parse_node_term(term("metadata.uid", "In", "n1")).matches("n1", {})
 
 
-def test_empty_and_faulty_terms_match_nothing_and_leave_the_others_alone():
+def test_empty_and_invalid_terms_match_nothing_and_do_not_affect_others():
     good = NodeSelectorTerm((SelectorRequirement("zone", "In", ("a",)),))
     faulty = NodeSelectorTerm((SelectorRequirement("zone", "Weird"),))
 
@@ -187,7 +189,7 @@ def test_required_affinity_without_terms_matches_nothing():
     assert free.matches("n", {})
 
 
-def test_node_selectors_take_values_as_they_are():
+def test_node_selectors_accept_any_values():
     affinity = required_node_affinity({"zone": "not a label value!"}, None)
 
     assert affinity.labels == (Requirement("zone", Operator.IN, frozenset({"not a label value!"})),)
@@ -204,7 +206,7 @@ VALUES = ["a", "b", "c", "0", "3", "7", "12"]
     ),
     st.sampled_from([None, *VALUES]),
 )
-def test_very_many_requirements_about_a_label_hold_where_each_does(
+def test_very_many_requirements_for_a_label_match_as_each_does(
     operator: str, sets: list[frozenset[str]], value: str | None
 ):
     def values(some: frozenset[str]) -> tuple[str, ...]:

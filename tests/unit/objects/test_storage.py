@@ -22,7 +22,7 @@ from scheduler.testing.samples import claim, csi_node, storage_class, volume, vo
 OLD_CLASS = {"volume.beta.kubernetes.io/storage-class": "old"}
 
 
-def test_a_claim_says_what_it_wants():
+def test_a_claim_has_its_volume_modes_and_request():
     found = typed_object(claim("data", "pv", class_name="c", storage="1.5Gi"), PersistentVolumeClaim)
 
     assert (found.metadata.namespace, found.metadata.name) == ("default", "data")
@@ -36,18 +36,18 @@ def test_a_claim_says_what_it_wants():
         pytest.param({}, "", id="none"),
         pytest.param({"class_name": "c"}, "c", id="in the spec"),
         pytest.param(
-            {"class_name": "c", "annotations": OLD_CLASS}, "old", id="the old annotation comes first"
+            {"class_name": "c", "annotations": OLD_CLASS}, "old", id="the old annotation takes precedence"
         ),
         pytest.param(
             {"class_name": "c", "annotations": dict.fromkeys(OLD_CLASS, "")}, "", id="also if it is empty"
         ),
     ],
 )
-def test_the_class_of_a_claim(fields: Any, name: str):
+def test_the_storage_class_of_a_claim(fields: Any, name: str):
     assert typed_object(claim("data", **fields), PersistentVolumeClaim).class_name == name
 
 
-def test_the_class_of_a_volume():
+def test_the_storage_class_of_a_volume():
     plain = typed_object(volume("pv", storageClassName="c"), PersistentVolume)
     old = typed_object(
         {"metadata": {"name": "pv", "annotations": OLD_CLASS}, "spec": {"storageClassName": "c"}},
@@ -57,7 +57,7 @@ def test_the_class_of_a_volume():
     assert (plain.class_name, old.class_name) == ("c", "old")
 
 
-def test_what_is_not_said_of_amounts_is_told_apart_from_nothing():
+def test_an_unset_amount_differs_from_zero():
     found = typed_object({"metadata": {"name": "c"}, "capacity": "5Gi"}, CSIStorageCapacity)
 
     assert found.largest_volume == parse_quantity("5Gi")
@@ -68,13 +68,13 @@ def test_what_is_not_said_of_amounts_is_told_apart_from_nothing():
     assert PersistentVolume().spec.capacity.quantity == parse_quantity("0")
 
 
-def test_the_limits_of_a_node_are_of_the_drivers_that_say_one():
+def test_limits_exist_only_for_drivers_that_set_one():
     found = typed_object(csi_node("n", {"a": 3, "b": None, "c": 0}), CSINode)
 
     assert found.limits == {"a": 3, "c": 0}
 
 
-def test_absent_and_null_are_the_same():
+def test_missing_and_null_are_the_same():
     attachment = volume_attachment("a", node="n", volume=None)
     attachment["spec"]["source"]["persistentVolumeName"] = None
 
@@ -85,7 +85,7 @@ def test_absent_and_null_are_the_same():
 
 
 @pytest.mark.parametrize(
-    ("kind", "found", "told"),
+    ("kind", "found", "expected"),
     [
         pytest.param(
             "v1/persistentvolumeclaims",
@@ -121,13 +121,13 @@ def test_absent_and_null_are_the_same():
         ),
     ],
 )
-def test_an_object_that_cannot_be_read_is_named_with_its_field(kind: str, found: Any, told: str):
+def test_an_undecodable_object_is_named_with_its_field(kind: str, found: Any, expected: str):
     with pytest.raises(ObjectError) as caught:
         decode_object(msgspec.json.encode(found), STRUCTS[kind])
-    assert str(caught.value) == told
+    assert str(caught.value) == expected
 
 
-def test_an_object_that_can_be_read_stays_as_it_is():
+def test_a_decodable_object_is_returned_unchanged():
     whole = {**claim("data"), "more": [None]}
 
     assert decode_object(msgspec.json.encode(whole), PersistentVolumeClaim) == whole

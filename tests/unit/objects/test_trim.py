@@ -20,7 +20,7 @@ def running(name: str, **fields: Any) -> Any:
     return pod(name, cpu="1", node="n1", labels={"app": "web"}, status=STATUS, **fields)
 
 
-def test_a_trimmed_pod_still_says_what_scheduling_reads():
+def test_a_trimmed_pod_keeps_the_fields_of_scheduling():
     whole = running("web-1", priority=7, tolerations=[{"key": "gpu", "operator": "Exists"}])
     trimmed = trim_bound_pod(whole)
     assert trimmed.key == whole.key
@@ -33,14 +33,14 @@ def test_a_trimmed_pod_still_says_what_scheduling_reads():
     assert trimmed.pod.status.conditions == whole.pod.status.conditions
 
 
-def test_a_trimmed_pod_remembers_a_resize_its_status_no_longer_shows():
+def test_a_trimmed_pod_keeps_a_resize_after_its_status_is_dropped():
     trimmed = trim_bound_pod(running("web-1"))
     assert trimmed.pod.status.container_statuses == ()
     assert trimmed.resources.taken == {"cpu": 2000}
     assert trimmed.placed_on("n2").resources.taken == {"cpu": 2000}
 
 
-def test_annotations_and_the_object_go_unless_they_are_wanted():
+def test_annotations_and_the_object_are_dropped_unless_requested():
     whole = running("web-1", annotations={"a": "b"})
     trimmed = trim_bound_pod(whole)
     assert trimmed.annotations == {}
@@ -50,14 +50,14 @@ def test_annotations_and_the_object_go_unless_they_are_wanted():
     assert trim_bound_pod(whole, keep_object=True).object == whole.object
 
 
-def test_trimming_leaves_the_pod_itself_alone():
+def test_trimming_does_not_change_the_pod_itself():
     whole = running("web-1", annotations={"a": "b"})
     before = msgspec.json.encode(whole.pod)
     trim_bound_pod(whole)
     assert msgspec.json.encode(whole.pod) == before
 
 
-def test_of_volumes_only_those_stay_that_the_node_attaches():
+def test_only_attached_volumes_are_kept():
     token = {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}
     mounted = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}
     whole = running("web-1", volumes=[token, mounted, {"name": "tmp", "emptyDir": {}}])
@@ -70,7 +70,7 @@ def test_of_volumes_only_those_stay_that_the_node_attaches():
     assert trim_bound_pod(running("web-2", volumes=[token])).pod.spec.volumes == ()
 
 
-def test_a_plain_pod_weighs_the_same_with_and_without_the_files_that_kubelet_mounts():
+def test_a_trimmed_pod_has_no_trace_of_volumes_mounted_by_kubelet():
     token = {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}
     with_token, without = (trim_bound_pod(running("web-1", volumes=volumes)) for volumes in ([token], []))
 
@@ -78,7 +78,7 @@ def test_a_plain_pod_weighs_the_same_with_and_without_the_files_that_kubelet_mou
     assert with_token.__dict__ == without.__dict__
 
 
-def test_replicas_share_what_is_the_same():
+def test_replicas_share_equal_parts():
     one, other = trim_bound_pod(running("web-1")), trim_bound_pod(running("web-2"))
     assert one.labels is other.labels
     assert one.pod.spec.containers is other.pod.spec.containers
@@ -87,7 +87,7 @@ def test_replicas_share_what_is_the_same():
     assert one.node_name is other.node_name
 
 
-def test_what_differs_is_not_shared():
+def test_different_parts_are_not_shared():
     one = trim_bound_pod(running("web-1"))
     other = trim_bound_pod(pod("db-1", cpu="3", node="n1", labels={"app": "db"}))
     assert other.labels == {"app": "db"}

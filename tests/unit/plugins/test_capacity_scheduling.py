@@ -161,25 +161,27 @@ MORE_THAN_MIN = "Pod a/p is rejected in PreFilter because total ElasticQuota use
 
 
 @pytest.mark.parametrize(
-    ("quotas", "pods", "told"),
+    ("quotas", "pods", "expected"),
     [
         pytest.param([], [running("r", "a", "4")], "", id="no quota"),
         pytest.param([quota("b", 0, 0)], [running("r", "a", "4")], "", id="quotas of others only"),
         pytest.param([quota("a", 4, 2)], [running("r", "a")], "", id="up to max"),
         pytest.param([quota("a", 4, 2)], [running("r", "a", "1001m")], MORE_THAN_MAX, id="beyond max"),
         pytest.param([quota("a", 2, 4)], [running("r", "a")], "", id="up to min"),
-        pytest.param([quota("a", 2, 4)], [running("r", "a", "2")], MORE_THAN_MIN, id="nobody to borrow of"),
+        pytest.param(
+            [quota("a", 2, 4)], [running("r", "a", "2")], MORE_THAN_MIN, id="no namespace to borrow from"
+        ),
         pytest.param([quota("a", 2, 4), quota("b", 2)], [running("r", "a", "2")], "", id="borrows"),
         pytest.param(
             [quota("a", 2, 4), quota("b", 2)],
             [running("r", "a", "2"), running("s", "b", "2")],
             MORE_THAN_MIN,
-            id="who would lend uses it",
+            id="the lender uses its min",
         ),
         pytest.param([quota("a", 1), quota("b", 1, 1)], [running("r", "a")], "", id="no max is no limit"),
-        pytest.param([quota("a", None, 4)], [], MORE_THAN_MIN, id="no min is sure of nothing"),
+        pytest.param([quota("a", None, 4)], [], MORE_THAN_MIN, id="without min nothing is guaranteed"),
         pytest.param([quota("a", 4, {})], [], MORE_THAN_MAX, id="an empty max allows nothing"),
-        pytest.param([quota("a", 4, {"cpu": 4})], [], "", id="what max leaves out and nobody uses"),
+        pytest.param([quota("a", 4, {"cpu": 4})], [], "", id="a resource outside max that no pod uses"),
         pytest.param(
             [quota("a", 4, {"cpu": 4})],
             [running("r", "a", memory="1")],
@@ -199,29 +201,32 @@ MORE_THAN_MIN = "Pod a/p is rejected in PreFilter because total ElasticQuota use
             [quota("a", 4), quota("b", -4)],
             [running("r", "a", "3")],
             "",
-            id="less than nothing lowers no total",
+            id="negative amounts lower no total",
         ),
         pytest.param(
-            [quota("a", 4), quota("b", {"cpu": "8Ei"})], [running("r", "a", "3")], "", id="nor what overflows"
+            [quota("a", 4), quota("b", {"cpu": "8Ei"})],
+            [running("r", "a", "3")],
+            "",
+            id="overflowing amounts lower no total",
         ),
     ],
 )
-def test_a_pod_is_rejected_in_upstreams_words(
-    quotas: Sequence[Mapping[str, Any]], pods: Sequence[PodInfo], told: str
+def test_a_pod_is_rejected_with_the_message_of_upstream(
+    quotas: Sequence[Mapping[str, Any]], pods: Sequence[PodInfo], expected: str
 ) -> None:
-    assert World(quotas, pods).pre_filter(incoming()) == told
+    assert World(quotas, pods).pre_filter(incoming()) == expected
 
 
 @pytest.mark.parametrize(
-    ("min_", "max_", "used", "told"),
+    ("min_", "max_", "used", "expected"),
     [
         pytest.param({}, {}, 1, MORE_THAN_MIN, id="missing in min is none, in max no limit"),
         pytest.param({"example.com/gpu": 2}, {"example.com/gpu": 2}, 1, "", id="up to both"),
         pytest.param({"example.com/gpu": 9}, {"example.com/gpu": 2}, 2, MORE_THAN_MAX, id="beyond max"),
     ],
 )
-def test_other_resources_count_where_they_are_asked_for(
-    min_: Mapping[str, Any], max_: Mapping[str, Any], used: int, told: str
+def test_other_resources_count_if_they_are_requested(
+    min_: Mapping[str, Any], max_: Mapping[str, Any], used: int, expected: str
 ) -> None:
     native = {"cpu": 9, **PLENTY}
     world = World(
@@ -229,11 +234,11 @@ def test_other_resources_count_where_they_are_asked_for(
         [running("r", "a", requests={"example.com/gpu": used})],
     )
 
-    assert world.pre_filter(incoming(requests={"example.com/gpu": 1})) == told
+    assert world.pre_filter(incoming(requests={"example.com/gpu": 1})) == expected
 
 
 @pytest.mark.parametrize(
-    ("namespace", "priority", "quotas", "told"),
+    ("namespace", "priority", "quotas", "expected"),
     [
         pytest.param("a", 5, [quota("a", 9, 2)], MORE_THAN_MAX, id="its own, of the same priority: max"),
         pytest.param("a", 5, [quota("a", 2)], MORE_THAN_MIN, id="its own, of the same priority: min"),
@@ -242,17 +247,17 @@ def test_other_resources_count_where_they_are_asked_for(
         pytest.param("c", 9, [quota("a", 2)], "", id="one without a quota"),
     ],
 )
-def test_what_is_promised_to_nominated_pods_counts(
-    namespace: str, priority: int, quotas: Sequence[Mapping[str, Any]], told: str
+def test_requests_of_nominated_pods_count(
+    namespace: str, priority: int, quotas: Sequence[Mapping[str, Any]], expected: str
 ) -> None:
     world = World(quotas)
     world.nominator.add(pod("n", namespace=namespace, cpu="2", priority=priority), "n")
     world.nominator.add(incoming(priority=5), "n")  # the pod itself is not counted twice
 
-    assert world.pre_filter(incoming(priority=5)) == told
+    assert world.pre_filter(incoming(priority=5)) == expected
 
 
-def test_what_is_promised_to_who_is_over_its_min_does_not_count() -> None:
+def test_nominated_requests_above_the_min_of_their_namespace_do_not_count() -> None:
     world = World([quota("a", 4), quota("b", 1)], [running("r", "b", "2")])
     world.nominator.add(pod("n", namespace="b", cpu="3", priority=9), "n")
 
@@ -261,25 +266,25 @@ def test_what_is_promised_to_who_is_over_its_min_does_not_count() -> None:
 
 def test_usage_follows_pods_nodes_and_quotas() -> None:
     world = World([quota("a", 9, 2)], nodes=("n", "m"))
-    told = [world.pre_filter(incoming())]
+    reported = [world.pre_filter(incoming())]
     assumed = world.cache.assume(pod("r", namespace="a", cpu="2"), "n")
-    told.append(world.pre_filter(incoming()))
+    reported.append(world.pre_filter(incoming()))
     world.cache.forget(assumed.uid)
-    told.append(world.pre_filter(incoming()))
+    reported.append(world.pre_filter(incoming()))
     world.cache.add_pod(running("s", "a", "2", on="m"))
     world.cache.remove_node("n")
-    told.append(world.pre_filter(incoming()))
+    reported.append(world.pre_filter(incoming()))
     world.apply(quota("a", 9, 3))
-    told.append(world.pre_filter(incoming()))
+    reported.append(world.pre_filter(incoming()))
     world.cache.recount()
-    told.append(world.pre_filter(incoming(cpu="2")))
+    reported.append(world.pre_filter(incoming(cpu="2")))
     world.cache.remove_pod("uid-of-a-s")
-    told.append(world.pre_filter(incoming(cpu="2")))
+    reported.append(world.pre_filter(incoming(cpu="2")))
 
-    assert told == ["", MORE_THAN_MAX, "", MORE_THAN_MAX, "", MORE_THAN_MAX, ""]
+    assert reported == ["", MORE_THAN_MAX, "", MORE_THAN_MAX, "", MORE_THAN_MAX, ""]
 
 
-def test_a_picture_of_what_might_be_is_counted_for_itself() -> None:
+def test_an_overlay_has_its_own_usage() -> None:
     world = World([quota("a", 9, 2)], [running("r", "a", "2")])
     snapshot = world.cache.snapshot()
     gone = snapshot.overlay(remove=[(0, running("r", "a", "2"))])
@@ -295,7 +300,7 @@ def made_room(world: World, wanted: PodInfo) -> Started:
     return started
 
 
-def test_within_its_min_a_namespace_reclaims_what_others_borrowed() -> None:
+def test_within_its_min_a_namespace_reclaims_borrowed_capacity() -> None:
     world = World(
         [quota("a", 2), quota("b", 2)],
         [running(f"b{number}", "b", priority=1000 + number) for number in range(4)],
@@ -304,7 +309,7 @@ def test_within_its_min_a_namespace_reclaims_what_others_borrowed() -> None:
     assert made_room(world, incoming()) == Started("n", ["b/b0"])
 
 
-def test_no_more_is_taken_back_than_was_borrowed() -> None:
+def test_no_more_than_the_borrowed_amount_is_reclaimed() -> None:
     world = World(
         [quota("a", 3), quota("b", 2)], [running(f"b{number}", "b", "1500m") for number in range(2)]
     )
@@ -389,7 +394,7 @@ def test_the_nodes_of_a_namespace_follow_its_pods() -> None:
         assert usage.rows_with["a"] == expected
 
 
-def test_preempting_keeps_to_max() -> None:
+def test_preemption_respects_max() -> None:
     world = World(
         [quota("a", 0, 3), quota("z", 9)],
         [running(f"r{number}", "a", on=on) for number, on in enumerate("nnm")],
@@ -404,7 +409,7 @@ def test_preempting_keeps_to_max() -> None:
     assert {row: len(victims) for row, (victims, _) in found.items()} == {0: 1, 1: 1}
 
 
-def test_trying_leaves_the_attempt_as_it_was() -> None:
+def test_a_dry_run_does_not_change_the_attempt() -> None:
     world = World([quota("a", 2), quota("b", 2)], [running(f"b{number}", "b") for number in range(4)])
     status, state = world.preempt(incoming())
 
@@ -412,14 +417,14 @@ def test_trying_leaves_the_attempt_as_it_was() -> None:
     assert state.read("CapacityScheduling", Accounts).changed == {}
 
 
-def test_who_comes_back_is_held_against_what_is_promised_to_others() -> None:
+def test_returned_victims_are_compared_with_nominated_requests() -> None:
     world = World([quota("a", 0, 3), quota("z", 9)], [running("r", "a", priority=1), running("s", "a")])
     world.nominator.add(pod("n", namespace="a", cpu="1", priority=9), "elsewhere")
 
     assert made_room(world, incoming(cpu="2", priority=5)) == Started("n", ["a/r", "a/s"])
 
 
-def test_budgets_are_kept_where_they_can_be() -> None:
+def test_budgets_are_respected_where_possible() -> None:
     world = World(
         [quota("a", 2), quota("b", 1), quota("z", 9)],
         [
@@ -437,13 +442,13 @@ def test_budgets_are_kept_where_they_can_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quotas", "pods", "told"),
+    ("quotas", "pods", "expected"),
     [
         pytest.param(
             [quota("a", 1), quota("b", 4)],
             [running("r", "b", "4")],
             "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
-            id="nobody borrowed",
+            id="no namespace has borrowed",
         ),
         pytest.param(
             [quota("a", 0, 1), quota("z", 9)],
@@ -459,12 +464,12 @@ def test_budgets_are_kept_where_they_can_be() -> None:
         ),
     ],
 )
-def test_why_nothing_came_of_it_is_told_in_upstreams_words(
-    quotas: Sequence[Mapping[str, Any]], pods: Sequence[PodInfo], told: str
+def test_a_failed_preemption_has_the_message_of_upstream(
+    quotas: Sequence[Mapping[str, Any]], pods: Sequence[PodInfo], expected: str
 ) -> None:
     status, _ = World(quotas, pods).preempt(incoming(priority=5))
 
-    assert status.message == told
+    assert status.message == expected
 
 
 LEAVING = {"deletionTimestamp": "2026-03-01T09:00:00Z"}
@@ -486,13 +491,20 @@ def leaving(each: PodInfo) -> PodInfo:
         pytest.param(
             [quota("a", 1), quota("b", 9)], running("v", "a", priority=5), False, id="equal, of its own"
         ),
-        pytest.param([quota("a", 9), quota("b", 1)], running("v", "b", priority=9), True, id="who borrowed"),
-        pytest.param([quota("a", 9), quota("b", 9)], running("v", "b"), False, id="who did not"),
+        pytest.param(
+            [quota("a", 9), quota("b", 1)],
+            running("v", "b", priority=9),
+            True,
+            id="a namespace that has borrowed",
+        ),
+        pytest.param(
+            [quota("a", 9), quota("b", 9)], running("v", "b"), False, id="a namespace that has not borrowed"
+        ),
         pytest.param([], running("v", "c"), True, id="neither has a quota"),
         pytest.param([quota("a", 9)], running("v", "c"), False, id="only the preemptor has one"),
     ],
 )
-def test_a_pod_waits_for_its_victims_and_for_nobody_else(
+def test_a_pod_waits_only_for_its_own_victims(
     quotas: Sequence[Mapping[str, Any]], victim: PodInfo, *, waits: bool
 ) -> None:
     world = World(quotas, [leaving(victim), running("high", "c", "2", priority=99)])
@@ -501,7 +513,7 @@ def test_a_pod_waits_for_its_victims_and_for_nobody_else(
     assert (status.message == WAITS) is waits, status.message
 
 
-def test_a_pod_that_another_plugin_gave_up_before_does_not_preempt() -> None:
+def test_a_pod_rejected_by_an_earlier_plugin_does_not_preempt() -> None:
     world = World([quota("a", 1)])
     snapshot = world.cache.snapshot()
     answer = world.plugin.post_filter(CycleState(), incoming(), snapshot, Diagnosis.blank(snapshot.n_nodes))
@@ -523,13 +535,13 @@ def test_a_pod_that_another_plugin_gave_up_before_does_not_preempt() -> None:
     ],
     ids=lambda value: value.label if isinstance(value, ClusterEvent) else "",
 )
-def test_pods_that_go_and_quotas_wake_who_waits(event: ClusterEvent, *, wakes: bool) -> None:
+def test_deleted_pods_and_quotas_requeue_waiting_pods(event: ClusterEvent, *, wakes: bool) -> None:
     registered = [each for each in World().plugin.events() if each.event.covers(event)]
 
     assert bool(registered) is wakes
 
 
-def test_only_a_change_of_a_quota_that_counts_requeues_pods() -> None:
+def test_only_a_change_of_an_active_quota_requeues_pods() -> None:
     older, younger = quota("a", 1, 1, name="z"), quota("a", 1, 1, created="2026-03-02T08:00:00Z")
     world = World(quotas=[older, younger])
     world.plugin.pre_filter(CycleState(), incoming(), world.cache.snapshot())

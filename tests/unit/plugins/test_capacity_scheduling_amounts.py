@@ -35,7 +35,7 @@ def slowly_over(
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_max_is_compared_as_upstream_does(
+def test_max_is_compared_as_in_upstream(
     more: dict[str, int], used: dict[str, int], limit: dict[str, int]
 ) -> None:
     assert Quota({}, limit).over_max(used, more) == slowly_over(more, used, limit, unlisted=float("inf"))
@@ -43,7 +43,7 @@ def test_max_is_compared_as_upstream_does(
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_min_is_compared_as_upstream_does(
+def test_min_is_compared_as_in_upstream(
     more: dict[str, int], used: dict[str, int], limit: dict[str, int]
 ) -> None:
     quota = Quota(limit, None)
@@ -67,7 +67,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_what_is_counted_follows_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
+def test_incremental_usage_follows_any_events(steps: list[tuple[str, int, int]]) -> None:
     """Pod number i is in namespace i % 3 and requests i cpus; pods on unknown nodes do not count."""
     cache, usage, there = Cache(), NamespaceUsage(), dict[int, str]()
     nodes: set[str] = set()

@@ -44,14 +44,14 @@ def group(min_member: int, **spec: Any) -> PodGroupObject:
         pytest.param("Running", Members(running=2, failed=1), "Failed", id="one failed"),
         pytest.param("Scheduling", Members(pending=2, failed=1), "Scheduling", id="one failed too early"),
         pytest.param("Running", Members(succeeded=3, failed=1), "Finished", id="enough are done, one failed"),
-        pytest.param("Running", Members(), "Pending", id="all are gone"),
+        pytest.param("Running", Members(), "Pending", id="no members"),
     ],
 )
 def test_phases_of_coscheduling(before: str, members: Members, phase: str) -> None:
     assert coscheduling_status(group(3), {"phase": before}, members)["phase"] == phase
 
 
-def test_who_occupies_a_group_is_said_once() -> None:
+def test_the_occupying_job_of_a_group_is_set_once() -> None:
     first = coscheduling_status(group(1), {}, Members(pending=1, occupied_by="default/job"))
     then = coscheduling_status(group(1), first, Members(pending=1, occupied_by="default/other"))
     assert then["occupiedBy"] == "default/job"
@@ -61,12 +61,12 @@ NOT_READY = "Not enough valid tasks for gang-scheduling, valid: 2, min: 3"
 
 
 @pytest.mark.parametrize(
-    ("before", "members", "gap", "phase", "told"),
+    ("before", "members", "gap", "phase", "expected"),
     [
-        pytest.param("", Members(), {"cpu": 1}, "Pending", ("NotEnoughTasks", "Not enough valid tasks for gang-scheduling, valid: 0, min: 3"), id="no room"),
-        pytest.param("", Members(pending=2), {}, "Inqueue", ("NotEnoughTasks", NOT_READY), id="room"),
-        pytest.param("", Members(pending=3), {"cpu": 1500}, "Inqueue", ("NotEnoughResources", "3/3 tasks in gang unschedulable: resource gap: cpu: 1500m"), id="pods and no room"),
-        pytest.param("Inqueue", Members(), {"cpu": 1}, "Inqueue", ("NotEnoughTasks", "Not enough valid tasks for gang-scheduling, valid: 0, min: 3"), id="the room is gone"),
+        pytest.param("", Members(), {"cpu": 1}, "Pending", ("NotEnoughTasks", "Not enough valid tasks for gang-scheduling, valid: 0, min: 3"), id="no capacity"),
+        pytest.param("", Members(pending=2), {}, "Inqueue", ("NotEnoughTasks", NOT_READY), id="capacity"),
+        pytest.param("", Members(pending=3), {"cpu": 1500}, "Inqueue", ("NotEnoughResources", "3/3 tasks in gang unschedulable: resource gap: cpu: 1500m"), id="pods and no capacity"),
+        pytest.param("Inqueue", Members(), {"cpu": 1}, "Inqueue", ("NotEnoughTasks", "Not enough valid tasks for gang-scheduling, valid: 0, min: 3"), id="no capacity any longer"),
         pytest.param("Inqueue", Members(pending=3, refusal="full"), {}, "Inqueue", ("NotEnoughResources", "3/3 tasks in gang unschedulable: full"), id="refused"),
         pytest.param("Inqueue", Members(placed=3), {}, "Running", ("tasks in gang are ready to be scheduled", ""), id="on nodes"),
         pytest.param("Running", Members(pending=1, running=2, refusal="full"), {}, "Unknown", ("NotEnoughResources", "1/3 tasks in gang unschedulable: full"), id="one was lost"),
@@ -76,14 +76,14 @@ NOT_READY = "Not enough valid tasks for gang-scheduling, valid: 2, min: 3"
     ],
 )  # fmt: skip
 def test_phases_of_volcano(
-    before: str, members: Members, gap: Mapping[str, int], phase: str, told: tuple[str, str]
+    before: str, members: Members, gap: Mapping[str, int], phase: str, expected: tuple[str, str]
 ) -> None:
     status, [condition] = volcano_status(group(3), {"phase": before}, members, gap)
-    assert (status["phase"], condition["reason"], condition["message"]) == (phase, *told)
+    assert (status["phase"], condition["reason"], condition["message"]) == (phase, *expected)
     assert condition["type"] == ("Unschedulable" if condition["message"] else "Scheduled")
 
 
-def test_tasks_that_are_short_are_named() -> None:
+def test_tasks_below_their_minimum_are_named() -> None:
     wanted = group(2, minTaskMember={"master": 1, "worker": 2})
     assert wanted.min_count == 3
     assert wanted.short_of(["worker", "worker", "ps"]) == {"master": 0}
@@ -100,7 +100,7 @@ AMOUNT = st.integers(min_value=0, max_value=8)
     cpus=AMOUNT,
     pods=st.integers(min_value=0, max_value=20),
 )
-def test_the_gap_is_what_one_node_after_another_lacks(
+def test_the_resource_gap_is_the_missing_amount_after_all_nodes(
     nodes: list[tuple[int, list[int]]], cpus: int, pods: int
 ) -> None:
     snapshot = snapshot_of(
@@ -120,7 +120,7 @@ def test_the_gap_is_what_one_node_after_another_lacks(
     assert found == {name: amount for name, amount in expected.items() if amount > 0}
 
 
-def test_amounts_are_written_for_people() -> None:
+def test_amounts_are_written_in_readable_units() -> None:
     assert amounts_text({"memory": 4 << 30, "cpu": 1500, "nvidia.com/gpu": 2}) == (
         "cpu: 1500m, memory: 4Gi, nvidia.com/gpu: 2"
     )
@@ -135,14 +135,14 @@ def test_amounts_are_written_for_people() -> None:
         ({"on_partial_failure": "Shrug"}, "onPartialFailure"),
     ],
 )
-def test_wrong_arguments_are_named(args: dict[str, Any], path: str) -> None:
+def test_invalid_arguments_are_named(args: dict[str, Any], path: str) -> None:
     assert [fault.path for fault in CoschedulingArgs(**args).faults()] == [path]
 
 
 EXAMPLE = (MANIFESTS / "examples" / "gangs" / "scheduler.yaml").read_text()
 
 
-def test_arguments_that_mean_nothing_here_are_taken_and_told() -> None:
+def test_arguments_without_effect_are_accepted_with_a_note() -> None:
     text = EXAMPLE.replace(
         "permitWaitingTimeSeconds: 60",
         "{permitWaitingTimeSeconds: 10, podGroupBackoffSeconds: 5, podGroupRejectPercentage: 20}",

@@ -44,7 +44,7 @@ def test_a_pod_is_bound_to_its_node():
     [ApiError(409, "Conflict", "pod p is already assigned to node m"), ApiError(0, "", "no answer")],
     ids=["refused", "without an answer"],
 )
-def test_what_the_api_server_says_becomes_an_error(error: ApiError):
+def test_an_api_error_becomes_an_error_status(error: ApiError):
     status = bind(Binder(error))
 
     assert status.code is Code.ERROR
@@ -52,6 +52,6 @@ def test_what_the_api_server_says_becomes_an_error(error: ApiError):
     assert status.error is error
 
 
-def test_a_fault_of_our_own_is_not_hidden():
+def test_an_internal_error_is_raised():
     with pytest.raises(ZeroDivisionError):
         bind(Binder(ZeroDivisionError()))

@@ -24,12 +24,12 @@ def args(percentage: int, absolute: int) -> DefaultPreemptionArgs:
         (0, 0, ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"]),
     ],
 )
-def test_settings_outside_their_ranges_are_faults(percentage: int, absolute: int, paths: list[str]) -> None:
+def test_settings_outside_their_ranges_are_errors(percentage: int, absolute: int, paths: list[str]) -> None:
     assert [fault.path for fault in args(percentage, absolute).faults()] == paths
 
 
 @pytest.mark.parametrize(
     ("n_nodes", "enough"), [(50, 50), (500, 100), (5000, 500)], ids=["all", "the absolute", "the share"]
 )
-def test_the_larger_minimum_counts_and_never_more_than_there_are(n_nodes: int, enough: int) -> None:
+def test_the_larger_minimum_counts_up_to_the_number_of_nodes(n_nodes: int, enough: int) -> None:
     assert DefaultPreemptionArgs().enough(n_nodes) == enough

@@ -62,7 +62,7 @@ def found(selectors: DefaultSelectors, each: PodInfo) -> dict[str, tuple[str, se
     }
 
 
-def test_the_services_that_select_a_pod_select_together(table: ClusterTable, selectors: DefaultSelectors):
+def test_all_services_that_select_a_pod_are_combined(table: ClusterTable, selectors: DefaultSelectors):
     table.watch_kind(SERVICES).update(
         {
             "shop/by-app": service({"app": "web"}),
@@ -85,7 +85,7 @@ def test_a_service_without_a_selector_selects_nothing(
     assert found(selectors, pod()) == {}
 
 
-def test_services_are_followed(table: ClusterTable, selectors: DefaultSelectors):
+def test_services_are_updated_by_the_watch(table: ClusterTable, selectors: DefaultSelectors):
     services = table.watch_kind(SERVICES)
     each = pod()
     seen = []
@@ -137,7 +137,7 @@ def test_services_are_followed(table: ClusterTable, selectors: DefaultSelectors)
             owner("ReplicaSet", "apps/v1beta1"),
             {"matchLabels": {"app": "web"}},
             {"tier": ("In", {"front"})},
-            id="of another version nothing is known",
+            id="another api version is ignored",
         ),
         pytest.param(
             REPLICA_SETS,
@@ -148,7 +148,7 @@ def test_services_are_followed(table: ClusterTable, selectors: DefaultSelectors)
         ),
     ],
 )
-def test_the_controller_of_a_pod_selects_with_its_services(
+def test_the_controller_of_a_pod_is_combined_with_its_services(
     table: ClusterTable, selectors: DefaultSelectors, kind: str, reference: Any, written: Any, expected: Any
 ):
     table.watch_kind(SERVICES)["shop/web"] = service({"tier": "front"})
@@ -157,7 +157,7 @@ def test_the_controller_of_a_pod_selects_with_its_services(
     assert found(selectors, pod(reference)) == expected
 
 
-def test_a_controller_is_followed(table: ClusterTable, selectors: DefaultSelectors):
+def test_a_controller_is_updated_by_the_watch(table: ClusterTable, selectors: DefaultSelectors):
     each, store = pod(owner("ReplicaSet")), table.watch_kind(REPLICA_SETS)
     seen = []
     for key in ("app", "tier"):
@@ -178,11 +178,9 @@ def test_a_controller_is_followed(table: ClusterTable, selectors: DefaultSelecto
         {"spec": {"selector": {"app": 1, "matchLabels": {"app": 1}}}},
         {"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}}},
     ],
-    ids=["nothing", "no spec", "a list", "a number", "an operator nobody knows"],
+    ids=["nothing", "no spec", "a list", "a number", "an unknown operator"],
 )
-def test_objects_that_cannot_be_understood_select_nothing(
-    table: ClusterTable, selectors: DefaultSelectors, broken: Any
-):
+def test_undecodable_objects_select_nothing(table: ClusterTable, selectors: DefaultSelectors, broken: Any):
     for kind in KINDS:
         table.watch_kind(kind)["shop/owner"] = broken
     table.watch_kind(SERVICES)["shop/web"] = service({"app": "web"})
@@ -198,7 +196,7 @@ def test_kinds_that_are_not_watched_have_no_objects():
     assert found(selectors, pod(owner("ReplicaSet"))) == {}
 
 
-def test_another_cluster_is_not_taken_for_the_first(table: ClusterTable, selectors: DefaultSelectors):
+def test_another_cluster_has_its_own_selectors(table: ClusterTable, selectors: DefaultSelectors):
     other = ClusterTable()
     for each, label in ((table, "app"), (other, "tier")):
         each.watch_kind(SERVICES)["shop/web"] = service({label: WEB[label]})

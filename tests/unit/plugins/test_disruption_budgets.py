@@ -56,7 +56,7 @@ def violating(*budgets: dict[str, Any]) -> list[str]:
         pytest.param({**budget(), "status": {}}, ["a", "b", "c"], id="no status yet"),
     ],
 )
-def test_pods_beyond_what_a_budget_allows_violate_it(found: dict[str, Any], broken: list[str]) -> None:
+def test_pods_beyond_the_limit_of_a_budget_violate_it(found: dict[str, Any], broken: list[str]) -> None:
     assert violating(found) == broken
 
 
@@ -64,7 +64,7 @@ def test_the_tightest_of_several_budgets_counts() -> None:
     assert violating(budget(2), budget(1)) == ["b", "c"]
 
 
-def test_a_budget_that_changes_is_read_again() -> None:
+def test_a_changed_budget_is_read_again() -> None:
     store, reader = ObjectStore(), DisruptionBudgets()
     reader.look_at(store)
     broken = []
@@ -94,7 +94,7 @@ class Reading:
         return lambda: self.read < end
 
 
-def test_very_many_budgets_are_read_in_turns_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_budgets_are_read_in_slices_and_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, store, reader = Reading(monkeypatch), ObjectStore(), DisruptionBudgets()
     for number in range(100):
         store[f"{'xyz'[number % 3]}/{number}"] = budget(0, namespace="xyz"[number % 3])
@@ -109,7 +109,7 @@ def test_very_many_budgets_are_read_in_turns_and_each_once(monkeypatch: pytest.M
     assert reading.read == 100
 
 
-def test_of_very_many_budgets_only_those_that_changed_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_budgets_of_very_many_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, store, reader = Reading(monkeypatch), ObjectStore(), DisruptionBudgets()
     for number in range(100):
         store[f"default/{number}"] = budget(number)
@@ -127,7 +127,7 @@ def test_of_very_many_budgets_only_those_that_changed_are_read_again(monkeypatch
     assert reading.read == 1
 
 
-def test_very_many_budgets_are_not_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_budgets_are_not_evaluated_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     store, reader, asked = ObjectStore(), DisruptionBudgets(), []
     for number in range(200):
         expressions = [{"key": f"none-{number}", "operator": "DoesNotExist"}]
@@ -178,7 +178,7 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("few")
 @given(st.lists(states, min_size=1, max_size=4), evicted)
-def test_budgets_that_come_and_go_are_broken_as_if_each_were_asked(
+def test_incremental_budget_violations_equal_a_full_evaluation(
     story: list[dict[str, Any]], leaving: list[tuple[str, dict[str, str]]]
 ) -> None:
     store, reader = ObjectStore(), DisruptionBudgets()

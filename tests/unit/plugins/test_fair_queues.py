@@ -158,17 +158,17 @@ TREE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("queues", "pods", "waiting", "wanted", "told"),
+    ("queues", "pods", "waiting", "wanted", "expected"),
     [
         pytest.param(TWO, running("b", 12), [], incoming("c", "9"), "", id="of no queue"),
-        pytest.param(TWO, running("a", 11), [], incoming(), "", id="borrows what nobody wants"),
+        pytest.param(TWO, running("a", 11), [], incoming(), "", id="borrows unused capacity"),
         pytest.param(
             TWO,
             running("a", 6),
             [incoming("b", "9")],
             incoming(),
             "queue a has 6 of its fair 6 cpu, the pod requests 1",
-            id="what somebody waits for is not lent",
+            id="capacity with demand is not borrowed",
         ),
         pytest.param(
             TWO,
@@ -176,7 +176,7 @@ TREE: dict[str, dict[str, Any]] = {
             [incoming("b", "4")],
             incoming(),
             "",
-            id="more than that is wanted by nobody",
+            id="capacity above all demand is borrowed",
         ),
         pytest.param(
             {"a": {"max": {"cpu": 2}}},
@@ -208,48 +208,48 @@ TREE: dict[str, dict[str, Any]] = {
             [incoming("b", "9")],
             incoming(),
             "queue a has 2 of its fair 2 cpu, the pod requests 1",
-            id="what pods of no queue take is not divided",
+            id="capacity used by pods without a queue is not divided",
         ),
         pytest.param(
-            TWO, running("a", 12), [incoming("b", "9")], incoming(cpu="0"), "", id="who asks for nothing"
+            TWO, running("a", 12), [incoming("b", "9")], incoming(cpu="0"), "", id="an empty request"
         ),
     ],
 )
-def test_a_pod_is_kept_back_by_the_queue_that_is_named(
+def test_the_named_queue_rejects_a_pod(
     queues: dict[str, dict[str, Any]],
     pods: Sequence[PodInfo],
     waiting: Sequence[PodInfo],
     wanted: PodInfo,
-    told: str,
+    expected: str,
 ) -> None:
     world = World(queues, pods)
     world.wait(*(each for each in waiting), wanted)
 
-    assert world.pre_filter(wanted) == told
+    assert world.pre_filter(wanted) == expected
 
 
-def test_usage_and_demand_follow_the_cluster() -> None:
+def test_usage_and_demand_are_updated_by_the_cluster() -> None:
     world = World(TWO, running("a", 6))
     wanted, others = incoming(), incoming("b", "9", name="others")
     world.wait(wanted, others)
-    told = [bool(world.pre_filter(wanted))]
+    reported = [bool(world.pre_filter(wanted))]
     assumed = world.cache.assume(others, "n")
     world.plugin.reserve(CycleState(), others, "n")
-    told.append(bool(world.pre_filter(wanted)))
+    reported.append(bool(world.pre_filter(wanted)))
     world.cache.forget(assumed.uid)
-    told.append(bool(world.pre_filter(wanted)))
+    reported.append(bool(world.pre_filter(wanted)))
     world.plugin.unreserve(CycleState(), others, "n")
-    told.append(bool(world.pre_filter(wanted)))
+    reported.append(bool(world.pre_filter(wanted)))
     world.apply("a", weight=3)
-    told.append(bool(world.pre_filter(wanted)))
+    reported.append(bool(world.pre_filter(wanted)))
     world.apply("a", weight=1)
     world.cache.add_node(node("m", cpu="12"))
-    told.append(bool(world.pre_filter(wanted)))
+    reported.append(bool(world.pre_filter(wanted)))
 
-    assert told == [True, True, False, True, False, False]
+    assert reported == [True, True, False, True, False, False]
 
 
-def test_who_waits_no_longer_is_let_go_of_and_others_are_woken() -> None:
+def test_a_pod_that_no_longer_waits_is_dropped_and_others_are_requeued() -> None:
     world = World(TWO, running("a", 6))
     wanted, others = incoming(), incoming("b", "9", name="others")
     world.wait(wanted, others)
@@ -260,7 +260,7 @@ def test_who_waits_no_longer_is_let_go_of_and_others_are_woken() -> None:
     assert world.refresh() == [wanted.uid.removeprefix("uid-of-")]
 
 
-def test_no_more_are_woken_than_have_room() -> None:
+def test_no_more_pods_are_requeued_than_fit() -> None:
     world = World(TWO, running("a", 10))
     several = [incoming(name=f"p{number}") for number in range(9)]
     others = incoming("b", "9", name="others")
@@ -274,7 +274,7 @@ def test_no_more_are_woken_than_have_room() -> None:
 # Reclaim.
 
 
-def test_within_its_share_a_queue_takes_back_what_was_borrowed_whatever_its_priority() -> None:
+def test_a_queue_within_its_share_reclaims_from_any_priority() -> None:
     world = World(TWO, running("b", 12, priority=1000))
     wanted = incoming(cpu="2")
     world.wait(wanted, incoming("b", "9", name="more"))
@@ -301,7 +301,7 @@ def test_within_its_share_a_queue_takes_back_what_was_borrowed_whatever_its_prio
         ),
     ],
 )
-def test_nothing_is_taken_that_was_not_borrowed(
+def test_only_borrowed_capacity_is_reclaimed(
     queues: dict[str, dict[str, Any]], pods: Sequence[PodInfo], waiting: Sequence[str], wanted: PodInfo
 ) -> None:
     world = World(queues, pods)
@@ -311,7 +311,7 @@ def test_nothing_is_taken_that_was_not_borrowed(
     assert world.preemptions.started == []
 
 
-def test_within_one_parent_only_who_borrowed_of_it_gives_back() -> None:
+def test_within_one_parent_only_borrowing_queues_return_capacity() -> None:
     world = World(TREE, [*running("vision", 6), *running("shop", 6)])
     wanted = incoming("nlp", cpu="3")
     world.wait(wanted, incoming("vision", "9", name="more"), incoming("shop", "9", name="more"))
@@ -332,13 +332,13 @@ def test_beyond_its_share_a_queue_preempts_lower_priorities_of_its_own_only() ->
     assert victim.startswith("a")
 
 
-def test_a_pod_of_no_queue_preempts_by_priority() -> None:
+def test_a_pod_without_a_queue_preempts_by_priority() -> None:
     world = World(TWO, running("b", 12))
 
     assert world.attempt(incoming("c", priority=5)).is_success
 
 
-def test_what_is_leaving_already_is_not_taken_once_more() -> None:
+def test_terminating_pods_are_not_evicted_again() -> None:
     world = World(TWO, [*running("b", 8), *running("a", 4, first=8)])
     first, second = incoming(cpu="2", name="first"), incoming(cpu="2", name="second")
     world.wait(first, second, incoming("b", "9", name="more"))
@@ -352,7 +352,7 @@ def test_what_is_leaving_already_is_not_taken_once_more() -> None:
     assert world.attempt(second).is_success
 
 
-def test_budgets_are_kept_where_they_can_be() -> None:
+def test_budgets_are_respected_where_possible() -> None:
     world = World(
         TWO, [*running("b", 2, labels={"app": "db"}), *running("b", 10, first=2, priority=9)], cpu="12"
     )
@@ -369,7 +369,7 @@ def test_budgets_are_kept_where_they_can_be() -> None:
     assert not {"b0", "b1"} & set(victims)
 
 
-def test_pods_of_a_unit_leave_together_or_not_at_all() -> None:
+def test_pods_of_a_unit_are_evicted_together_or_not_at_all() -> None:
     world = World(TWO, running("b", 12))
     wanted = incoming(cpu="3")
     world.wait(wanted, incoming("b", "9", name="more"))
@@ -398,7 +398,7 @@ def overdue(world: World) -> None:
     world.fakes.clock.advance(61)
 
 
-def test_nobody_younger_overtakes_who_waits_for_its_queues_share() -> None:
+def test_no_younger_pod_overtakes_one_that_waits_for_the_share_of_its_queue() -> None:
     world = World({"a": {"max": {"cpu": 4}}}, running("a", 3))
     large = incoming(cpu="2", name="large")
     world.wait(large)
@@ -414,7 +414,7 @@ def test_nobody_younger_overtakes_who_waits_for_its_queues_share() -> None:
     assert world.pre_filter(urgent) == ""
 
 
-def test_who_is_larger_than_its_queues_share_has_its_turn_too() -> None:
+def test_a_pod_larger_than_the_share_of_its_queue_is_placed_in_time() -> None:
     world = World(TWO, [*running("a", 4), *running("b", 5, first=4)])
     large = incoming(cpu="3", name="large")
     world.wait(large, incoming("b", "9", name="more"))
@@ -425,7 +425,7 @@ def test_who_is_larger_than_its_queues_share_has_its_turn_too() -> None:
     assert world.pre_filter(large) == ""
 
 
-def test_one_node_is_held_for_who_waits_for_room() -> None:
+def test_one_node_is_held_for_a_pod_that_waits_for_capacity() -> None:
     on_n = [*running("b", 3), *running("a", 1)]
     on_m = [*running("b", 2, first=3, on="m"), *running("a", 1, first=1, on="m")]
     world = World(TWO, [*on_n, *on_m], nodes=("n", "m"), cpu="6")
@@ -449,7 +449,7 @@ def test_one_node_is_held_for_who_waits_for_room() -> None:
     assert world.pre_filter(younger) == ""
 
 
-def test_who_could_run_nowhere_keeps_no_room_from_others() -> None:
+def test_a_pod_that_fits_on_no_node_holds_no_capacity() -> None:
     world = World(TWO, running("a", 6))
     hopeless, wanted = incoming("b", "99", name="hopeless"), incoming()
     world.wait(hopeless, wanted)
@@ -460,7 +460,7 @@ def test_who_could_run_nowhere_keeps_no_room_from_others() -> None:
     assert world.pre_filter(wanted) == ""
 
 
-def test_who_could_run_nowhere_and_goes_leaves_the_demand_of_others_as_it_is() -> None:
+def test_a_deleted_pod_that_fits_on_no_node_leaves_other_demand_unchanged() -> None:
     world = World(TWO, running("a", 6))
     hopeless, wanted = incoming("b", "99", name="hopeless"), incoming()
     world.wait(hopeless, incoming("b", "9", name="more"), wanted)
@@ -487,11 +487,11 @@ def test_who_could_run_nowhere_and_goes_leaves_the_demand_of_others_as_it_is() -
     ],
     ids=lambda value: value.label if isinstance(value, ClusterEvent) else "",
 )
-def test_what_may_help_wakes_who_waits(event: ClusterEvent, *, wakes: bool) -> None:
+def test_the_events_that_requeue_waiting_pods(event: ClusterEvent, *, wakes: bool) -> None:
     assert any(each.event.covers(event) for each in World(TWO).plugin.events()) is wakes
 
 
-def test_a_hint_says_whether_the_share_has_room_now() -> None:
+def test_a_hint_compares_the_request_with_the_current_share() -> None:
     world = World(TWO, [*running("a", 6), *running("b", 6, first=6)])
     wanted = incoming()
     world.wait(wanted, incoming("b", "9", name="more"))
@@ -506,7 +506,7 @@ def test_a_hint_says_whether_the_share_has_room_now() -> None:
     assert deleted.hint(wanted, gone, None) is QueueingHint.QUEUE
 
 
-def test_why_tells_who_is_in_the_way_and_for_how_long() -> None:
+def test_the_reason_names_the_blocking_pod_and_the_wait() -> None:
     world = World(TWO, running("a", 6))
     wanted = incoming()
     world.wait(wanted, incoming("b", "9", name="more"))

@@ -1,4 +1,4 @@
-"""FairQueues and groups: what a whole group may reclaim."""
+"""FairQueues and groups: the capacity that a whole group may reclaim."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(pods: list[PodInfo]) -> list[Unit]:
 @pytest.mark.parametrize(
     ("queues", "units", "wants", "priority", "leaving"),
     [
-        pytest.param(TWO, singles(running("b", 12)), 6, 0, 6, id="what is borrowed"),
+        pytest.param(TWO, singles(running("b", 12)), 6, 0, 6, id="borrowed pods"),
         pytest.param(TWO, singles(running("b", 12)), 7, 0, 0, id="more than its share"),
         pytest.param(TWO, whole(running("b", 12)), 6, 0, 0, id="a gang that is not borrowed as a whole"),
         pytest.param(
@@ -46,18 +46,18 @@ def whole(pods: list[PodInfo]) -> list[Unit]:
             6,
             0,
             4,
-            id="those by themselves, where the gang would be too much",
+            id="single pods if the gang is too large",
         ),
         pytest.param(
             {"a": {"max": {"cpu": 5}}, "b": {}}, singles(running("b", 12)), 6, 0, 0, id="more than its max"
         ),
         pytest.param(TWO, singles(running("a", 12)), 6, 10, 12, id="lower priorities of its own queue"),
         pytest.param(TWO, singles(running("a", 12)), 6, 0, 0, id="not its equals"),
-        pytest.param(TWO, singles(running("c", 12)), 6, 10, 0, id="nobody of no queue"),
+        pytest.param(TWO, singles(running("c", 12)), 6, 10, 0, id="pods without a queue"),
         pytest.param(TREE, singles(running("a", 12)), 6, 10, 12, id="of no queue, by priority"),
     ],
 )
-def test_a_group_takes_back_what_is_borrowed_each_unit_whole(
+def test_a_group_reclaims_borrowed_capacity_in_whole_units(
     queues: dict[str, dict[str, Any]], units: list[Unit], wants: int, priority: int, leaving: int
 ) -> None:
     world = World(queues, [pod for unit in units for pod in unit.pods])

@@ -50,7 +50,7 @@ def changed(random: Random, obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_counted_in_steps_is_what_is_counted_anew(seed: int) -> None:
+def test_incremental_counts_equal_full_counts(seed: int) -> None:
     random, it, kept = Random(seed), Cluster(6, 2), Ledger()
     placed: list[Any] = []
     waiting: list[Any] = []
@@ -85,7 +85,7 @@ def test_what_is_counted_in_steps_is_what_is_counted_anew(seed: int) -> None:
 
 
 @pytest.mark.parametrize("n_queues", [20, 2000])
-def test_a_pod_is_counted_in_its_queue_and_those_above_however_many_others_there_are(
+def test_a_pod_is_counted_in_its_queue_and_its_ancestors_only(
     n_queues: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it, kept = Cluster(n_queues, 4), Ledger()
@@ -111,7 +111,7 @@ def test_a_pod_is_counted_in_its_queue_and_those_above_however_many_others_there
     assert kept.standing(it.cache.snapshot()).used.sum(axis=0)[0] == 2 * 10_000
 
 
-def test_how_queues_stood_stays_as_it_was_told() -> None:
+def test_an_earlier_result_stays_unchanged() -> None:
     it, kept = Cluster(2, 1), Ledger()
     before = kept.standing(it.cache.snapshot())
     it.cache.assume(pod("p", namespace="ns0", cpu="1"), "n0")
@@ -119,7 +119,7 @@ def test_how_queues_stood_stays_as_it_was_told() -> None:
     assert (before.used.sum(), after.used.sum() > 0) == (0, True)
 
 
-def test_a_changed_weight_costs_the_division_among_its_siblings_and_no_more(
+def test_a_changed_weight_recomputes_only_its_siblings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     it, kept = Cluster(200, 20), Ledger()

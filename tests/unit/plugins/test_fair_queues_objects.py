@@ -23,7 +23,7 @@ LATE = "2026-03-02T08:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("queues", "active", "told"),
+    ("queues", "active", "expected"),
     [
         pytest.param([queue("a"), queue("b", parent="a")], ["a", "b"], {}, id="a tree"),
         pytest.param(
@@ -40,7 +40,7 @@ LATE = "2026-03-02T08:00:00Z"
                 "b": ("spec.parent", "no root is found: b is part of a is part of b"),
                 "c": ("spec.parent", "no root is found: a is part of b is part of a"),
             },
-            id="a cycle, and who hangs on it",
+            id="a cycle and its children",
         ),
         pytest.param(
             [queue("a", parent="none"), queue("b", parent="a")],
@@ -77,7 +77,7 @@ LATE = "2026-03-02T08:00:00Z"
             [queue("a", max={"cpu": -1})],
             [],
             {"a": ("spec.max.cpu", "at least 0 is expected, was -1")},
-            id="less than nothing",
+            id="a negative amount",
         ),
         pytest.param(
             [queue("a", max={"cpu": "1E"})],
@@ -131,14 +131,14 @@ LATE = "2026-03-02T08:00:00Z"
         ),
     ],
 )
-def test_what_is_wrong_is_told_at_its_field(
-    queues: list[tuple[str, dict[str, Any]]], active: list[str], told: dict[str, Any]
+def test_an_invalid_queue_is_reported_at_its_field(
+    queues: list[tuple[str, dict[str, Any]]], active: list[str], expected: dict[str, Any]
 ) -> None:
     tree, found = read(dict(queues))
 
     assert sorted(each.name for each in tree.queues) == active
-    assert found.keys() == told.keys()
-    for name, (field, text) in told.items():
+    assert found.keys() == expected.keys()
+    for name, (field, text) in expected.items():
         assert found[name].path == field
         assert text is ... or found[name].problem == text
     assert faults(dict(queues)) == found
@@ -178,7 +178,7 @@ def test_what_is_wrong_is_told_at_its_field(
         ),
     ],
 )
-def test_what_is_wrong_has_a_reason(queues: list[tuple[str, dict[str, Any]]], reason: str) -> None:
+def test_an_invalid_queue_has_a_reason(queues: list[tuple[str, dict[str, Any]]], reason: str) -> None:
     assert faults(dict(queues))["it"].reason == reason
 
 
@@ -186,7 +186,7 @@ def test_what_is_wrong_has_a_reason(queues: list[tuple[str, dict[str, Any]]], re
     ("namespace", "labels", "whose"),
     [
         pytest.param("x", {}, "all-of-x", id="by namespace"),
-        pytest.param("y", {}, "", id="nobody's"),
+        pytest.param("y", {}, "", id="no queue"),
         pytest.param("x", {"kind": "gpu"}, "gpus", id="a selector before a namespace"),
         pytest.param("y", {"kind": "gpu"}, "gpus", id="by selector"),
         pytest.param("y", {"kind": "gpu", QUEUE_NAME: "named"}, "named", id="its label before all"),
@@ -197,7 +197,7 @@ def test_what_is_wrong_has_a_reason(queues: list[tuple[str, dict[str, Any]]], re
         pytest.param("x", {"kind": "cpu"}, "all-of-x", id="that namespace only"),
     ],
 )
-def test_whose_a_pod_is(namespace: str, labels: dict[str, str], whose: str) -> None:
+def test_the_queue_of_a_pod(namespace: str, labels: dict[str, str], whose: str) -> None:
     tree, wrong = read(
         dict(
             [
@@ -215,13 +215,13 @@ def test_whose_a_pod_is(namespace: str, labels: dict[str, str], whose: str) -> N
     assert tree.queue_of(pod("p", namespace=namespace, labels=labels)) == whose
 
 
-def test_who_lost_all_its_namespaces_takes_nobody_by_name() -> None:
+def test_a_queue_without_namespaces_takes_no_pod_by_name() -> None:
     tree, _ = read(dict([queue("a", namespaces=["x"]), queue("b", namespaces=["x"], created=LATE)]))
 
     assert tree.queue_of(pod("p", namespace="y", labels={QUEUE_NAME: "b"})) == ""
 
 
-def test_what_is_wrong_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_queue_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     store, queues = ObjectStore(), Queues()
     store["a"] = queue("a", parent="none")[1]
     with caplog.at_level(logging.WARNING):
@@ -233,22 +233,22 @@ def test_what_is_wrong_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         queues.look_at(store)
 
     assert [each.name for each in queues.tree.queues] == ["b"]
-    [told] = caplog.records
-    assert (vars(told)["queue"], vars(told)["field"]) == ("a", "spec.parent")
+    [reported] = caplog.records
+    assert (vars(reported)["queue"], vars(reported)["field"]) == ("a", "spec.parent")
 
 
-def test_of_a_long_cycle_each_queue_is_told_in_few_words() -> None:
+def test_each_queue_of_a_long_cycle_has_a_short_message() -> None:
     names = [f"{'x' * 200}-{number}" for number in range(400)]
     found = faults(dict(queue(name, parent=names[place - 1]) for place, name in enumerate(names)))
-    told = found[names[7]]
+    reported = found[names[7]]
     assert len(found) == 400
-    assert told.reason == "ParentCycle"
-    assert told.problem.startswith(f"no root is found: {names[7]} is part of {names[6]} is part of ")
-    assert told.problem.endswith(", and so on, in a cycle of 400 queues")
+    assert reported.reason == "ParentCycle"
+    assert reported.problem.startswith(f"no root is found: {names[7]} is part of {names[6]} is part of ")
+    assert reported.problem.endswith(", and so on, in a cycle of 400 queues")
     assert max(len(fault.problem) for fault in found.values()) < 1000
 
 
-def test_a_queue_that_is_too_far_down_is_not_in_force_nor_are_those_below() -> None:
+def test_a_queue_that_is_too_deep_is_inactive_with_its_children() -> None:
     chain = [queue("q0"), *(queue(f"q{number}", parent=f"q{number - 1}") for number in range(1, 800))]
     tree, wrong = read(dict(chain))
     assert len(tree) == 32
@@ -259,7 +259,9 @@ def test_a_queue_that_is_too_far_down_is_not_in_force_nor_are_those_below() -> N
 
 
 @pytest.mark.parametrize("shape", ["chain", "cycle"])
-def test_the_way_of_each_queue_to_its_root_is_gone_once(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_each_queue_to_its_root_is_followed_once(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked_at = 0
 
     class Counted(dict[str, Any]):
@@ -277,7 +279,7 @@ def test_the_way_of_each_queue_to_its_root_is_gone_once(shape: str, monkeypatch:
     assert looked_at <= 5 * len(names)
 
 
-def test_only_queues_that_changed_are_read_again_and_a_status_changes_nothing(
+def test_only_changed_queues_are_read_again_and_a_status_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[str] = []

@@ -9,7 +9,7 @@ from scheduler.framework.sliced_work import run_to_end
 from tests.unit.plugins.test_fair_queues import TREE, World, incoming, running
 
 
-def test_a_queue_stands_with_all_below_it() -> None:
+def test_a_queue_includes_its_descendants() -> None:
     world = World(TREE, [*running("nlp", 2), *running("vision", 1)])
     world.wait(incoming("nlp", "2"), incoming("shop", "1", name="q"))
 
@@ -30,7 +30,7 @@ def test_a_queue_stands_with_all_below_it() -> None:
     )
 
 
-def test_what_is_wrong_is_told_also_of_queues_that_are_not_in_force() -> None:
+def test_errors_of_inactive_queues_are_reported_too() -> None:
     found = run_to_end(
         World({"a": {"parent": "nobody"}, "b": {"min": {"cpu": 2}, "max": {"cpu": 1}}}).plugin.report()
     )
@@ -41,7 +41,7 @@ def test_what_is_wrong_is_told_also_of_queues_that_are_not_in_force() -> None:
     }
 
 
-def test_the_longest_wait_is_that_of_a_pod_that_some_node_could_run() -> None:
+def test_the_longest_wait_is_that_of_a_pod_that_fits_on_some_node() -> None:
     world = World(TREE, running("shop", 12, priority=10))
     run_to_end(world.plugin.report())  # the queues are read
     world.wait(incoming("nlp", "100", name="huge"))

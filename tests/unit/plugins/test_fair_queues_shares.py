@@ -39,13 +39,19 @@ def divided(
         pytest.param(
             (12,), [(99,), (99,), (99,)], {"weights": [1, 2, 3]}, [[2], [4], [6]], id="parts go by weight"
         ),
-        pytest.param((12,), [(2,), (99,), (99,)], {}, [[2], [5], [5]], id="what one leaves goes to others"),
-        pytest.param((12,), [(2,), (3,)], {}, [[2], [3]], id="nobody gets more than it wants"),
         pytest.param(
-            (12,), [(99,), (99,)], {"sure": [(8,), (0,)]}, [[8], [4]], id="what is sure comes first"
+            (12,), [(2,), (99,), (99,)], {}, [[2], [5], [5]], id="unused shares are divided among the others"
+        ),
+        pytest.param((12,), [(2,), (3,)], {}, [[2], [3]], id="no more than the demand"),
+        pytest.param(
+            (12,), [(99,), (99,)], {"sure": [(8,), (0,)]}, [[8], [4]], id="the guaranteed part comes first"
         ),
         pytest.param(
-            (12,), [(99,), (99,)], {"sure": [(3,), (0,)]}, [[6], [6]], id="what is sure is part of the share"
+            (12,),
+            [(99,), (99,)],
+            {"sure": [(3,), (0,)]},
+            [[6], [6]],
+            id="the guaranteed part counts toward the share",
         ),
         pytest.param(
             (12,),
@@ -54,7 +60,7 @@ def divided(
             [[9], [3]],
             id="too much that is sure is scaled down",
         ),
-        pytest.param((12,), [(1,), (99,)], {"sure": [(8,), (0,)]}, [[1], [11]], id="unwanted min is lent"),
+        pytest.param((12,), [(1,), (99,)], {"sure": [(8,), (0,)]}, [[1], [11]], id="unused min is borrowed"),
         pytest.param(
             (9, 18),
             [(90, 360), (270, 90)],
@@ -70,13 +76,13 @@ def divided(
             [(99, 0), (99, 0), (0, 99)],
             {},
             [[5, 0], [5, 0], [0, 10]],
-            id="what only one needs is its alone",
+            id="a resource with one consumer goes to it",
         ),
         pytest.param((0,), [(5,), (5,)], {}, [[0], [0]], id="nothing to divide"),
-        pytest.param((5,), [(0,), (0,)], {}, [[0], [0]], id="nobody wants anything"),
+        pytest.param((5,), [(0,), (0,)], {}, [[0], [0]], id="no demand"),
     ],
 )
-def test_what_there_is_is_divided(
+def test_the_capacity_is_divided(
     room: Row, wanted: Sequence[Row], options: dict[str, Any], found: list[list[float]]
 ) -> None:
     assert divided(room, wanted, **options) == found
@@ -138,7 +144,7 @@ def cases(draw: st.DrawFn) -> tuple[Row, list[Row], list[Row], list[int]]:
 
 @given(cases())
 @example(((0, 1), [(1, 0), (0, 1)], [(0, 0), (0, 0)], [1, 1]))
-def test_the_fast_division_is_the_slow_one(case: tuple[Row, list[Row], list[Row], list[int]]) -> None:
+def test_the_fast_division_equals_the_slow_one(case: tuple[Row, list[Row], list[Row], list[int]]) -> None:
     room, wanted, sure, weights = case
     found = divided(room, wanted, sure=sure, weights=weights)
 
@@ -147,7 +153,7 @@ def test_the_fast_division_is_the_slow_one(case: tuple[Row, list[Row], list[Row]
     assert (np.array(found) <= np.array(wanted) + 1e-6).all()
 
 
-def test_a_tree_is_divided_from_the_roots_down_within_every_max() -> None:
+def test_a_tree_is_divided_from_the_root_within_every_max() -> None:
     tree = Tree(
         [
             Queue("a", weight=3),
@@ -170,7 +176,7 @@ def test_a_tree_is_divided_from_the_roots_down_within_every_max() -> None:
     }
 
 
-def test_large_amounts_are_divided_to_the_byte() -> None:
+def test_large_amounts_are_divided_exactly() -> None:
     tree = Tree([Queue("a"), Queue("b")])
     gib = 1 << 50
     demand = np.array([[gib + 1], [3]])

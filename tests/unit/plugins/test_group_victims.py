@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     priorities=st.lists(st.integers(0, 5), max_size=12),
     enough=st.lists(st.frozensets(st.integers(0, 11), max_size=5), max_size=4),
 )
-def test_those_leave_who_cannot_be_given_back_one_by_one(
+def test_units_that_cannot_be_returned_one_by_one_are_evicted(
     priorities: list[int], enough: list[frozenset[int]]
 ) -> None:
     """The group fits if one of some sets of pods has left, whichever other pods have left too."""
@@ -60,7 +60,7 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
     assert {each.name for each in found} == {each.pods[0].name for each in left}
 
 
-def test_whose_leaving_breaks_a_budget_is_found_pod_by_pod() -> None:
+def test_violated_budgets_are_found_pod_by_pod() -> None:
     units = [Unit(tuple(pod(f"v{number}-{other}") for other in range(3)), 1) for number in range(20)]
 
     steps = _split(units, DisruptionBudgets())

@@ -30,7 +30,7 @@ def running(*images: str, **fields: Any) -> Any:
     return pod("p", containers=[{"name": image, "image": image} for image in images], **fields)
 
 
-def test_the_larger_the_images_that_are_there_the_better():
+def test_larger_present_images_score_higher():
     nodes = cluster(having("both", a=500, b=1000), having("small", a=500, x=9999), having("none"))
 
     # Of 3 nodes, 2 have a and 1 has b; 23 MiB score nothing, 2 * 1000 MiB the maximum.
@@ -50,13 +50,13 @@ def test_sizes_count_between_two_thresholds(size_mib: int, score: int):
     assert scores(ImageLocality(), running("a"), cluster(having("n", a=size_mib))) == {"n": score}
 
 
-def test_an_image_that_few_nodes_have_counts_for_less():
+def test_an_image_on_few_nodes_counts_less():
     nodes = cluster(having("has-it", a=1000), *(having(f"n{number}") for number in range(3)))
 
     assert scores(ImageLocality(), running("a"), nodes)["has-it"] == (250 - 23) * 100 // (1000 - 23)
 
 
-def test_init_containers_count_and_share():
+def test_init_containers_are_counted_in_both_sums():
     nodes = cluster(having("n", a=1000))
     init = [{"name": "i", "image": "a"}]
 
@@ -65,7 +65,7 @@ def test_init_containers_count_and_share():
     }
 
 
-def test_image_volumes_count_and_do_not_share():
+def test_image_volumes_are_counted_in_one_sum():
     nodes = cluster(having("n", a=500))
     volumes = [{"name": "v", "image": {"reference": "a"}}, {"name": "w"}]
 
@@ -74,7 +74,7 @@ def test_image_volumes_count_and_do_not_share():
     }
 
 
-def test_a_pod_of_volumes_alone_scores_as_upstream():
+def test_a_pod_with_volumes_only_scores_as_in_upstream():
     nodes = cluster(having("has-it", a=500), having("none"))
     volumes = [{"name": "v", "image": {"reference": "a"}}]
 
@@ -88,7 +88,7 @@ def scored(cache: Cache) -> dict[str, int]:
     return {each.name: int(found[row]) for row, each in enumerate(cache.table.nodes)}
 
 
-def test_an_image_that_is_of_another_size_now_counts_with_it_where_one_node_has_it():
+def test_an_image_with_a_new_size_counts_with_it_if_one_node_has_it():
     cache = Cache()
     cache.add_node(having("n", a=100))
     assert scored(cache) == {"n": (100 - 23) * 100 // (1000 - 23)}
@@ -97,7 +97,7 @@ def test_an_image_that_is_of_another_size_now_counts_with_it_where_one_node_has_
     assert scored(cache) == {"n": (500 - 23) * 100 // (1000 - 23)}
 
 
-def test_an_image_counts_with_its_size_on_the_first_node_that_had_it():
+def test_an_image_has_the_size_of_the_first_node_that_had_it():
     cache = Cache()
     cache.add_node(having("early"))
     cache.add_node(having("late", a=500))
@@ -108,7 +108,7 @@ def test_an_image_counts_with_its_size_on_the_first_node_that_had_it():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_very_many_images_are_worth_what_a_few_are(seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_very_many_images_score_as_a_few_do(seed: int, monkeypatch: pytest.MonkeyPatch):
     random = Random(seed)
     names = [f"i{number}" for number in range(20)]
     nodes = cluster(
@@ -128,7 +128,7 @@ def test_very_many_images_are_worth_what_a_few_are(seed: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("count", [50, 500])
-def test_each_node_is_looked_at_once_for_all_images_of_a_pod(count: int, monkeypatch: pytest.MonkeyPatch):
+def test_each_node_is_read_once_for_all_images_of_a_pod(count: int, monkeypatch: pytest.MonkeyPatch):
     looked = []
 
     def counted(node: NodeObject) -> Mapping[str, int]:

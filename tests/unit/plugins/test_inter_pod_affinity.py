@@ -87,7 +87,7 @@ def refused(pod: PodInfo, cluster: Cluster) -> dict[str, tuple[str, ...]]:
 # Filter.
 
 
-def test_a_pod_goes_where_pods_it_must_be_near_are():
+def test_a_pod_goes_where_its_required_pods_are():
     assert refused(asking(near(term())), zones(on("a"))) == {"c": FAR, "nowhere": FAR}
 
 
@@ -97,7 +97,7 @@ def test_every_term_must_hold():
     assert refused(wanted, zones(on("b"))) == {"a": FAR, "c": FAR, "nowhere": FAR}
 
 
-def test_one_pod_must_be_meant_by_all_terms():
+def test_all_terms_must_match_one_pod():
     wanted = asking(near(term(), term(labels={"tier": "front"})))
     either = [on("a"), on("a", name="front", labels={"tier": "front"})]
     both = on("a", labels={**WEB, "tier": "front"})
@@ -106,7 +106,7 @@ def test_one_pod_must_be_meant_by_all_terms():
     assert refused(wanted, zones(both)) == {"c": FAR, "nowhere": FAR}
 
 
-def test_a_pod_keeps_away_from_pods_it_must_not_be_near():
+def test_a_pod_avoids_pods_of_its_anti_affinity():
     assert refused(asking(apart(term())), zones(on("a"))) == {"a": NEAR, "b": NEAR}
 
 
@@ -116,7 +116,7 @@ def test_any_term_of_anti_affinity_is_enough():
     assert refused(wanted, zones(on("b"), on("c", labels=DB))) == {"b": NEAR, "c": NEAR}
 
 
-def test_pods_that_are_there_keep_a_pod_away():
+def test_existing_pods_reject_a_pod_by_their_anti_affinity():
     holder = on("a", apart(term()), labels=DB)
 
     assert refused(asking(labels=WEB), zones(holder)) == {"a": UNWELCOME, "b": UNWELCOME}
@@ -141,7 +141,7 @@ def test_a_node_rejected_for_several_reasons_reports_the_first():
     ],
     ids=["affinity", "anti-affinity", "anti-affinity of others"],
 )
-def test_only_affinity_cannot_be_helped_by_removing_pods(wanted: PodInfo, code: Code):
+def test_only_affinity_is_unresolvable_by_removing_pods(wanted: PodInfo, code: Code):
     snapshot = zones(on("a", apart(term(labels={"app": "loud"})))).snapshot()
     state = CycleState()
     inter_pod_affinity = plugin()
@@ -151,13 +151,13 @@ def test_only_affinity_cannot_be_helped_by_removing_pods(wanted: PodInfo, code: 
 
 
 class TestFirstOfASeries:
-    def test_a_pod_that_means_itself_may_go_anywhere_it_can_be_near(self):
+    def test_a_pod_that_matches_its_own_terms_goes_anywhere_with_the_label(self):
         assert refused(asking(near(term()), labels=WEB), zones()) == {"nowhere": FAR}
 
-    def test_a_pod_that_means_only_others_may_not(self):
+    def test_a_pod_that_matches_only_others_does_not(self):
         assert set(refused(asking(near(term()), labels=DB), zones())) == {"a", "b", "c", "nowhere"}
 
-    def test_it_is_not_the_first_once_there_is_another(self):
+    def test_it_is_not_the_first_once_another_exists(self):
         assert refused(asking(near(term()), labels=WEB), zones(on("c"))) == {
             "a": FAR,
             "b": FAR,
@@ -212,7 +212,7 @@ class TestNamespaces:
             "chosen without labels are all",
         ],
     )
-    def test_the_pods_meant_are_of_these_namespaces(self, more: dict[str, Any], refused: str):
+    def test_a_term_selects_pods_in_its_namespaces(self, more: dict[str, Any], refused: str):
         # One node for each namespace; `unknown` has pods, but there is no such Namespace object.
         nodes = [node(name) for name in "dsbu"]
         pods = [
@@ -229,7 +229,7 @@ class TestNamespaces:
 
         assert found == set(refused)
 
-    def test_terms_of_others_choose_the_pod_by_the_labels_of_its_namespace(self):
+    def test_terms_of_others_match_the_pod_by_the_labels_of_its_namespace(self):
         chosen = term(HOST, namespaceSelector={"matchLabels": {"team": "red"}})
         there = cluster(node("a"), node("b"), pods=[on("a", apart(chosen), namespace="bank")])
 
@@ -237,13 +237,13 @@ class TestNamespaces:
         assert self.asked(asking(labels=WEB), there, default={"team": "blue"}) == set()
         assert self.asked(asking(labels=WEB), there) == set()
 
-    def test_a_namespace_that_is_not_known_has_no_labels(self):
+    def test_an_unknown_namespace_has_no_labels(self):
         without = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
         there = cluster(node("a"), pods=[on("a", apart(term(HOST, namespaceSelector=without)))])
 
         assert self.asked(asking(labels=WEB), there) == {"a"}
 
-    def test_a_namespace_that_gets_other_labels_is_chosen_by_these(self):
+    def test_a_namespace_with_new_labels_is_matched_by_them(self):
         table = cluster(node("a"), pods=[on("a", namespace="shop")]).table()
         store = table.watch_kind("v1/namespaces")
         wanted = asking(apart(term(HOST, namespaceSelector={"matchLabels": {"team": "red"}})))
@@ -283,7 +283,7 @@ class TestNamespaces:
     ],
     ids=["one list", "several lists"],
 )
-def test_a_pod_whose_terms_cannot_be_read_is_refused_whatever_the_node(
+def test_a_pod_with_invalid_terms_is_rejected_for_every_node(
     wishes: tuple[dict[str, Any], ...], message: str
 ):
     answer = plugin().pre_filter(CycleState(), asking(*wishes), zones().snapshot())
@@ -294,7 +294,7 @@ def test_a_pod_whose_terms_cannot_be_read_is_refused_whatever_the_node(
     assert answer.message.endswith("]") == message.startswith("[")
 
 
-def test_filter_is_skipped_where_neither_the_pod_nor_others_demand_anything():
+def test_filter_is_skipped_without_any_requirements():
     indifferent = [
         on("a", apart(term(labels=DB))),
         on("nowhere", apart(term())),
@@ -306,7 +306,7 @@ def test_filter_is_skipped_where_neither_the_pod_nor_others_demand_anything():
     assert answer is SKIP
 
 
-class TestWhatIf:
+class TestDryRuns:
     def verdicts(self, wanted: PodInfo, there: Cluster, **changes: list[tuple[int, PodInfo]]) -> list[bool]:
         """Return which rows pass after pods are added and removed, each row by itself; check that the state is restored."""
         snapshot, state, inter_pod_affinity = there.snapshot(), CycleState(), plugin()
@@ -335,21 +335,21 @@ class TestWhatIf:
 
         assert self.verdicts(asking(apart(term())), zones(*pods), gone=gone) == [False, False, True, True]
 
-    def test_others_that_leave_take_their_anti_affinity_with_them(self):
+    def test_removed_pods_take_their_anti_affinity_with_them(self):
         holder = on("a", apart(term()), labels=DB)
 
         after = self.verdicts(asking(labels=WEB), zones(holder), gone=[(0, holder)])
 
         assert after == [True, False, True, True]
 
-    def test_others_that_come_bring_their_anti_affinity_of_new_topology_keys(self):
+    def test_added_pods_bring_anti_affinity_with_new_topology_keys(self):
         holder, newcomer = on("a", apart(term()), labels=DB), on("c", apart(term("rack")), labels=DB)
 
         after = self.verdicts(asking(labels=WEB), zones(holder), new=[(2, newcomer), (3, newcomer)])
 
         assert after == [False, False, False, True]
 
-    def test_several_terms_of_one_topology_key_go_together(self):
+    def test_terms_with_one_topology_key_are_counted_together(self):
         tier = {"tier": "front"}
         holder = on("a", apart(term(), term(labels=tier)), labels=DB)
         assert self.verdicts(asking(labels={**WEB, **tier}), zones(holder), gone=[(0, holder)])[0]
@@ -358,7 +358,7 @@ class TestWhatIf:
         wanted = asking(apart(term(), term(labels=tier)))
         assert self.verdicts(wanted, zones(meant_twice), gone=[(0, meant_twice)])[0]
 
-    def test_pods_that_no_term_means_change_nothing(self):
+    def test_pods_that_match_no_term_change_nothing(self):
         other = on("a", apart(term(labels={"app": "loud"})), name="other", labels=DB)
         pods = [on("a"), other, on("c", apart(term("rack")), labels=DB)]
         wanted = asking(near(term()), apart(term("rack")), labels=WEB)
@@ -368,14 +368,14 @@ class TestWhatIf:
         assert self.verdicts(wanted, zones(*pods), gone=[(0, other)]) == before
         assert self.verdicts(wanted, zones(*pods), new=[(1, other), (2, other)]) == before
 
-    def test_a_pod_that_comes_is_near_on_its_row_only(self):
+    def test_an_added_pod_counts_on_its_row_only(self):
         wanted = asking(near(term()))
 
         after = self.verdicts(wanted, zones(on("c")), new=[(0, on("a")), (3, on("nowhere"))])
 
         assert after == [True, False, True, False]
 
-    def test_each_row_finds_out_by_itself_whether_the_pod_is_the_first_of_a_series(self):
+    def test_each_row_decides_by_itself_whether_the_pod_is_the_first_of_a_series(self):
         last = on("c")
         wanted = asking(near(term()), labels=WEB)
 
@@ -385,7 +385,7 @@ class TestWhatIf:
         both = zones(last, on("a"))
         assert self.verdicts(wanted, both, gone=[(2, last)]) == [True, True, False, False]
 
-    def test_the_row_to_which_another_comes_is_near_it_and_the_others_are_still_first(self):
+    def test_a_row_with_an_added_pod_is_near_it_and_the_others_are_still_first(self):
         wanted = asking(near(term()), labels=WEB)
 
         assert self.verdicts(wanted, zones(), new=[(0, on("a"))]) == [True, True, True, False]
@@ -409,7 +409,7 @@ def test_pods_near_a_node_count_with_their_weights():
     assert scores(inter_pod_affinity, wanted, there) == {"a": 0, "b": 100, "c": 20, "nowhere": 20}
 
 
-def test_what_others_prefer_counts_too():
+def test_preferences_of_existing_pods_count_too():
     others = [on("a", rather_near(weighted(30, term()))), on("c", rather_apart(weighted(10, term())))]
 
     assert scores(plugin(), asking(labels=WEB), zones(*others)) == {"a": 100, "b": 100, "c": 0, "nowhere": 25}
@@ -424,7 +424,7 @@ def test_what_others_prefer_counts_too():
     ],
     ids=["much", "less", "nothing"],
 )
-def test_what_others_must_be_near_counts_with_the_weight_of_the_arguments(
+def test_required_affinity_of_existing_pods_counts_with_the_configured_weight(
     weight: int, expected: dict[str, int]
 ):
     others = [on("a", near(term())), on("c", rather_near(weighted(10, term())))]
@@ -432,7 +432,7 @@ def test_what_others_must_be_near_counts_with_the_weight_of_the_arguments(
     assert scores(plugin(hardPodAffinityWeight=weight), asking(labels=WEB), zones(*others)) == expected
 
 
-def test_what_others_prefer_can_be_left_out_for_pods_that_prefer_nothing():
+def test_preferences_of_existing_pods_can_be_ignored_for_pods_without_any():
     there = zones(on("a", rather_near(weighted(30, term()))))
     ignoring = plugin(ignorePreferredTermsOfExistingPods=True)
     preferring = asking(rather_near(weighted(30, term("rack"))), labels=WEB)
@@ -441,7 +441,7 @@ def test_what_others_prefer_can_be_left_out_for_pods_that_prefer_nothing():
     assert scores(ignoring, preferring, there) == {"a": 100, "b": 100, "c": 0, "nowhere": 0}
 
 
-def test_score_is_skipped_where_nothing_counts():
+def test_score_is_skipped_without_matching_terms():
     there = [
         on("nowhere", rather_near(weighted(1, term()))),
         on("a", rather_near(weighted(1, term(labels=DB)))),
@@ -452,13 +452,13 @@ def test_score_is_skipped_where_nothing_counts():
     assert scores(plugin(hardPodAffinityWeight=0), asking(labels=WEB), zones(on("a", near(term())))) is None
 
 
-def test_what_cancels_itself_out_is_scored_0_and_not_skipped():
+def test_terms_that_cancel_out_score_0_and_are_not_skipped():
     there = zones(on("a", rather_near(weighted(5, term())), rather_apart(weighted(5, term()))))
 
     assert scores(plugin(), asking(labels=WEB), there) == {"a": 0, "b": 0, "c": 0, "nowhere": 0}
 
 
-def test_scores_are_stretched_between_the_feasible_nodes_and_cut_as_go_cuts_them():
+def test_scores_are_scaled_between_feasible_nodes_and_truncated_as_in_go():
     raw = np.array([0, 29, 100, 10_000], dtype=np.int64)
 
     normalized = plugin().normalize(CycleState(), asking(), raw, np.array([0, 1, 2]))
@@ -466,7 +466,7 @@ def test_scores_are_stretched_between_the_feasible_nodes_and_cut_as_go_cuts_them
     assert normalized[:3].tolist() == [0, 28, 100]  # 100 * 0.29 is a little less than 29
 
 
-def test_a_pod_whose_terms_cannot_be_read_cannot_be_scored():
+def test_a_pod_with_invalid_terms_cannot_be_scored():
     faulty = asking(rather_near(weighted(1, term(labels={"-": "x"}))))
 
     answer = plugin().pre_score(CycleState(), faulty, zones().snapshot(), np.arange(4))
@@ -479,25 +479,25 @@ def test_a_pod_whose_terms_cannot_be_read_cannot_be_scored():
 # Arguments and events.
 
 
-def test_arguments_have_kube_schedulers_defaults():
+def test_arguments_have_the_defaults_of_kube_scheduler():
     args = InterPodAffinityArgs()
 
     assert (args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods) == (1, False)
 
 
 @pytest.mark.parametrize("weight", [-1, 101])
-def test_a_weight_out_of_range_is_a_fault(weight: int):
+def test_a_weight_out_of_range_is_an_error(weight: int):
     assert faults(InterPodAffinityArgs, hardPodAffinityWeight=weight) == [
         f"hardPodAffinityWeight: Invalid value: {weight}: not in valid range [0, 100]"
     ]
 
 
 @pytest.mark.parametrize("weight", [0, 100])
-def test_a_weight_in_range_is_none(weight: int):
+def test_a_weight_in_range_is_accepted(weight: int):
     assert faults(InterPodAffinityArgs, hardPodAffinityWeight=weight) == []
 
 
-def test_it_wakes_on_what_upstream_wakes_on():
+def test_it_registers_for_the_events_of_upstream():
     assert {each.event.resource: each.event.action for each in plugin().events()} == {
         EventResource.POD: ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE,
         EventResource.NODE: ActionType.ADD | ActionType.UPDATE_NODE_LABEL,
@@ -546,37 +546,37 @@ _ANYWHERE = asking(near(term(namespaceSelector={})))
         (_FAULTY, None, _WAITING, False),
     ],
     ids=[
-        "a pod it must be near comes",
-        "another comes",
-        "one of another namespace comes",
-        "one comes that is nowhere yet",
-        "one comes that is expected on a node",
-        "a pod it must be near goes",
-        "a pod begins to match",
-        "a pod goes on matching",
-        "one that was nowhere before begins to match",
-        "a pod comes that one term means",
-        "a pod comes that contradicting terms mean",
-        "a pod comes that all terms mean",
-        "one comes whose namespace would be chosen by labels",
-        "one comes where every namespace is chosen",
-        "a pod it must not be near comes",
-        "a pod it must not be near goes",
-        "another goes",
-        "one goes that was nowhere",
+        "a pod it must be near is added",
+        "another pod is added",
+        "a pod of another namespace is added",
+        "a pod without a node is added",
+        "a nominated pod is added",
+        "a pod it must be near is deleted",
+        "a pod starts to match",
+        "a pod matches as before",
+        "a pod without a node starts to match",
+        "a pod that one term matches is added",
+        "a pod that contradicting terms match is added",
+        "a pod that all terms match is added",
+        "a pod in a namespace selected by labels is added",
+        "a pod is added with every namespace selected",
+        "a pod it must not be near is added",
+        "a pod it must not be near is deleted",
+        "another pod is deleted",
+        "a pod without a node is deleted",
         "a pod it must not be near ceases to match",
-        "a pod begins to match what it must not be near",
-        "a pod goes that only one of the terms means",
-        "a pod goes that kept it away",
-        "a pod goes that kept others away",
-        "a pod goes of whose terms only one means it",
-        "a pod goes whose terms cannot be read",
+        "a pod starts to match its anti affinity",
+        "a pod that only one of the terms matches is deleted",
+        "a pod that rejected it is deleted",
+        "a pod that rejected others is deleted",
+        "a pod with one matching term of several is deleted",
+        "a pod with invalid terms is deleted",
         "its own labels change",
         "its terms cannot be read",
         "its terms cannot be read and the other is nowhere",
     ],
 )
-def test_a_change_of_a_pod_wakes_whom_it_may_help(
+def test_a_change_of_a_pod_requeues_the_pods_that_it_may_help(
     waiting: PodInfo, old: PodInfo | None, new: PodInfo | None, helps: bool
 ):
     expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -606,21 +606,23 @@ _BARE = node("a")
         (_FAULTY, _ZONED, _ZONED, True),
     ],
     ids=[
-        "affinity: a node with the label comes",
-        "affinity: a node without the label comes",
+        "affinity: a node with the label is added",
+        "affinity: a node without the label is added",
         "affinity: a node gets the label",
         "affinity: a node changes its domain",
         "affinity: a node loses the label",
         "affinity: a node stays where it is",
-        "anti-affinity: any node comes",
+        "anti-affinity: any node is added",
         "anti-affinity: a node gets the label",
         "anti-affinity: a node changes its domain",
         "anti-affinity: a node loses the label",
-        "no terms: a node comes",
+        "no terms: a node is added",
         "terms that cannot be read: anything",
     ],
 )
-def test_a_change_of_a_node_wakes_whom_it_may_help(waiting: PodInfo, old: Any, new: Any, helps: bool):
+def test_a_change_of_a_node_requeues_the_pods_that_it_may_help(
+    waiting: PodInfo, old: Any, new: Any, helps: bool
+):
     expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     assert hint(plugin(), EventResource.NODE, waiting, old, new) is expected

@@ -60,7 +60,7 @@ def refreshed(series: dict[str, object], *names: str, **given: Any) -> Fixture:
     return fixture
 
 
-def test_a_score_is_100_minus_the_share_of_the_largest_traffic() -> None:
+def test_a_score_is_100_minus_the_share_of_the_highest_traffic() -> None:
     assert refreshed({"a": 1000, "b": 250, "c": 0}).scores() == {"a": 0, "b": 75, "c": 100}
 
 
@@ -73,27 +73,27 @@ def test_traffic_on_nodes_that_are_not_feasible_does_not_count() -> None:
     assert fixture.plugin.normalize(state, WEB, raw, rows)[rows].tolist() == [0, 50]
 
 
-def test_all_nodes_are_alike_where_there_is_no_traffic_at_all() -> None:
+def test_all_nodes_are_equal_without_any_traffic() -> None:
     assert refreshed({"a": 0, "b": 0}).scores() == {"a": 100, "b": 100}
 
 
-def test_a_query_may_give_shares_of_one() -> None:
+def test_a_query_may_return_fractions_of_one() -> None:
     assert refreshed({"a": 0.4, "b": 0.1}).scores() == {"a": 0, "b": 75}
 
 
-def test_numbers_of_any_size_make_scores() -> None:
+def test_numbers_of_any_size_give_scores() -> None:
     assert refreshed({"a": 1e300, "b": -5, "c": 1}).scores() == {"a": 0, "b": 100, "c": 100}
 
 
 @pytest.mark.parametrize("number", ["NaN", "+Inf", "-Inf", "many"])
-def test_a_node_whose_number_is_none_counts_as_the_mean_of_the_others(number: str) -> None:
+def test_a_node_with_an_invalid_number_counts_as_the_mean_of_the_others(number: str) -> None:
     fixture = refreshed({"a": 100, "b": 0, "c": number})
 
     assert fixture.scores() == {"a": 0, "b": 100, "c": 50}
     assert fixture.plugin.nodes_without_data(fixture.cluster.snapshot()) == 1
 
 
-def test_all_nodes_are_alike_before_the_first_answer_and_once_the_last_is_too_old() -> None:
+def test_all_nodes_are_equal_before_the_first_data_and_after_the_last_expire() -> None:
     fixture = Fixture({"a": 100, "b": 0}, refreshPeriod="10s")
     assert fixture.scores() == {"a": 100, "b": 100}
     assert fixture.plugin.nodes_without_data(fixture.cluster.snapshot()) == 2
@@ -117,7 +117,7 @@ def test_a_failed_refresh_keeps_the_last_data_until_they_are_stale() -> None:
     assert fixture.scores() == {"a": 0, "b": 100}
 
 
-def test_a_burst_spreads_by_what_pods_are_expected_to_add() -> None:
+def test_a_burst_spreads_by_the_expected_load_of_its_pods() -> None:
     fixture = refreshed({"a": 300, "b": 0, "c": 150}, trafficPerPod=100)
     chosen = []
     for _ in range(6):
@@ -129,7 +129,7 @@ def test_a_burst_spreads_by_what_pods_are_expected_to_add() -> None:
     assert sorted(chosen) == ["a", "b", "b", "b", "c", "c"]
 
 
-def test_without_an_argument_a_pod_is_expected_to_add_the_mean_of_those_that_run() -> None:
+def test_by_default_a_pod_is_expected_to_add_the_mean_of_running_pods() -> None:
     fixture = refreshed({"a": 300, "b": 100})
     fixture.cluster = cluster(
         node("a"), node("b"), pods=[pod(f"p{n}", node="a" if n % 2 else "b") for n in range(4)]
@@ -140,7 +140,7 @@ def test_without_an_argument_a_pod_is_expected_to_add_the_mean_of_those_that_run
     assert fixture.scores() == {"a": 0, "b": 34}  # 200 of 300
 
 
-def test_a_choice_that_is_undone_does_not_count_and_undoing_nothing_is_no_fault() -> None:
+def test_an_undone_choice_does_not_count_and_a_second_undo_is_accepted() -> None:
     fixture = refreshed({"a": 200, "b": 0}, trafficPerPod=100)
     state = fixture.place("b")
     assert fixture.scores() == {"a": 0, "b": 50}
@@ -152,7 +152,7 @@ def test_a_choice_that_is_undone_does_not_count_and_undoing_nothing_is_no_fault(
     assert fixture.scores() == {"a": 0, "b": 100}
 
 
-def test_one_query_asks_for_all_nodes_and_no_score_asks_again() -> None:
+def test_one_query_fetches_all_nodes_and_scores_send_none() -> None:
     fixture = Fixture(
         {"a": 1, "b": 2}, ip="prometheus:9090/base/", deviceName='e"th\\0', timeRange=90, instanceLabel="node"
     )
@@ -167,7 +167,7 @@ def test_one_query_asks_for_all_nodes_and_no_score_asks_again() -> None:
     assert url.startswith("http://prometheus:9090/base/api/v1/query?query=")
 
 
-def test_the_label_that_tells_nodes_apart_can_be_another() -> None:
+def test_the_label_of_the_node_is_configurable() -> None:
     fixture = Fixture({"a": 10, "b": 0}, instanceLabel="node")
     fixture.web.label = "node"
     fixture.refresh()
@@ -175,7 +175,7 @@ def test_the_label_that_tells_nodes_apart_can_be_another() -> None:
     assert fixture.scores() == {"a": 0, "b": 100}
 
 
-def test_whom_to_believe_and_the_token_go_with_every_query() -> None:
+def test_every_query_has_the_tls_settings_and_the_token() -> None:
     fixture = refreshed(
         {"a": 1}, ip="https://p", tls={"caFile": "/ca.crt"}, bearerTokenFile="/token", refreshPeriod="4s"
     )
@@ -189,7 +189,7 @@ def test_whom_to_believe_and_the_token_go_with_every_query() -> None:
     }
 
 
-def test_the_refresh_period_is_the_plugins_own() -> None:
+def test_each_plugin_has_its_own_refresh_period() -> None:
     assert Fixture({}, refreshPeriod="7s").plugin.refresh_seconds == 7.0
     assert Fixture({}).plugin.refresh_seconds == 15.0
 
@@ -203,7 +203,7 @@ def test_a_time_range_is_seconds_or_a_duration(written: object, promql: str) -> 
     assert args(timeRange=written, query=query).promql == f"x[{promql}]"
 
 
-def test_dollars_that_stand_for_nothing_stay_in_a_query() -> None:
+def test_other_dollar_signs_stay_in_a_query() -> None:
     query = 'label_replace(x{d="$device"}, "node", "$1", "instance", "(.*)") $instance'
 
     assert args(query=query, deviceName="$range").promql == (
@@ -212,7 +212,7 @@ def test_dollars_that_stand_for_nothing_stay_in_a_query() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         pytest.param(b"<html>", "not the answer to an instant query", id="no JSON"),
         pytest.param(b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "not the answer to an instant query", id="a scalar"),
@@ -221,18 +221,18 @@ def test_dollars_that_stand_for_nothing_stay_in_a_query() -> None:
         pytest.param(vector([({"instance": "a"}, "NaN")]), "no number with the label instance", id="no number"),
     ],
 )  # fmt: skip
-def test_an_answer_from_which_nothing_can_be_learnt_is_a_failure(body: bytes, told: str) -> None:
+def test_a_response_without_usable_data_is_a_failure(body: bytes, expected: str) -> None:
     fixture = refreshed({"a": 100, "b": 0})
     fixture.web.body = body
 
-    with pytest.raises(OSError, match=f"^http://localhost:9090: {told}"):
+    with pytest.raises(OSError, match=f"^http://localhost:9090: {expected}"):
         fixture.refresh()
 
     assert fixture.scores() == {"a": 0, "b": 100}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         pytest.param({"ip": ""}, "args.ip: must be a URL as in http://10.0.0.1:9090, was ''", id="no URL"),
         pytest.param({"ip": "ftp://x"}, "args.ip: must be a URL as in http://10.0.0.1:9090, was 'ftp://x'", id="another scheme"),
@@ -252,10 +252,10 @@ def test_an_answer_from_which_nothing_can_be_learnt_is_a_failure(body: bytes, to
         pytest.param({"deviceNames": "x"}, "args.deviceNames: ", id="an unknown argument"),
     ],
 )  # fmt: skip
-def test_bad_arguments_are_told_with_their_paths(given: dict[str, Any], told: str) -> None:
+def test_invalid_arguments_are_reported_with_their_paths(given: dict[str, Any], expected: str) -> None:
     (fault,) = faults(**given)
 
-    assert fault.startswith(told)
+    assert fault.startswith(expected)
     assert "secret" not in fault or "password" in fault
 
 

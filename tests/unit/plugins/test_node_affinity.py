@@ -66,7 +66,7 @@ def pre_filter(each: Any, **args: Any) -> Any:
     return affinity(**args).pre_filter(CycleState(), each, NODES.snapshot())
 
 
-def test_pods_that_ask_for_nothing_are_skipped():
+def test_pods_without_requirements_are_skipped():
     assert pre_filter(pod("p")) is SKIP
     assert pre_filter(asking(preferred((1, labels(expression("zone", "Exists")))))) is SKIP
 
@@ -101,11 +101,11 @@ def test_pods_that_ask_for_nothing_are_skipped():
         ),
     ],
 )
-def test_nodes_not_chosen_are_refused(each: Any, refused: set[str]):
+def test_nodes_outside_the_affinity_are_rejected(each: Any, refused: set[str]):
     assert reasons(affinity(), each, NODES) == dict.fromkeys(refused, POD_REASON)
 
 
-def test_added_affinity_is_the_first_reason_and_holds_for_pods_that_ask_for_nothing():
+def test_added_affinity_is_the_first_reason_and_applies_to_every_pod():
     plugin = affinity(addedAffinity=required(labels(expression("disk", "Exists"))))
 
     assert reasons(plugin, pod("p"), NODES) == {
@@ -134,18 +134,18 @@ def test_added_affinity_is_the_first_reason_and_holds_for_pods_that_ask_for_noth
         pytest.param(asking(required()), None, id="no terms"),
     ],
 )
-def test_terms_that_all_name_their_nodes_narrow_the_search(each: Any, narrowed: set[str] | None):
+def test_terms_that_all_name_nodes_narrow_the_search(each: Any, narrowed: set[str] | None):
     assert pre_filter(each) == (None if narrowed is None else PreFilterResult(frozenset(narrowed)))
 
 
-def test_terms_that_name_no_possible_node_refuse_the_pod():
+def test_terms_that_name_no_possible_node_reject_the_pod():
     status = pre_filter(asking(required(names("a", "b"))))
 
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert status.message == "pod affinity terms conflict"
 
 
-def test_a_node_has_the_weights_of_the_terms_it_meets():
+def test_a_node_gets_the_weights_of_its_matching_terms():
     each = asking(
         preferred(
             (30, labels(expression("zone", "Exists"))),
@@ -168,7 +168,7 @@ def test_pods_without_preferences_are_not_scored():
     assert scores(affinity(), asking(zone="1"), NODES) is None
 
 
-def test_a_preference_that_is_none_fails_the_attempt_with_its_place():
+def test_an_invalid_preference_fails_the_attempt_with_its_place():
     each = asking(
         preferred((1, labels(expression("zone", "Exists"))), (1, labels(expression("zone", "Lt", "x"))))
     )
@@ -183,7 +183,7 @@ def test_a_preference_that_is_none_fails_the_attempt_with_its_place():
     )
 
 
-def test_bad_arguments_are_told_with_their_paths():
+def test_invalid_arguments_are_reported_with_their_paths():
     added = {
         **required(labels(expression("zone", "Exists")), labels(expression("zone", "In"))),
         **preferred((1, names("a", operator="Gt")), (0, labels(expression("", "")))),
@@ -199,19 +199,19 @@ def test_bad_arguments_are_told_with_their_paths():
 @pytest.mark.parametrize(
     ("old", "new", "helps"),
     [
-        pytest.param(None, node("n", labels={"zone": "1"}), True, id="a node came"),
-        pytest.param(None, node("n", labels={"zone": "2"}), False, id="a node came that is not chosen"),
-        pytest.param(node("n"), node("n", labels={"zone": "1"}), True, id="the label came"),
+        pytest.param(None, node("n", labels={"zone": "1"}), True, id="a new node"),
+        pytest.param(None, node("n", labels={"zone": "2"}), False, id="a new node outside the affinity"),
+        pytest.param(node("n"), node("n", labels={"zone": "1"}), True, id="a new label"),
         pytest.param(node("n", labels={"zone": "1"}), node("n"), False, id="the label went"),
         pytest.param(
             node("n", labels={"zone": "1"}),
             node("n", labels={"zone": "1", "x": ""}),
             False,
-            id="another label came",
+            id="another label",
         ),
     ],
 )
-def test_nodes_that_are_chosen_now_wake_a_pod(old: Any, new: Any, helps: bool):
+def test_nodes_that_match_now_requeue_a_pod(old: Any, new: Any, helps: bool):
     found = hint(affinity(), EventResource.NODE, asking(zone="1"), old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
@@ -222,7 +222,7 @@ def test_nodes_that_are_chosen_now_wake_a_pod(old: Any, new: Any, helps: bool):
     [("1", QueueingHint.QUEUE), ("2", QueueingHint.SKIP)],
     ids=["selected", "not selected"],
 )
-def test_with_an_invalid_term_the_pod_is_tried_at_the_nodes_of_its_selector(zone: str, verdict: QueueingHint):
+def test_a_pod_with_an_invalid_term_is_requeued_by_nodes_of_its_selector(zone: str, verdict: QueueingHint):
     each = asking(required(labels(expression("pool", "Gt", "x"))), zone="1")
     other = required(labels(expression("pool", "Exists")))
 
@@ -231,7 +231,7 @@ def test_with_an_invalid_term_the_pod_is_tried_at_the_nodes_of_its_selector(zone
     assert hint(affinity(), EventResource.NODE, asking(other, zone="1"), None, came) is QueueingHint.SKIP
 
 
-def test_a_node_outside_the_added_affinity_wakes_nobody():
+def test_a_node_outside_the_added_affinity_requeues_no_pod():
     plugin = affinity(addedAffinity=required(labels(expression("pool", "Exists"))))
 
     def after(**node_labels: str) -> QueueingHint:
@@ -241,7 +241,7 @@ def test_a_node_outside_the_added_affinity_wakes_nobody():
     assert after(zone="1", pool="x") is QueueingHint.QUEUE
 
 
-def test_it_registers_for_upstreams_events():
+def test_it_registers_for_the_events_of_upstream():
     (registered,) = affinity().events()
 
     assert registered.event.action == ActionType.ADD | ActionType.UPDATE_NODE_LABEL
@@ -258,7 +258,7 @@ class TestVeryManyTerms:
         limit.slice_seconds, limit.each_reading = 1.0, 1.0
         return NodeAffinity(args=NodeAffinityArgs(), time_slice=limit)
 
-    def test_nodes_are_judged_in_steps_and_then_at_once(self):
+    def test_nodes_are_evaluated_in_steps_and_then_at_once(self):
         plugin, each, snapshot = self.impatient(), asking(self.many, self.liked), NODES.snapshot()
         with pytest.raises(NeedsTime) as needs:
             plugin.filter(CycleState(), each, snapshot, snapshot.all_rows)
@@ -273,7 +273,7 @@ class TestVeryManyTerms:
         # Zone 1 is above 0, and zone 2 above 0 and 1.
         assert plugin.score(state, each, snapshot, snapshot.all_rows).tolist() == [2, 4, 0]
 
-    def test_preferred_terms_of_which_one_is_not_valid_fail_in_the_end(self):
+    def test_preferred_terms_with_an_invalid_one_fail_in_the_end(self):
         wrong = preferred(
             *[(1, labels(expression("zone", "Gt", "1")))] * 1000, (1, labels(expression("zone", "Gt", "x")))
         )
@@ -289,7 +289,7 @@ class TestVeryManyTerms:
         assert answer.code is Code.ERROR
         assert answer.message.startswith("[1000].matchExpressions[0].values[0]: Invalid value")
 
-    def test_very_many_labels_of_a_node_selector_are_read_up_to_the_first_that_no_node_has(
+    def test_labels_of_a_node_selector_are_read_up_to_the_first_without_a_node(
         self, monkeypatch: pytest.MonkeyPatch
     ):
         read = []

@@ -49,15 +49,15 @@ HOST_NETWORK = {"hostNetwork": True, "hostUsers": False}
         ),
     ],
 )  # fmt: skip
-def test_what_a_pod_needs_follows_from_its_spec(spec: dict[str, Any], required: set[str]):
+def test_the_needs_of_a_pod_follow_from_its_spec(spec: dict[str, Any], required: set[str]):
     assert required_features(pod("p", **spec)) == required
 
 
-def test_a_pod_that_needs_nothing_is_skipped():
+def test_a_pod_without_needs_is_skipped():
     assert NodeDeclaredFeatures().pre_filter(CycleState(), pod("p"), cluster().snapshot()) is SKIP
 
 
-def test_nodes_that_lack_a_feature_are_refused_for_good():
+def test_nodes_without_a_feature_are_rejected_as_unresolvable():
     nodes = cluster(
         node("none"),
         node("one", declaredFeatures=[RESTART_ALL_CONTAINERS]),
@@ -73,7 +73,7 @@ def test_nodes_that_lack_a_feature_are_refused_for_good():
     assert outcomes.of(0) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON,))
 
 
-def test_one_feature_of_two_is_enough_for_who_needs_one():
+def test_a_node_needs_only_the_features_of_the_pod():
     nodes = cluster(node("one", declaredFeatures=[RESTART_ALL_CONTAINERS]), node("none"))
 
     assert reasons(NodeDeclaredFeatures(), pod("p", containers=[RESTARTING]), nodes) == {"none": (REASON,)}
@@ -82,13 +82,13 @@ def test_one_feature_of_two_is_enough_for_who_needs_one():
 @pytest.mark.parametrize(
     ("old", "new", "helps"),
     [
-        pytest.param(None, node("n"), True, id="a new node, whatever it declares"),
+        pytest.param(None, node("n"), True, id="a new node with any features"),
         pytest.param(node("n"), node("n", declaredFeatures=["A"]), True, id="a feature more"),
         pytest.param(node("n", declaredFeatures=["A"]), node("n"), True, id="a feature less"),
         pytest.param(node("n", declaredFeatures=["A"]), node("n", cpu="9", declaredFeatures=["A"]), False, id="the same"),
     ],
 )  # fmt: skip
-def test_a_change_of_what_a_node_declares_wakes(old: Any, new: Any, helps: bool):
+def test_a_change_of_declared_features_requeues_the_pod(old: Any, new: Any, helps: bool):
     found = hint(NodeDeclaredFeatures(), EventResource.NODE, pod("p", **HOST_NETWORK), old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
@@ -103,20 +103,20 @@ def test_a_change_of_what_a_node_declares_wakes(old: Any, new: Any, helps: bool)
         pytest.param(pod("q", **HOST_NETWORK), pod("q"), False, id="another pod"),
     ],
 )
-def test_a_pod_is_woken_by_an_update_of_what_it_needs_itself(old: Any, new: Any, helps: bool):
+def test_an_update_of_its_own_needs_requeues_the_pod(old: Any, new: Any, helps: bool):
     found = hint(NodeDeclaredFeatures(), EventResource.POD, pod("p", **HOST_NETWORK), old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_general_updates_of_pods_are_heard_of():
+def test_it_registers_for_general_pod_updates():
     found = {each.event.resource: each.event.action for each in NodeDeclaredFeatures().events()}
 
     assert found[EventResource.POD] is ActionType.UPDATE
     assert found[EventResource.NODE] == ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE
 
 
-def test_pods_with_the_same_needs_share_their_verdicts():
+def test_pods_with_the_same_needs_share_their_results():
     signature = NodeDeclaredFeatures().signature
 
     assert signature(pod("a", **HOST_NETWORK)) == signature(pod("b", cpu="1", **HOST_NETWORK))

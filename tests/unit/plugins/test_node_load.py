@@ -46,7 +46,7 @@ class Fixture:
         return self.plugin.nodes_without_data(self.cluster.snapshot())
 
 
-def test_a_score_is_the_share_that_stays_free() -> None:
+def test_a_score_is_the_free_share() -> None:
     fixture = Fixture(
         {"a": {"cpu": "1", "memory": "12Gi"}, "b": {"cpu": "2000000000n", "memory": "4194304Ki"}}
     )
@@ -57,7 +57,7 @@ def test_a_score_is_the_share_that_stays_free() -> None:
     assert not fixture.web.asked
 
 
-def test_weights_say_how_much_a_resource_counts() -> None:
+def test_weights_apply_to_resources() -> None:
     usage = {"a": {"cpu": "1", "memory": "12Gi"}, "b": {"cpu": "2", "memory": "4Gi"}}
     weights = [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}]
 
@@ -65,7 +65,7 @@ def test_weights_say_how_much_a_resource_counts() -> None:
     assert Fixture(usage, resources=CPU_ONLY).scores() == {"a": 75, "b": 50}
 
 
-def test_a_node_without_data_has_the_mean_share_of_the_others_whatever_its_size() -> None:
+def test_a_node_without_data_has_the_mean_share_of_the_others_at_any_size() -> None:
     nodes = cluster(*LARGE_AND_SMALL.nodes, node("new", cpu="2", memory="8Gi"))
     usage = {"large": {"cpu": "8", "memory": "16Gi"}, "small": {"cpu": "1", "memory": "12Gi"}}
     fixture = Fixture(usage, nodes)
@@ -75,25 +75,25 @@ def test_a_node_without_data_has_the_mean_share_of_the_others_whatever_its_size(
 
 
 @pytest.mark.parametrize("number", ["lots", "-1", ""])
-def test_a_resource_that_is_no_quantity_counts_as_missing(number: str) -> None:
+def test_an_invalid_quantity_counts_as_missing(number: str) -> None:
     fixture = Fixture({"a": {"cpu": number}, "b": {"cpu": "2"}}, resources=CPU_ONLY)
 
     assert fixture.scores() == {"a": 50, "b": 50}
     assert fixture.without_data() == 1
 
 
-def test_a_resource_nothing_is_known_of_does_not_count() -> None:
+def test_a_resource_without_data_does_not_count() -> None:
     assert Fixture({"a": {"cpu": "1"}, "b": {"cpu": "2"}}).scores() == {"a": 75, "b": 50}
 
 
-def test_a_node_that_is_over_full_or_lacks_a_resource_has_nothing_free() -> None:
+def test_a_full_node_or_one_without_the_resource_has_nothing_free() -> None:
     nodes = cluster(*NODES.nodes, node("none", cpu="0"))
     usage = {"a": {"cpu": "9"}, "b": {"cpu": "0"}, "none": {"cpu": "0"}}
 
     assert Fixture(usage, nodes, resources=CPU_ONLY).scores() == {"a": 0, "b": 100, "none": 0}
 
 
-def test_all_nodes_are_alike_before_the_first_answer_and_once_the_last_is_too_old() -> None:
+def test_all_nodes_are_equal_before_the_first_data_and_after_the_last_expire() -> None:
     fixture = Fixture(None, refreshPeriod="10s", resources=CPU_ONLY)
     assert fixture.scores() == {"a": 0, "b": 0}
     assert fixture.without_data() == 2
@@ -107,7 +107,7 @@ def test_all_nodes_are_alike_before_the_first_answer_and_once_the_last_is_too_ol
     assert fixture.without_data() == 2
 
 
-def test_a_placement_counts_with_what_the_pod_asks_for_until_it_is_undone() -> None:
+def test_a_placement_counts_with_the_requests_of_the_pod_until_it_is_undone() -> None:
     fixture = Fixture({"a": {"cpu": "1"}, "b": {"cpu": "2"}}, resources=CPU_ONLY)
     state, web = CycleState(), pod("web", cpu="2")
 
@@ -119,7 +119,7 @@ def test_a_placement_counts_with_what_the_pod_asks_for_until_it_is_undone() -> N
     assert fixture.scores() == {"a": 75, "b": 50}
 
 
-def test_a_pod_that_asks_for_nothing_is_expected_to_use_a_little() -> None:
+def test_a_pod_without_requests_is_expected_to_use_a_little() -> None:
     fixture = Fixture({"a": {"cpu": "0"}, "b": {"cpu": "0"}}, resources=CPU_ONLY)
     for _ in range(10):
         fixture.plugin.reserve(CycleState(), pod("web"), "a")
@@ -127,7 +127,7 @@ def test_a_pod_that_asks_for_nothing_is_expected_to_use_a_little() -> None:
     assert fixture.scores() == {"a": 75, "b": 100}
 
 
-def test_a_burst_fades_as_metrics_begin_to_show_it() -> None:
+def test_a_placement_fades_as_metrics_begin_to_include_it() -> None:
     fixture = Fixture({"a": {"cpu": "0"}, "b": {"cpu": "0"}}, resources=CPU_ONLY, settleTime="30s")
     fixture.plugin.reserve(CycleState(), pod("web", cpu="4"), "a")
     seen = []
@@ -141,7 +141,7 @@ def test_a_burst_fades_as_metrics_begin_to_show_it() -> None:
     assert seen == [0, 50, 100, 100]
 
 
-def test_prometheus_is_asked_for_each_resource_once_and_counts_in_cores() -> None:
+def test_prometheus_is_queried_once_per_resource_and_counts_in_cores() -> None:
     fixture = Fixture(None, source="Prometheus", timeRange="2m")
     fixture.web.by_word = {
         "cpu": {"a:9100": "1.5", "b:9100": 3},
@@ -157,7 +157,7 @@ def test_prometheus_is_asked_for_each_resource_once_and_counts_in_cores() -> Non
     assert not fixture.api.paths
 
 
-def test_half_an_answer_of_prometheus_changes_nothing() -> None:
+def test_a_partial_response_of_prometheus_changes_nothing() -> None:
     fixture = Fixture(None, source="Prometheus")
     fixture.web.by_word = {"cpu": {"a": 1, "b": 3}}
 
@@ -168,21 +168,21 @@ def test_half_an_answer_of_prometheus_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "told"),
+    ("usage", "expected"),
     [
         pytest.param(None, "503", id="no metrics-server"),
         pytest.param({}, f"{NODES_PATH}: metrics of no node at all", id="no nodes"),
     ],
 )
-def test_an_answer_from_which_nothing_can_be_learnt_is_a_failure(usage: Any, told: str) -> None:
+def test_a_response_without_usable_data_is_a_failure(usage: Any, expected: str) -> None:
     fixture = Fixture(None)
     fixture.api.usage = usage
 
-    with pytest.raises(OSError, match=told):
+    with pytest.raises(OSError, match=expected):
         fixture.refresh()
 
 
-def test_an_answer_of_another_kind_is_a_failure() -> None:
+def test_a_response_of_another_kind_is_a_failure() -> None:
     fixture = Fixture(None)
 
     async def other(_path: str, **_: Any) -> bytes:
@@ -195,7 +195,7 @@ def test_an_answer_of_another_kind_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         pytest.param({"source": "metrics"}, 'args.source: must be one of "MetricsAPI", "Prometheus", was "metrics"', id="no source"),
         pytest.param({"resources": [{"name": "disk"}]}, "args.resources[0].name: must be cpu or memory, was 'disk'", id="another resource"),
@@ -207,9 +207,9 @@ def test_an_answer_of_another_kind_is_a_failure() -> None:
         pytest.param({"ip": "x y"}, "args.ip: must be a URL", id="no URL"),
     ],
 )  # fmt: skip
-def test_bad_arguments_are_told_with_their_paths(given: dict[str, Any], told: str) -> None:
+def test_invalid_arguments_are_reported_with_their_paths(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         decode_args(NodeLoadArgs, given, plugin="NodeLoad", path="args")
 
     (fault,) = raised.value.errors
-    assert str(fault).startswith(told)
+    assert str(fault).startswith(expected)

@@ -64,19 +64,19 @@ def measured(values: dict[str, float], *, settle: float = 100.0, at: float = 0.0
         pytest.param("", "", id="nothing"),
     ],
 )
-def test_a_port_is_no_part_of_an_instance(instance: str, host: str) -> None:
+def test_a_port_is_not_part_of_an_instance(instance: str, host: str) -> None:
     assert host_of(instance) == host
 
 
 @pytest.mark.parametrize(
     ("instance_is", "found"),
     [
-        pytest.param("Any", [1.0, 2.0, 3.0, None], id="whatever fits"),
+        pytest.param("Any", [1.0, 2.0, 3.0, None], id="any that fit"),
         pytest.param("NodeName", [1.0, None, None, None], id="names only"),
         pytest.param("InternalIP", [None, 2.0, 3.0, None], id="addresses only"),
     ],
 )
-def test_an_instance_is_a_nodes_name_or_its_internal_address(
+def test_an_instance_is_the_name_or_the_internal_address_of_a_node(
     instance_is: str, found: list[float | None]
 ) -> None:
     measurement = NodeMeasurement(period_seconds=1, settle_seconds=1, instance_is=instance_is)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def test_an_instance_is_a_nodes_name_or_its_internal_address(
     assert known(measurement, "a", "b", "c", "d") == found
 
 
-def test_the_larger_number_counts_where_two_instances_are_one_node() -> None:
+def test_the_larger_number_counts_if_two_instances_are_one_node() -> None:
     assert known(measured({"a": 1.0, "10.0.0.1": 5.0, "a:1": 3.0}), "a") == [5.0]
 
 
@@ -95,11 +95,11 @@ def test_a_node_without_data_counts_as_the_mean_of_the_feasible_ones_with_data()
     assert expected(measurement, "a", "b", "c", "d", rows=[0, 1, 2]) == [10.0, 30.0, 20.0, 1000.0]
 
 
-def test_nothing_is_expected_where_no_feasible_node_has_data() -> None:
+def test_without_a_feasible_node_with_data_there_is_no_estimate() -> None:
     assert expected(measured({"a": 10.0}), "a", "b", rows=[1]) is None
 
 
-def test_nothing_is_expected_of_data_older_than_three_periods() -> None:
+def test_data_older_than_three_periods_give_no_estimate() -> None:
     measurement = measured({"a": 10.0})
 
     assert expected(measurement, "a", now=30.0) == [10.0]
@@ -108,7 +108,7 @@ def test_nothing_is_expected_of_data_older_than_three_periods() -> None:
     assert measurement.nodes_without_data(nodes("a", "b").snapshot(), 30.1) == 2
 
 
-def test_a_placement_counts_at_once_and_not_once_it_was_taken_back() -> None:
+def test_a_placement_counts_at_once_until_it_is_undone() -> None:
     measurement = measured({"a": 10.0, "b": 20.0})
     assert expected(measurement, "a", "b") == [10.0, 20.0]
 
@@ -119,7 +119,7 @@ def test_a_placement_counts_at_once_and_not_once_it_was_taken_back() -> None:
     assert expected(measurement, "a", "b") == [13.0, 20.0]
 
 
-def test_a_placement_fades_while_the_data_begin_to_show_it() -> None:
+def test_a_placement_fades_while_data_begin_to_include_it() -> None:
     measurement = measured({"a": 0.0}, settle=20.0)
     measurement.note("a", 8.0)
     shown = []
@@ -132,7 +132,7 @@ def test_a_placement_fades_while_the_data_begin_to_show_it() -> None:
     assert shown == [[8.0], [6.0], [4.0], [0.0], [0.0]]
 
 
-def test_what_is_placed_while_an_answer_is_awaited_counts_in_full() -> None:
+def test_a_placement_during_a_query_counts_in_full() -> None:
     measurement = measured({"a": 0.0}, settle=20.0)
     measurement.asking(10.0)
     measurement.note("a", 8.0)
@@ -141,7 +141,7 @@ def test_what_is_placed_while_an_answer_is_awaited_counts_in_full() -> None:
     assert expected(measurement, "a", now=10.0) == [8.0]
 
 
-def test_a_placement_taken_back_after_it_faded_takes_back_what_is_left_of_it() -> None:
+def test_undoing_a_faded_placement_removes_the_rest_of_it() -> None:
     measurement = measured({"a": 1.0}, settle=20.0)
     noted, at = measurement.note("a", 8.0), 10.0
     measurement.note("a", 2.0)
@@ -155,7 +155,7 @@ def test_a_placement_taken_back_after_it_faded_takes_back_what_is_left_of_it() -
     assert expected(measurement, "a", now=20.0) == [2.0]
 
 
-def test_without_a_settle_time_new_data_show_everything() -> None:
+def test_without_a_settle_time_new_data_include_everything() -> None:
     measurement = measured({"a": 1.0}, settle=0.0)
     measurement.note("a", 8.0)
     measurement.asking(10.0)
@@ -164,7 +164,7 @@ def test_without_a_settle_time_new_data_show_everything() -> None:
     assert expected(measurement, "a", now=10.0) == [1.0]
 
 
-def test_placements_are_forgotten_also_while_nothing_is_learnt() -> None:
+def test_placements_are_dropped_also_without_new_data() -> None:
     measurement = measured({"a": 1.0})
     for period in range(1000):
         measurement.note("a", 1.0)
@@ -173,7 +173,7 @@ def test_placements_are_forgotten_also_while_nothing_is_learnt() -> None:
     assert len(measurement._placements) < 20
 
 
-def test_rows_are_found_again_when_nodes_come_and_go() -> None:
+def test_rows_are_found_again_when_nodes_change() -> None:
     measurement = measured({"a": 1.0, "b": 2.0})
     measurement.note("b", 10.0)
 
@@ -204,7 +204,7 @@ def test_rows_are_found_once_per_refresh_and_layout() -> None:
         max_size=30,
     )
 )
-def test_what_is_expected_is_what_a_list_of_placements_gives(steps: list[tuple[object, ...]]) -> None:
+def test_the_estimate_equals_that_of_a_list_of_placements(steps: list[tuple[object, ...]]) -> None:
     settle, now, learnt_at = 25.0, 0.0, 0.0
     measurement = measured({"a": 5.0, "b": 5.0, "c": 5.0}, settle=settle)
     placed: list[list[object]] = []  # [what was noted, node, amount, when the data were next asked for]

@@ -10,19 +10,19 @@ NODES = cluster(node("a"), node("b"))
 REASON = ("node(s) didn't match the requested node name",)
 
 
-def test_a_pod_that_names_no_node_may_go_anywhere():
+def test_a_pod_without_a_node_name_goes_anywhere():
     assert reasons(NodeName(), pod("p"), NODES) == {}
 
 
-def test_a_pod_that_names_its_node_may_go_there_only():
+def test_a_pod_with_a_node_name_goes_there_only():
     assert reasons(NodeName(), pod("p", nodeName="b"), NODES) == {"a": REASON}
 
 
-def test_a_pod_that_names_a_node_that_is_not_there_may_go_nowhere():
+def test_a_pod_with_the_name_of_a_missing_node_goes_nowhere():
     assert reasons(NodeName(), pod("p", nodeName="c"), NODES) == {"a": REASON, "b": REASON}
 
 
-def test_any_new_node_wakes_a_pod():
+def test_any_new_node_requeues_a_pod():
     (registered,) = NodeName().events()
 
     assert registered.event.action is ActionType.ADD

@@ -20,7 +20,7 @@ def test_pods_without_ports_are_skipped():
     assert NodePorts().pre_filter(CycleState(), holding("p"), cluster().snapshot()) is SKIP
 
 
-def test_nodes_where_a_port_is_taken_are_refused_and_eviction_may_help():
+def test_nodes_with_used_ports_are_rejected_as_resolvable():
     nodes = cluster(node("a"), node("b"), node("c"),
                     pods=[holding("on-a", 80, 81, where="a"), holding("on-b", 443, where="b")])  # fmt: skip
     snapshot, state, plugin = nodes.snapshot(), CycleState(), NodePorts()
@@ -35,27 +35,27 @@ def test_nodes_where_a_port_is_taken_are_refused_and_eviction_may_help():
     assert outcomes.passing.tolist() == [False, True, True]
 
 
-def test_a_pod_does_not_collide_with_itself():
+def test_a_pod_does_not_conflict_with_itself():
     assert reasons(NodePorts(), holding("p", 80, 80), cluster(node("a"))) == {}
 
 
 @pytest.mark.parametrize(
     ("deleted", "helps"),
     [
-        pytest.param(holding("d", 80, where="anywhere"), True, id="it held the port, on whatever node"),
+        pytest.param(holding("d", 80, where="anywhere"), True, id="it held the port, on any node"),
         pytest.param(holding("d", 81, where="n"), False, id="it held another port"),
         pytest.param(holding("d", where="n"), False, id="it held none"),
         pytest.param(holding("d", 80), False, id="it was nowhere"),
         pytest.param(holding("d", 80, status={"nominatedNodeName": "n"}), True, id="it was nominated"),
     ],
 )
-def test_a_pod_that_held_the_port_wakes_one_that_wants_it(deleted: Any, helps: bool):
+def test_a_deleted_pod_with_the_port_requeues_a_pod_that_needs_it(deleted: Any, helps: bool):
     found = hint(NodePorts(), EventResource.POD, holding("p", 80), deleted, None)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_any_new_node_wakes_a_pod():
+def test_any_new_node_requeues_a_pod():
     found = {each.event.resource: (each.event.action, each.hint) for each in NodePorts().events()}
 
     assert found[EventResource.NODE] == (ActionType.ADD, None)

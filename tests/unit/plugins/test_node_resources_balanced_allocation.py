@@ -20,7 +20,7 @@ def balanced(**args: Any) -> NodeResourcesBalancedAllocation:
     return made(NodeResourcesBalancedAllocation, **args)
 
 
-def test_a_pod_that_asks_for_nothing_is_not_scored():
+def test_a_pod_without_requests_is_not_scored():
     assert scores(balanced(), pod("p"), cluster(node("n"))) is None
     assert scores(balanced(), pod("p", requests={"nvidia.com/gpu": 1}), cluster(node("n"))) is None
 
@@ -31,7 +31,7 @@ def test_a_pod_that_keeps_the_balance_scores_75():
     assert scores(balanced(), pod("p", cpu="1", memory="1Gi"), nodes) == {"n": 75}
 
 
-def test_balance_gained_scores_more_and_balance_lost_less():
+def test_more_balance_scores_higher_and_less_balance_lower():
     nodes = cluster(
         node("much-memory-used", cpu="4", memory="4Gi"),
         node("much-cpu-used", cpu="4", memory="4Gi"),
@@ -44,7 +44,7 @@ def test_balance_gained_scores_more_and_balance_lost_less():
     assert found == {"much-memory-used": 50 + (50 + 75 - 62) // 2, "much-cpu-used": 50 + (50 + 50 - 62) // 2}
 
 
-def test_more_than_everything_counts_as_everything():
+def test_usage_above_the_allocatable_amount_counts_as_all_of_it():
     nodes = cluster(node("n", cpu="1", memory="1Gi"), pods=[pod("a", cpu="5", memory="1Gi", node="n")])
 
     assert scores(balanced(), pod("p", cpu="1"), nodes) == {"n": 75}
@@ -59,7 +59,7 @@ def test_three_resources_are_balanced_by_their_standard_deviation():
 
 
 @pytest.mark.parametrize("adds_up", [sum, math.fsum], ids=["as it is", "as since Python 3.12"])
-def test_one_node_is_scored_as_all_are_to_the_last_digit(adds_up: Any, monkeypatch: pytest.MonkeyPatch):
+def test_a_single_node_is_scored_exactly_as_all_are(adds_up: Any, monkeypatch: pytest.MonkeyPatch):
     """Go rounds at each step; the built-in sum() does not, since some version of Python."""
     monkeypatch.setattr(balanced_allocation, "sum", adds_up, raising=False)
     amounts = {"a": (6, 10), "b": (7, 10), "c": (90, 100), "d": (8, 10), "e": (75, 100)}
@@ -74,13 +74,13 @@ def test_one_node_is_scored_as_all_are_to_the_last_digit(adds_up: Any, monkeypat
     assert plugin.score_node(state, asks, snapshot.node_info(0)) == 70
 
 
-def test_a_resource_the_node_lacks_does_not_count():
+def test_a_resource_that_the_node_lacks_does_not_count():
     nodes = cluster(node("n", cpu="4", memory="0"))
 
     assert scores(balanced(), pod("p", cpu="3"), nodes) == {"n": 75}
 
 
-def test_scores_without_pre_score_are_the_same_and_zero_where_it_would_have_skipped():
+def test_scores_without_pre_score_are_the_same_and_zero_where_it_skips():
     snapshot = cluster(node("n", cpu="4", memory="4Gi")).snapshot()
 
     def score(each: Any) -> list[int]:

@@ -26,7 +26,7 @@ def codes(each: Any, nodes: Any) -> list[Code]:
     return [outcomes.of(row).code for row in range(snapshot.n_nodes)]
 
 
-def test_reasons_come_in_upstreams_order():
+def test_reasons_are_in_the_order_of_upstream():
     full = cluster(node("n", cpu="1", memory="1Gi", pods=0))
     greedy = pod(
         "p",
@@ -49,7 +49,7 @@ def test_reasons_come_in_upstreams_order():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "expected"),
     [
         pytest.param({"cpu": "2", "memory": "1Gi"}, ["needs 2 cpu, 1.5 free of 4"], id="cpu"),
         pytest.param({"memory": "6Gi"}, ["needs 6Gi memory, 3.5Gi free of 4Gi"], id="memory"),
@@ -62,27 +62,27 @@ def test_reasons_come_in_upstreams_order():
         pytest.param(
             {"requests": {"example.com/a": 1}},
             ["needs 1 example.com/a, of which this node has none"],
-            id="what the node never has",
+            id="a resource that the node lacks",
         ),
-        pytest.param({"cpu": "1500m"}, [], id="what fits"),
+        pytest.param({"cpu": "1500m"}, [], id="requests that fit"),
     ],
 )
-def test_how_much_is_short_is_told(wanted: dict[str, Any], told: list[str]):
+def test_the_missing_amount_is_reported(wanted: dict[str, Any], expected: list[str]):
     used = [pod("on", cpu="2500m", memory="512Mi", node="n")]
     snapshot = cluster(node("n", cpu="4", memory="4Gi", allocatable={GPU: "8"}), pods=used).snapshot()
 
-    assert fit().why(pod("p", **wanted), snapshot, snapshot.node_info(0)) == told
+    assert fit().why(pod("p", **wanted), snapshot, snapshot.node_info(0)) == expected
     assert fit().why(pod("p", **wanted), snapshot, None) is None
 
 
-def test_that_a_node_has_its_pods_is_told():
+def test_the_pod_count_of_a_node_is_reported():
     used = [pod("on", node="n")]
     snapshot = cluster(node("n", pods=1), pods=used).snapshot()
 
     assert fit().why(pod("p"), snapshot, snapshot.node_info(0)) == ["has 1 pods, and is for 1"]
 
 
-def test_a_pod_fits_into_exactly_what_is_left():
+def test_a_pod_fits_into_exactly_the_free_amount():
     used = [pod("on", cpu="3", memory="1Gi", node="n")]
     nodes = cluster(node("n", cpu="4", memory="2Gi", pods=2), pods=used)
 
@@ -90,13 +90,13 @@ def test_a_pod_fits_into_exactly_what_is_left():
     assert reasons(fit(), pod("p", cpu="1001m", memory="1Gi"), nodes) == {"n": ("Insufficient cpu",)}
 
 
-def test_a_pod_that_asks_for_nothing_fits_where_more_is_used_than_there_is():
+def test_a_pod_without_requests_fits_on_an_overcommitted_node():
     nodes = cluster(node("n", cpu="1"), pods=[pod("on", cpu="9", node="n")])
 
     assert reasons(fit(), pod("p"), nodes) == {}
 
 
-def test_what_a_whole_node_does_not_have_no_eviction_brings():
+def test_a_request_above_the_allocatable_amount_is_unresolvable():
     nodes = cluster(
         node("used", cpu="4"), node("small", cpu="1"), node("full", cpu="4", pods=1), node("free", cpu="4"),
         pods=[pod("a", cpu="3", node="used"), pod("b", node="full")],
@@ -110,13 +110,13 @@ def test_what_a_whole_node_does_not_have_no_eviction_brings():
     ]
 
 
-def test_one_hopeless_resource_makes_the_node_hopeless_beside_too_many_pods():
+def test_one_unresolvable_resource_makes_the_node_unresolvable():
     nodes = cluster(node("n", cpu="4", memory="1Gi", pods=0))
 
     assert codes(pod("p", cpu="1", memory="2Gi"), nodes) == [Code.UNSCHEDULABLE_AND_UNRESOLVABLE]
 
 
-def test_a_node_with_less_than_nothing_in_use_is_not_hopeless_for_what_it_gives():
+def test_negative_requests_keep_a_node_resolvable():
     odd = node("odd", cpu="1", memory="1Gi")
     nodes = cluster(odd, node("small", cpu="1"), pods=[pod("gives", cpu="-5", memory="1Gi", node="odd")])
 
@@ -128,7 +128,7 @@ def test_a_node_with_less_than_nothing_in_use_is_not_hopeless_for_what_it_gives(
     assert codes(pod("p", cpu="2"), nodes) == [Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE]
 
 
-def test_many_kinds_of_lack_are_told_apart_node_by_node():
+def test_many_missing_resources_are_reported_for_each_node():
     resources = [f"example.com/r{number}" for number in range(9)]
     nodes = cluster(
         *(
@@ -145,7 +145,7 @@ def test_many_kinds_of_lack_are_told_apart_node_by_node():
     }
 
 
-def test_a_resource_no_node_offers_fits_only_beside_negative_requests():
+def test_a_resource_of_no_node_fits_only_beside_negative_requests():
     nodes = cluster(
         node("a"),
         node("b"),
@@ -160,7 +160,7 @@ def test_a_resource_no_node_offers_fits_only_beside_negative_requests():
     ) == dict.fromkeys("ab", ("Insufficient example.com/bar", "Insufficient example.com/foo"))
 
 
-def test_ignored_resources_are_not_looked_at_if_they_are_extended():
+def test_ignored_resources_are_skipped_if_they_are_extended():
     nodes = cluster(node("n", cpu="1"))
     each = pod("p", cpu="2", requests={GPU: 1, "example.com/a": 1, "example.com/b": 1, "other.io/c": 1})
     plugin = fit(ignoredResources=["cpu", GPU], ignoredResourceGroups=["example.com"])
@@ -168,7 +168,7 @@ def test_ignored_resources_are_not_looked_at_if_they_are_extended():
     assert reasons(plugin, each, nodes) == {"n": ("Insufficient cpu", "Insufficient other.io/c")}
 
 
-def test_filter_without_pre_filter_is_an_error_that_says_so():
+def test_filter_without_pre_filter_is_an_error_that_names_it():
     snapshot = cluster(node("n")).snapshot()
 
     with pytest.raises(LookupError, match="PreFilterNodeResourcesFit"):
@@ -233,7 +233,7 @@ def ratio(*shape: tuple[int, int]) -> NodeResourcesFit:
         pytest.param(ratio((0, 0), (100, 10)), "25Mi", 25, id="25 and 25"),
         pytest.param(ratio((0, 0), (100, 10)), "26Mi", 26, id="25 and 26, rounded half up"),
         pytest.param(ratio((0, 10), (30, 0)), "25Mi", 17, id="a falling line, divided toward zero"),
-        pytest.param(ratio((50, 0), (100, 10)), "75Mi", 50, id="what scores nothing does not count"),
+        pytest.param(ratio((50, 0), (100, 10)), "75Mi", 50, id="a score of zero does not count"),
         pytest.param(ratio((50, 0), (100, 10)), "50Mi", 0, id="nothing counts"),
         pytest.param(ratio((40, 3), (60, 7)), "100Mi", 50, id="level before and after the line"),
     ],
@@ -244,7 +244,7 @@ def test_a_ratio_of_cpu_and_memory(plugin: NodeResourcesFit, memory: str, score:
     assert scores(plugin, pod("p", cpu="1", memory=memory), nodes) == {"n": score}
 
 
-def test_weights_weigh():
+def test_weights_apply_to_resources():
     nodes = cluster(node("n", cpu="4", memory="4Gi"))
     each = pod("p", cpu="4", memory="1Gi")
     resources = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 3}]
@@ -252,14 +252,14 @@ def test_weights_weigh():
     assert scores(fit(**strategy("LeastAllocated", resources=resources)), each, nodes) == {"n": 56}
 
 
-def test_pods_that_ask_for_nothing_count_with_a_least_amount_in_scores():
+def test_pods_without_requests_count_with_a_default_amount_in_scores():
     nodes = cluster(node("none", cpu="1", memory="2Gi"), node("one", cpu="1", memory="2Gi"),
                     pods=[pod("a", node="one")])  # fmt: skip
 
     assert scores(fit(), pod("p"), nodes) == {"none": 90, "one": 80}
 
 
-def test_a_device_counts_only_for_pods_that_ask_for_it():
+def test_a_device_counts_only_for_pods_that_request_it():
     nodes = cluster(node("gpu", allocatable={GPU: 4}), node("plain"))
     args = strategy("MostAllocated", resources=[{"name": GPU}])
 
@@ -267,7 +267,7 @@ def test_a_device_counts_only_for_pods_that_ask_for_it():
     assert scores(fit(**args), pod("p"), nodes) == {"gpu": 0, "plain": 0}
 
 
-def test_a_node_is_judged_by_the_resources_it_has():
+def test_a_node_is_scored_by_the_resources_that_it_has():
     nodes = cluster(node("no-memory", cpu="4", memory="0"))
 
     assert scores(fit(), pod("p", cpu="1"), nodes) == {"no-memory": 75}
@@ -282,7 +282,7 @@ def test_scores_without_pre_score_are_the_same():
     assert found.dtype == np.int64
 
 
-def test_the_defaults_are_upstreams():
+def test_the_defaults_are_those_of_upstream():
     args = NodeResourcesFitArgs()
 
     assert msgspec.to_builtins(args) == {
@@ -297,7 +297,7 @@ def test_the_defaults_are_upstreams():
     assert faults(NodeResourcesFitArgs) == []
 
 
-def test_a_weight_of_zero_reads_as_one_and_no_resources_as_the_usual():
+def test_a_weight_of_zero_becomes_one_and_no_resources_become_the_default_ones():
     args = msgspec.convert(
         strategy("MostAllocated", resources=[{"name": GPU, "weight": 0}]), NodeResourcesFitArgs
     )
@@ -378,7 +378,9 @@ RATIO = "RequestedToCapacityRatio"
         ),
     ],
 )
-def test_bad_arguments_are_told_all_at_once_with_their_paths(args: dict[str, Any], expected: list[str]):
+def test_invalid_arguments_are_all_reported_at_once_with_their_paths(
+    args: dict[str, Any], expected: list[str]
+):
     assert faults(NodeResourcesFitArgs, **args) == expected
 
 
@@ -398,7 +400,7 @@ PENDING = pod("pending", cpu="1")
         pytest.param(
             pod("a", status={"nominatedNodeName": "n"}), None, True, id="a pod nominated to a node went"
         ),
-        pytest.param(resized("a", "2"), resized("a", "1"), True, id="a pod on a node asks for less"),
+        pytest.param(resized("a", "2"), resized("a", "1"), True, id="a pod on a node requests less"),
         pytest.param(
             resized("a", "2", allocated="2"),
             resized("a", "1", allocated="2"),
@@ -411,11 +413,11 @@ PENDING = pod("pending", cpu="1")
             False,
             id="less of another resource",
         ),
-        pytest.param(pod("a", cpu="2"), pod("a", cpu="1"), False, id="a pending pod asks for less"),
-        pytest.param(PENDING, pod("pending", cpu="500m"), True, id="it asks for less itself"),
+        pytest.param(pod("a", cpu="2"), pod("a", cpu="1"), False, id="a pending pod requests less"),
+        pytest.param(PENDING, pod("pending", cpu="500m"), True, id="the pod itself requests less"),
     ],
 )
-def test_pods_that_free_something_wake_a_pod(old: Any, new: Any, helps: bool):
+def test_pods_that_free_resources_requeue_a_pod(old: Any, new: Any, helps: bool):
     found = hint(fit(), EventResource.POD, PENDING, old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
@@ -424,25 +426,27 @@ def test_pods_that_free_something_wake_a_pod(old: Any, new: Any, helps: bool):
 @pytest.mark.parametrize(
     ("old", "new", "helps"),
     [
-        pytest.param(None, node("n", cpu="1"), True, id="a node came"),
-        pytest.param(None, node("n", cpu="999m"), False, id="a node came that is too small"),
-        pytest.param(None, node("n", cpu="1", pods=0), False, id="a node came that takes no pods"),
+        pytest.param(None, node("n", cpu="1"), True, id="a new node"),
+        pytest.param(None, node("n", cpu="999m"), False, id="a new node that is too small"),
+        pytest.param(None, node("n", cpu="1", pods=0), False, id="a new node without pods"),
         pytest.param(node("n", cpu="1"), node("n", cpu="2"), True, id="a node grew"),
         pytest.param(node("n", cpu="2"), node("n", cpu="1"), False, id="a node shrank"),
-        pytest.param(node("n", cpu="2"), node("n", cpu="2", memory="99Gi"), False, id="other things grew"),
+        pytest.param(
+            node("n", cpu="2"), node("n", cpu="2", memory="99Gi"), False, id="another resource grew"
+        ),
         pytest.param(node("n", cpu="2", pods=1), node("n", cpu="2", pods=2), True, id="it takes more pods"),
         pytest.param(
             node("n", cpu="100m"), node("n", cpu="200m"), False, id="it grew and is still too small"
         ),
     ],
 )
-def test_nodes_with_more_room_wake_a_pod(old: Any, new: Any, helps: bool):
+def test_nodes_with_more_capacity_requeue_a_pod(old: Any, new: Any, helps: bool):
     found = hint(fit(), EventResource.NODE, PENDING, old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_a_node_without_an_ignored_resource_does_not_wake_a_pod_as_upstream():
+def test_a_node_without_an_ignored_resource_does_not_requeue_a_pod_as_upstream():
     each = pod("p", requests={GPU: 1})
 
     found = hint(fit(ignoredResources=[GPU]), EventResource.NODE, each, None, node("n"))
@@ -457,19 +461,21 @@ def device_class(name: str, resource: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("old", "new", "helps"),
     [
-        pytest.param(None, device_class("c", GPU), True, id="a class for the resource came"),
-        pytest.param(None, device_class("c", "other.io/x"), False, id="a class for another came"),
-        pytest.param(None, device_class("c", None), False, id="a class for none came"),
-        pytest.param(None, device_class("mine", None), True, id="the class came that the pod names"),
-        pytest.param(device_class("c", None), device_class("c", GPU), True, id="a class now stands for it"),
+        pytest.param(None, device_class("c", GPU), True, id="a new class for the resource"),
+        pytest.param(None, device_class("c", "other.io/x"), False, id="a new class for another resource"),
+        pytest.param(None, device_class("c", None), False, id="a new class for no resource"),
+        pytest.param(None, device_class("mine", None), True, id="a new class that the pod names"),
+        pytest.param(
+            device_class("c", None), device_class("c", GPU), True, id="a class starts to provide the resource"
+        ),
         pytest.param(device_class("c", GPU), device_class("c", GPU), False, id="a class stayed"),
         pytest.param(
-            device_class("c", GPU), device_class("c", None), False, id="a class stands for it no more"
+            device_class("c", GPU), device_class("c", None), False, id="a class stops providing the resource"
         ),
         pytest.param(device_class("mine", GPU), device_class("mine", "other.io/x"), False, id="renamed away"),
     ],
 )
-def test_device_classes_that_stand_for_a_resource_wake_a_pod(old: Any, new: Any, helps: bool):
+def test_device_classes_with_an_extended_resource_requeue_a_pod(old: Any, new: Any, helps: bool):
     each = pod("p", requests={GPU: 1, "deviceclass.resource.kubernetes.io/mine": 1})
 
     found = hint(fit(), EventResource.DEVICE_CLASS, each, old, new)
@@ -477,7 +483,7 @@ def test_device_classes_that_stand_for_a_resource_wake_a_pod(old: Any, new: Any,
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_it_registers_for_upstreams_events():
+def test_it_registers_for_the_events_of_upstream():
     found = {each.event.resource: each.event.action for each in fit().events()}
 
     assert found == {

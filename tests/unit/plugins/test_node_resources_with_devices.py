@@ -64,7 +64,7 @@ def with_devices(*nodes: NodeObject, devices: Mapping[str, int], taken: int = 0)
     return WithDevices(*nodes, objects=[device_class("any", extended_resource=GPU), *slices, *held])
 
 
-def test_devices_decide_about_an_extended_resource_that_the_node_lacks():
+def test_devices_provide_an_extended_resource_that_the_node_lacks():
     nodes = with_devices(
         node("none"), node("one", allocatable={GPU: 1}), node("zero", allocatable={GPU: 0}), devices={}
     )
@@ -77,7 +77,7 @@ def test_devices_decide_about_an_extended_resource_that_the_node_lacks():
     assert set(reasons(plugin, unknown, nodes)) == {"none", "one", "zero"}
 
 
-def test_one_node_is_judged_as_all_are():
+def test_a_single_node_is_evaluated_as_all_are():
     nodes = with_devices(node("none"), node("one", allocatable={GPU: 1}), devices={})
     plugin, state, snapshot = made(NodeResourcesFit, table=nodes.kept), CycleState(), nodes.snapshot()
     wants = pod("p", requests={GPU: 2})
@@ -87,7 +87,7 @@ def test_one_node_is_judged_as_all_are():
     assert plugin.filter_node(state, wants, snapshot.node_info(1)) is not None
 
 
-def test_pods_that_devices_are_for_are_alike_as_long_as_devices_stand_for_the_same():
+def test_the_signature_of_pods_with_devices_changes_with_the_device_classes():
     nodes = with_devices(node("n"), devices={})
     plugin, wants = made(NodeResourcesFit, table=nodes.kept), pod("p", requests={GPU: 2})
     before = plugin.signature(wants)
@@ -106,7 +106,7 @@ def test_pods_that_devices_are_for_are_alike_as_long_as_devices_stand_for_the_sa
         pytest.param(NodeResourcesBalancedAllocation, {"resources": [{"name": GPU}]}, id="balance"),
     ],
 )  # fmt: skip
-def test_where_devices_score_pods_that_want_them_are_not_alike(plugin: Any, args: dict[str, Any]):
+def test_pods_with_scored_devices_have_no_signature(plugin: Any, args: dict[str, Any]):
     nodes = with_devices(node("n"), devices={})
     usual, scoring = made(plugin, table=nodes.kept), made(plugin, table=nodes.kept, **args)
 
@@ -123,10 +123,10 @@ def test_where_devices_score_pods_that_want_them_are_not_alike(plugin: Any, args
         pytest.param(node("n"), node("n"), True, id="a node that did not change but may have devices"),
         pytest.param(node("n", allocatable={GPU: 3}), node("n", allocatable={GPU: 2}), False, id="one with a device plugin that has less"),
         pytest.param(None, node("n", allocatable={GPU: 1}), False, id="one whose device plugin has too little"),
-        pytest.param(None, node("n", pods=0), False, id="one without room for pods"),
+        pytest.param(None, node("n", pods=0), False, id="one without capacity for pods"),
     ],
 )  # fmt: skip
-def test_a_node_may_help_by_devices(old: Any, new: Any, helps: bool):
+def test_a_node_with_devices_may_help(old: Any, new: Any, helps: bool):
     plugin = made(NodeResourcesFit, table=with_devices(node("n"), devices={}).kept)
 
     answer = hint(plugin, EventResource.NODE, pod("p", requests={GPU: 2}), old, new)
@@ -137,7 +137,7 @@ def test_a_node_may_help_by_devices(old: Any, new: Any, helps: bool):
 STRATEGY = {"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]}
 
 
-def test_devices_count_in_scores_where_the_node_has_none_of_the_resource():
+def test_devices_count_in_scores_if_the_node_has_none_of_the_resource():
     nodes = with_devices(
         node("four"), node("eight"), node("bare"), node("plugin", allocatable={GPU: 2}),
         devices={"four": 4, "eight": 8, "plugin": 8}, taken=2,
@@ -149,7 +149,7 @@ def test_devices_count_in_scores_where_the_node_has_none_of_the_resource():
     assert found == {"four": 75, "eight": 12, "bare": 0, "plugin": 50}
 
 
-def test_devices_in_flight_count_as_taken():
+def test_devices_in_flight_count_as_allocated():
     nodes = with_devices(node("n"), devices={"n": 4})
     plugin = made(NodeResourcesFit, table=nodes.kept, scoringStrategy=STRATEGY)
     given = msgspec.convert(allocation("gpu-0", node="n"), AllocationResult)
@@ -163,7 +163,7 @@ def test_devices_in_flight_count_as_taken():
     ("published", "counts"),
     [
         pytest.param(resource_slice("a", 2), {"a": 2, "b": 0}, id="of one node"),
-        pytest.param(resource_slice("gone", 2), {"a": 0, "b": 0}, id="of a node that is gone"),
+        pytest.param(resource_slice("gone", 2), {"a": 0, "b": 0}, id="of a deleted node"),
         pytest.param(resource_slice(devices=2, allNodes=True), {"a": 2, "b": 2}, id="of all nodes"),
         pytest.param(
             resource_slice(devices=2, nodeSelector={"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]}),
@@ -186,7 +186,7 @@ def test_devices_are_counted_on_the_nodes_that_can_use_them(published: Any, coun
     assert dict(zip("ab", totals.capacity.tolist(), strict=True)) == counts
 
 
-def test_a_node_with_a_device_that_cannot_be_judged_has_none():
+def test_a_node_with_an_undecidable_device_has_none():
     broken = device_class("few", f'device.attributes["{DRIVER}"].size == 1', extended_resource=GPU)
     good, bad = {"name": "x", "attributes": {"size": {"int": 1}}}, {"name": "y"}
     slices = [resource_slice("a", [good, bad]), resource_slice("b", [good])]
@@ -199,7 +199,7 @@ def test_a_node_with_a_device_that_cannot_be_judged_has_none():
     assert ClassTotals(found.devices).of(found.snapshot(), "example.com/none") is None
 
 
-def test_balance_counts_devices_as_well():
+def test_the_balanced_score_counts_devices_as_well():
     nodes = with_devices(
         node("four", cpu="4"), node("eight", cpu="4"), devices={"four": 4, "eight": 8}, taken=2
     )
@@ -210,7 +210,7 @@ def test_balance_counts_devices_as_well():
     assert scores(plugin, pod("p", cpu="1", requests={GPU: 1}), nodes) == {"four": 75, "eight": 71}
 
 
-def test_devices_do_not_count_where_placements_are_compared():
+def test_placement_scores_ignore_devices():
     nodes = with_devices(node("a", cpu="4"), devices={"a": 4}, taken=4)
     strategy = {"type": "LeastAllocated", "resources": [{"name": "cpu"}, {"name": GPU}]}
     plugin = made(NodeResourcesFit, table=nodes.kept, scoringStrategy=strategy)
@@ -219,7 +219,7 @@ def test_devices_do_not_count_where_placements_are_compared():
     assert plugin.score_placement(group, Placement("rack", np.array([0])), members, nodes.snapshot()) == 25
 
 
-def test_devices_are_judged_once_for_all_pods_and_again_where_a_slice_changed(
+def test_devices_are_evaluated_once_for_all_pods_and_again_in_changed_slices(
     monkeypatch: pytest.MonkeyPatch,
 ):
     sized = device_class("sized", f'device.attributes["{DRIVER}"].size > 0', extended_resource=GPU)
@@ -253,7 +253,7 @@ def test_devices_are_judged_once_for_all_pods_and_again_where_a_slice_changed(
     assert counted.capacity.tolist() == [int(number != 3) for number in range(20)]
 
 
-def test_what_is_taken_and_where_nodes_are_is_counted_anew():
+def test_allocated_devices_and_nodes_are_counted_again_after_changes():
     nodes = with_devices(node("a"), node("b"), devices={"a": 2, "b": 2})
     totals = ClassTotals(nodes.devices)
     claims = nodes.kept.watch_kind("resource.k8s.io/v1/resourceclaims")
@@ -281,7 +281,7 @@ def test_what_is_taken_and_where_nodes_are_is_counted_anew():
     assert counted() == {"b": (2, 0), "c": (0, 0)}
 
 
-def test_devices_are_judged_some_at_a_time():
+def test_devices_are_evaluated_in_steps():
     slices = [resource_slice(f"n{number}", 2) for number in range(20)]
     found = WithDevices(node("n0"), objects=[device_class("any", extended_resource=GPU), *slices])
     limit = FakeTimeSlice()

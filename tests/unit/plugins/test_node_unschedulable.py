@@ -12,7 +12,7 @@ CORDONED, OPEN = node("cordoned", unschedulable=True), node("open")
 TAINT = "node.kubernetes.io/unschedulable"
 
 
-def test_cordoned_nodes_are_refused_and_no_eviction_helps():
+def test_cordoned_nodes_are_rejected_as_unresolvable():
     snapshot = cluster(CORDONED, OPEN).snapshot()
 
     outcomes = NodeUnschedulable().filter(None, pod("p"), snapshot, snapshot.all_rows)
@@ -32,7 +32,7 @@ def test_cordoned_nodes_are_refused_and_no_eviction_helps():
         pytest.param({"key": "other", "operator": "Exists"}, False, id="another taint"),
     ],
 )
-def test_a_pod_that_tolerates_the_taint_of_cordons_may_go_there(toleration: dict[str, str], tolerated: bool):
+def test_a_pod_that_tolerates_the_cordon_taint_goes_there(toleration: dict[str, str], tolerated: bool):
     found = reasons(NodeUnschedulable(), pod("p", tolerations=[toleration]), cluster(CORDONED))
 
     assert found == ({} if tolerated else {"cordoned": (REASON,)})
@@ -41,21 +41,21 @@ def test_a_pod_that_tolerates_the_taint_of_cordons_may_go_there(toleration: dict
 @pytest.mark.parametrize(
     ("old", "new", "helps"),
     [
-        pytest.param(None, OPEN, True, id="a node came"),
-        pytest.param(None, CORDONED, False, id="a cordoned node came"),
+        pytest.param(None, OPEN, True, id="a new node"),
+        pytest.param(None, CORDONED, False, id="a new cordoned node"),
         pytest.param(CORDONED, OPEN, True, id="a node was uncordoned"),
         pytest.param(OPEN, CORDONED, False, id="a node was cordoned"),
         pytest.param(OPEN, OPEN, False, id="a node stayed open"),
         pytest.param(CORDONED, CORDONED, False, id="a node stayed cordoned"),
     ],
 )
-def test_uncordoned_nodes_wake_a_pod(old: object, new: object, helps: bool):
+def test_uncordoned_nodes_requeue_a_pod(old: object, new: object, helps: bool):
     found = hint(NodeUnschedulable(), EventResource.NODE, pod("p"), old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_only_its_own_toleration_of_cordons_wakes_a_pod():
+def test_only_its_own_toleration_of_the_cordon_requeues_a_pod():
     plugin, mine = NodeUnschedulable(), pod("mine")
     tolerant = [{"key": TAINT, "operator": "Exists"}]
     unrelated = [{"key": "other", "operator": "Exists"}]

@@ -71,7 +71,7 @@ def said_of(known: Any, number: int) -> object:
 
 
 @KINDS
-def test_no_step_reads_more_than_a_few_objects_and_what_was_known_holds_until_the_last(
+def test_each_step_reads_a_few_objects_and_the_old_state_is_used_until_the_last(
     make: Callable[[], Any], one: Any, reads: list[str]
 ) -> None:
     objects, known = ObjectStore(), make()
@@ -87,7 +87,7 @@ def test_no_step_reads_more_than_a_few_objects_and_what_was_known_holds_until_th
     assert [said_of(known, number) for number in (0, MANY - 1)] == [1000, 1000]
 
 
-def test_a_change_among_many_queues_is_settled_in_steps_and_read_once(reads: list[str]) -> None:
+def test_a_change_among_many_queues_is_processed_in_steps_and_read_once(reads: list[str]) -> None:
     objects, known = ObjectStore(), Queues()
     objects.update([queue(number) for number in range(MANY)])
     run_to_end(known.reading(objects))
@@ -100,7 +100,7 @@ def test_a_change_among_many_queues_is_settled_in_steps_and_read_once(reads: lis
     assert len(reads) == 1
 
 
-def test_a_change_among_many_quotas_is_read_and_settled_at_once(reads: list[str]) -> None:
+def test_a_change_among_many_quotas_is_read_and_processed_at_once(reads: list[str]) -> None:
     objects, known = ObjectStore(), Quotas()
     objects.update([quota(number) for number in range(MANY)])
     run_to_end(known.reading(objects))
@@ -112,7 +112,7 @@ def test_a_change_among_many_quotas_is_read_and_settled_at_once(reads: list[str]
     assert len(reads) == 1
 
 
-def test_of_many_quotas_in_a_namespace_only_the_oldest_changes_what_is_decided_by() -> None:
+def test_only_the_oldest_of_many_quotas_in_a_namespace_is_used() -> None:
     def in_ns(number: int, most: int = 1) -> tuple[str, dict[str, Any]]:
         created = f"2026-03-{1 + number % 28:02}T08:00:00Z"
         made = test_capacity_scheduling.quota("ns", most, most, name=f"e{number:04}", created=created)
@@ -137,7 +137,7 @@ def test_of_many_quotas_in_a_namespace_only_the_oldest_changes_what_is_decided_b
 
 
 @KINDS
-def test_what_changes_while_others_are_read_is_read_too_and_two_readers_share_the_work(
+def test_changes_during_a_read_are_read_too_and_two_readers_share_the_work(
     make: Callable[[], Any], one: Any, reads: list[str]
 ) -> None:
     objects, known = ObjectStore(), make()
@@ -156,7 +156,7 @@ def test_what_changes_while_others_are_read_is_read_too_and_two_readers_share_th
 
 
 @KINDS
-def test_a_change_without_end_ends_no_reading_late(make: Callable[[], Any], one: Any) -> None:
+def test_endless_changes_do_not_delay_the_end_of_a_read(make: Callable[[], Any], one: Any) -> None:
     objects, known = ObjectStore(), make()
     objects.update([one(number) for number in range(MANY)])
     most = 0
@@ -166,7 +166,7 @@ def test_a_change_without_end_ends_no_reading_late(make: Callable[[], Any], one:
     assert said_of(known, 8) == 1000
 
 
-def test_a_pod_of_a_queue_among_thousands_waits_until_all_are_read() -> None:
+def test_a_pod_of_one_of_thousands_of_queues_waits_until_all_are_read() -> None:
     world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
     web = pod("web", namespace="ns1999", cpu="2")
     with pytest.raises(NeedsTime) as needs:
@@ -175,7 +175,7 @@ def test_a_pod_of_a_queue_among_thousands_waits_until_all_are_read() -> None:
     assert "queue ns1999 has 0 of its max 1 cpu" in world.pre_filter(web)
 
 
-def test_a_pod_of_a_quota_among_thousands_waits_until_all_are_read() -> None:
+def test_a_pod_of_one_of_thousands_of_quotas_waits_until_all_are_read() -> None:
     world = test_capacity_scheduling.World(quotas=[quota(number)[1] for number in range(MANY)])
     web = pod("web", namespace="ns1999", cpu="2")
     with pytest.raises(NeedsTime) as needs:
@@ -259,7 +259,7 @@ def lines_by_step(steps: Generator[None, None, None]) -> list[int]:
             return found
 
 
-def test_a_pod_waits_once_however_often_queues_change() -> None:
+def test_a_pod_waits_once_for_any_number_of_queue_changes() -> None:
     world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
     web = pod("web", namespace="ns1999", cpu="2")
     with pytest.raises(NeedsTime) as needs:
@@ -271,7 +271,7 @@ def test_a_pod_waits_once_however_often_queues_change() -> None:
         world.pre_filter(web)
 
 
-def test_thousands_of_queues_are_read_in_the_background_when_no_pod_asks() -> None:
+def test_thousands_of_queues_are_read_in_the_background_without_pods() -> None:
     world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
     virtual_time.run(world.plugin.refresh())
     assert len(run_to_end(world.plugin.report())) == MANY

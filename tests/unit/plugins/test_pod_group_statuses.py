@@ -33,7 +33,7 @@ class Groups:
 
 
 @virtually
-async def test_statuses_of_many_groups_are_found_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_statuses_of_many_groups_are_computed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     turn, found_in = 0, Counter[int]()
     count = pod_group_statuses.counted
 

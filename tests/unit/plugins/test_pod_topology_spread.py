@@ -63,11 +63,11 @@ def refused(each: PodInfo, on_nodes: list[PodInfo], **args: Any) -> dict[str, tu
 
 
 class TestFilter:
-    def test_a_domain_that_would_be_ahead_by_more_than_the_skew_is_refused(self):
+    def test_a_domain_above_the_maximum_skew_is_rejected(self):
         assert refused(spread(constraint()), on("a")) == {"a": SKEWED, "b": SKEWED, "nowhere": UNLABELLED}
         assert refused(spread(constraint(maxSkew=2)), on("a")) == {"nowhere": UNLABELLED}
 
-    def test_a_node_without_the_label_cannot_be_helped_and_one_that_is_ahead_can(self):
+    def test_a_node_without_the_label_is_unresolvable_and_one_above_the_skew_is_not(self):
         snapshot, state = zones(*on("a")).snapshot(), CycleState()
         each = spread(constraint())
         plugin().pre_filter(state, each, snapshot)
@@ -77,7 +77,7 @@ class TestFilter:
         assert outcomes.of(0).code is Code.UNSCHEDULABLE
         assert outcomes.of(3).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
-    def test_the_first_constraint_that_does_not_hold_gives_the_reason(self):
+    def test_the_first_violated_constraint_gives_the_reason(self):
         host, zone = constraint(HOST), constraint()
         assert refused(spread(host, zone), on("a", 2)) == {
             "a": SKEWED,
@@ -90,7 +90,7 @@ class TestFilter:
             "nowhere": UNLABELLED,
         }
 
-    def test_a_pod_that_its_own_selector_leaves_out_does_not_count_itself(self):
+    def test_a_pod_outside_its_own_selector_does_not_count_itself(self):
         assert refused(spread(constraint(), labels={}), on("a")) == {"nowhere": UNLABELLED}
 
     @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ class TestFilter:
             pytest.param(on("a", namespace="elsewhere"), id="in another namespace"),
         ],
     )
-    def test_pods_do_not_count(self, others: list[PodInfo]):
+    def test_pods_that_do_not_count(self, others: list[PodInfo]):
         assert refused(spread(constraint()), others) == {"nowhere": UNLABELLED}
 
-    def test_pods_that_are_being_deleted_do_not_count(self):
+    def test_terminating_pods_do_not_count(self):
         (there,) = on("a")
         metadata = msgspec.structs.replace(there.pod.metadata, deletion_timestamp="2026-03-01T09:00:00Z")
         going = type(there)(msgspec.structs.replace(there.pod, metadata=metadata))
@@ -117,10 +117,10 @@ class TestFilter:
             pytest.param({}, {"nowhere": UNLABELLED}, id="an empty one counts none, but the pod itself"),
         ],
     )
-    def test_without_requirements_nothing_is_counted(self, selector: Any, expected: Any):
+    def test_a_selector_without_requirements_counts_nothing(self, selector: Any, expected: Any):
         assert refused(spread(constraint(labelSelector=selector)), on("a", 3)) == expected
 
-    def test_with_too_few_domains_the_fewest_pods_are_taken_to_be_none(self):
+    def test_with_too_few_domains_the_minimum_is_zero(self):
         pods = [*on("a"), *on("c")]
 
         assert refused(spread(constraint(minDomains=2)), pods) == {"nowhere": UNLABELLED}
@@ -131,7 +131,7 @@ class TestFilter:
             "nowhere": UNLABELLED,
         }
 
-    def test_nodes_that_node_affinity_leaves_out_count_only_if_it_is_ignored(self):
+    def test_nodes_outside_the_node_affinity_count_only_if_it_is_ignored(self):
         only_c = {"nodeSelector": {"disk": "ssd"}}
         crowded = on("c", 2)
 
@@ -139,7 +139,7 @@ class TestFilter:
         ignoring = constraint(nodeAffinityPolicy="Ignore")
         assert refused(spread(ignoring, **only_c), crowded) == {"c": SKEWED, "nowhere": UNLABELLED}
 
-    def test_tainted_nodes_count_unless_taints_are_honoured(self):
+    def test_tainted_nodes_count_unless_the_policy_honours_taints(self):
         honouring = constraint(nodeTaintsPolicy="Honor")
         tolerant = {"tolerations": [Toleration("old", "Exists")]}
 
@@ -147,7 +147,7 @@ class TestFilter:
         assert set(refused(spread(honouring), on("a"))) == {"nowhere"}
         assert set(refused(spread(honouring, **tolerant), on("a"))) == {"a", "b", "nowhere"}
 
-    def test_labels_of_the_pod_that_are_named_narrow_the_selector(self):
+    def test_match_label_keys_narrow_the_selector(self):
         keyed = constraint(matchLabelKeys=["version", "absent"])
         old, each = on("a", 2, labels={**WEB, "version": "1"}), plugin()
         same = spread(keyed, labels={**WEB, "version": "1"})
@@ -156,7 +156,7 @@ class TestFilter:
         assert set(reasons(each, same, zones(*old))) == {"a", "b", "nowhere"}
         assert set(reasons(each, newer, zones(*old))) == {"nowhere"}
 
-    def test_a_selector_that_is_none_is_an_error(self):
+    def test_an_invalid_selector_is_an_error(self):
         wrong = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
         snapshot = zones().snapshot()
         hard = plugin().pre_filter(CycleState(), spread(constraint(labelSelector=wrong)), snapshot)
@@ -180,7 +180,7 @@ class TestFilter:
             assert plugin().pre_filter(CycleState(), each, snapshot) is SKIP
 
 
-class TestPodsThatComeAndGo:
+class TestAddedAndRemovedPods:
     def verdicts(self, state: CycleState, each: PodInfo, nodes: Cluster) -> list[bool]:
         snapshot = nodes.snapshot()
         return plugin().filter(state, each, snapshot, snapshot.all_rows).passing.tolist()[:3]
@@ -199,7 +199,7 @@ class TestPodsThatComeAndGo:
         plugin().pre_filter(state, each, nodes.snapshot())
         return state
 
-    def test_each_row_is_judged_as_if_only_its_own_pods_had_gone(
+    def test_each_row_is_evaluated_with_its_own_removed_pods_only(
         self, each: PodInfo, nodes: Cluster, state: CycleState
     ):
         assert self.verdicts(state, each, nodes) == [False, False, True]
@@ -210,23 +210,21 @@ class TestPodsThatComeAndGo:
         # Both at once would leave zone 1 empty; one by one it has as many as zone 2.
         assert self.verdicts(state, each, nodes) == [True, True, True]
 
-    def test_pods_that_come_make_their_own_domain_the_fuller_one(
-        self, each: PodInfo, nodes: Cluster, state: CycleState
-    ):
+    def test_added_pods_count_in_their_own_domain(self, each: PodInfo, nodes: Cluster, state: CycleState):
         added = [(2, pod(f"new-{number}", labels=WEB)) for number in range(2)]
 
         plugin().add_pods(state, each, added, nodes.snapshot())
 
         assert self.verdicts(state, each, nodes) == [False, False, False]
 
-    def test_a_clone_keeps_changes_to_itself(self, each: PodInfo, nodes: Cluster, state: CycleState):
+    def test_a_clone_has_its_own_changes(self, each: PodInfo, nodes: Cluster, state: CycleState):
         clone = state.clone()
         plugin().remove_pods(clone, each, [(0, on("a")[0])], nodes.snapshot())
 
         assert self.verdicts(clone, each, nodes) == [True, False, True]
         assert self.verdicts(state, each, nodes) == [False, False, True]
 
-    def test_pods_that_are_being_deleted_count_here(self, each: PodInfo, nodes: Cluster, state: CycleState):
+    def test_terminating_pods_count_in_dry_runs(self, each: PodInfo, nodes: Cluster, state: CycleState):
         (there,) = on("c", labels=WEB)
         metadata = msgspec.structs.replace(there.pod.metadata, deletion_timestamp="2026-03-01T09:00:00Z")
         going = type(there)(msgspec.structs.replace(there.pod, metadata=metadata))
@@ -240,7 +238,7 @@ class TestPodsThatComeAndGo:
 
         assert self.verdicts(state, each, nodes) == [False, False, True]
 
-    def test_nodes_that_do_not_count_are_not_changed(self, nodes: Cluster):
+    def test_nodes_that_do_not_count_are_unchanged(self, nodes: Cluster):
         each = spread(constraint(nodeTaintsPolicy="Honor"))
         state = CycleState()
         plugin().pre_filter(state, each, nodes.snapshot())
@@ -259,26 +257,26 @@ SOFT = {"whenUnsatisfiable": "ScheduleAnyway"}
 
 
 class TestScore:
-    def test_the_emptier_domain_is_better(self):
+    def test_a_domain_with_fewer_pods_scores_higher(self):
         each = spread(constraint(**SOFT))
 
         # Two zones weigh log(4): one pod makes 1.39, rounded to 1; the zone without has 0.
         assert scores(plugin(), each, zones(*on("a"))) == {"a": 0, "b": 0, "c": 100, "nowhere": 0}
 
-    def test_nodes_count_their_own_pods_for_the_hostname(self):
+    def test_for_the_hostname_nodes_count_their_own_pods(self):
         each = spread(constraint(HOST, **SOFT))
 
         # Four nodes weigh log(6): 3.58 for two pods and 1.79 for one.
         found = scores(plugin(), each, zones(*on("a", 2), *on("b")))
         assert found == {"a": 0, "b": 50, "c": 100, "nowhere": 100}
 
-    def test_of_nodes_that_do_not_count_the_own_pods_still_do(self):
+    def test_nodes_that_do_not_count_still_count_their_own_pods(self):
         each = spread(constraint(HOST, nodeTaintsPolicy="Honor", **SOFT))
         found = scores(plugin(), each, zones(*on("c")))
 
         assert found == {"a": 100, "b": 100, "c": 0, "nowhere": 100}
 
-    def test_only_domains_of_feasible_nodes_weigh(self):
+    def test_the_weight_counts_domains_of_feasible_nodes_only(self):
         nodes = cluster(
             *(node(f"n{number}", labels={"zone": str(number)}) for number in range(9)), pods=on("n0", 3)
         )
@@ -291,7 +289,7 @@ class TestScore:
 
         assert (few[0], all_of_them[0]) == (4, 7)  # three times log(4), and log(11)
 
-    def test_a_larger_skew_waters_differences_down(self):
+    def test_a_larger_skew_reduces_differences(self):
         pods = on("a", 3)
 
         assert scores(plugin(), spread(constraint(maxSkew=1, **SOFT)), zones(*pods))["a"] == 0  # type: ignore[index]
@@ -325,7 +323,7 @@ class TestDefaults:
         node("nowhere"),
     )
 
-    def test_a_pod_of_a_service_is_spread_over_nodes_and_zones_without_asking(self):
+    def test_a_pod_of_a_service_is_spread_over_nodes_and_zones_by_default(self):
         snapshot = with_service(cluster(*self.NODES, pods=on("a", 4)), WEB)
 
         found = ranked(pod("p", labels=WEB), snapshot)
@@ -333,19 +331,19 @@ class TestDefaults:
         assert found is not None
         assert found[0] < found[1] < found[2]  # a node without a zone is compared too
 
-    def test_a_pod_that_nothing_selects_is_not(self):
+    def test_a_pod_without_a_matching_service_is_not_spread(self):
         snapshot = with_service(cluster(*self.NODES, pods=on("a", 4)), {"app": "db"})
 
         assert ranked(pod("p", labels=WEB), snapshot) is None
         assert plugin().pre_filter(CycleState(), pod("p", labels=WEB), snapshot) is SKIP
 
-    def test_a_pod_with_constraints_of_its_own_has_no_others(self):
+    def test_a_pod_with_its_own_constraints_has_no_default_ones(self):
         snapshot = with_service(cluster(*self.NODES, pods=on("a", 4)), WEB)
         own = spread(constraint("topology.kubernetes.io/zone", labelSelector=None, **SOFT))
 
         assert ranked(own, snapshot) == [100, 100, 0]
 
-    def test_a_list_of_constraints_takes_the_place_of_the_systems(self):
+    def test_a_list_of_constraints_replaces_those_of_the_system(self):
         snapshot = with_service(cluster(*self.NODES, pods=on("a")), WEB)
         each, args = pod("p", labels=WEB), {"defaultingType": "List", "defaultConstraints": [HARD]}
         asked, state = plugin(**args), CycleState()
@@ -354,7 +352,7 @@ class TestDefaults:
         assert asked.filter(state, each, snapshot, snapshot.all_rows).passing.tolist() == [False, True, False]
         assert ranked(each, snapshot, **args) is None
 
-    def test_of_a_list_nodes_without_all_labels_are_not_compared(self):
+    def test_nodes_without_all_labels_of_a_list_are_not_scored(self):
         soft = {**HARD, "whenUnsatisfiable": "ScheduleAnyway"}
         snapshot = with_service(cluster(*self.NODES), WEB)
 
@@ -362,7 +360,7 @@ class TestDefaults:
 
         assert found == [100, 100, 0]
 
-    def test_pods_are_placed_where_no_objects_are_watched(self):
+    def test_pods_are_placed_without_watched_objects(self):
         assert ranked(pod("p", labels=WEB), cluster(*self.NODES).snapshot()) is None
 
 
@@ -375,7 +373,7 @@ class TestHints:
     def of_node(self, old: Any, new: Any, each: PodInfo = EACH) -> bool:
         return hint(plugin(), EventResource.NODE, each, old, new) is QueueingHint.QUEUE
 
-    def test_what_wakes_it(self):
+    def test_the_registered_events(self):
         assert {each.event.resource: each.event.action for each in plugin().events()} == {
             EventResource.POD: (
                 ActionType.ADD
@@ -403,11 +401,11 @@ class TestHints:
             ),
         ],
     )
-    def test_a_pod_that_comes_or_goes_may_help(self, changed: PodInfo, helps: bool):
+    def test_an_added_or_deleted_pod_may_help(self, changed: PodInfo, helps: bool):
         assert self.of_pod(None, changed) is helps
         assert self.of_pod(changed, None) is helps
 
-    def test_labels_must_begin_or_cease_to_match(self):
+    def test_labels_must_start_or_stop_matching(self):
         web, db, other = (on("a", labels=labels)[0] for labels in (WEB, {"app": "db"}, {}))
 
         assert self.of_pod(web, db)
@@ -415,7 +413,7 @@ class TestHints:
         assert not self.of_pod(db, other)
         assert not self.of_pod(web, web)
 
-    def test_new_tolerations_of_the_pod_itself_help_where_taints_are_honoured(self):
+    def test_new_tolerations_of_the_pod_help_if_the_policy_honours_taints(self):
         for policy, helps in (("Honor", True), ("Ignore", False)):
             before = spread(constraint(nodeTaintsPolicy=policy))
             after = spread(constraint(nodeTaintsPolicy=policy), tolerations=[Toleration("old", "Exists")])
@@ -425,12 +423,12 @@ class TestHints:
     @pytest.mark.parametrize(
         ("old", "new", "helps"),
         [
-            pytest.param(None, node("a", labels={"zone": "1"}), True, id="a node with all keys comes"),
-            pytest.param(None, node("a"), False, id="one without comes"),
-            pytest.param(node("a", labels={"zone": "1"}), None, True, id="one with all keys goes"),
-            pytest.param(node("a"), None, False, id="one without goes"),
-            pytest.param(node("a"), node("a", labels={"zone": "1"}), True, id="a key comes"),
-            pytest.param(node("a", labels={"zone": "1"}), node("a"), True, id="a key goes"),
+            pytest.param(None, node("a", labels={"zone": "1"}), True, id="a node with all keys is added"),
+            pytest.param(None, node("a"), False, id="a node without keys is added"),
+            pytest.param(node("a", labels={"zone": "1"}), None, True, id="a node with all keys is deleted"),
+            pytest.param(node("a"), None, False, id="a node without keys is deleted"),
+            pytest.param(node("a"), node("a", labels={"zone": "1"}), True, id="a key is added"),
+            pytest.param(node("a", labels={"zone": "1"}), node("a"), True, id="a key is removed"),
             pytest.param(
                 node("a", labels={"zone": "1"}), node("a", labels={"zone": "2"}), True, id="a value changes"
             ),
@@ -454,13 +452,13 @@ class TestHints:
     def test_a_node_must_have_all_keys_before_or_after(self, old: Any, new: Any, helps: bool):
         assert self.of_node(old, new) is helps
 
-    def test_a_pod_whose_selector_is_none_is_tried_again_at_anything(self):
+    def test_any_event_requeues_a_pod_with_an_invalid_selector(self):
         wrong = constraint(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
 
         assert self.of_pod(None, on("a", labels={})[0], spread(wrong))
         assert self.of_node(None, node("a"), spread(wrong))
 
-    def test_what_services_select_when_the_event_happens_counts(self):
+    def test_the_selectors_of_services_at_the_time_of_the_event_count(self):
         asked = plugin(
             defaultingType="List",
             defaultConstraints=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],

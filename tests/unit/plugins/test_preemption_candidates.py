@@ -53,7 +53,7 @@ def searched(
 @pytest.mark.parametrize(
     ("enough", "found"), [(1, [2]), (2, [2, 3]), (9, [2, 3, 0])], ids=["one", "two", "all there are"]
 )
-def test_the_search_ends_with_enough_candidates_in_the_order_given(enough: int, found: list[int]) -> None:
+def test_the_search_ends_with_enough_candidates_in_the_given_order(enough: int, found: list[int]) -> None:
     victims = [pod(f"v{row}", cpu="1", node=f"n{row}") for row in (0, 2, 3)]
     result = searched(snapshot_of(*NODES, pods=victims), [2, 3, 0, 1], enough)
 
@@ -61,7 +61,7 @@ def test_the_search_ends_with_enough_candidates_in_the_order_given(enough: int, 
 
 
 @pytest.mark.parametrize("together", [1, 2, 3])
-def test_how_many_nodes_are_tried_together_changes_nothing(
+def test_the_number_of_nodes_per_step_does_not_change_the_result(
     together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [node(f"n{row}", cpu="2") for row in range(12)]
@@ -85,7 +85,7 @@ def test_how_many_nodes_are_tried_together_changes_nothing(
     assert [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)] == expected
 
 
-def test_pods_of_the_same_priority_are_no_victims() -> None:
+def test_pods_of_the_same_priority_are_not_victims() -> None:
     peers = [pod("peer", cpu="2", node="n0", priority=5)]
     result = searched(snapshot_of(*NODES, pods=peers), [0], 9)
 
@@ -95,13 +95,15 @@ def test_pods_of_the_same_priority_are_no_victims() -> None:
     )
 
 
-def test_a_pod_whose_policy_is_never_does_not_preempt() -> None:
+def test_a_pod_with_preemption_policy_never_does_not_preempt() -> None:
     never = pod("p", priority=5, preemption_policy="Never")
     assert why_not_eligible(never, snapshot_of(*NODES), Diagnosis.blank(4)) == NEVER
 
 
-@pytest.mark.parametrize(("reason", "told"), [("PreemptionByScheduler", VICTIMS_ARE_LEAVING), ("Other", "")])
-def test_a_pod_waits_for_victims_that_preemption_sent_away(reason: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("PreemptionByScheduler", VICTIMS_ARE_LEAVING), ("Other", "")]
+)
+def test_a_pod_waits_for_victims_of_preemption(reason: str, expected: str) -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
     leaving = pod("v", node="n0", status={"conditions": [condition]})
     metadata = type(leaving.pod.metadata)(
@@ -110,10 +112,10 @@ def test_a_pod_waits_for_victims_that_preemption_sent_away(reason: str, told: st
     leaving = type(leaving)(type(leaving.pod)(metadata, leaving.pod.spec, leaving.pod.status))
     nominated = pod("p", priority=5, status={"nominatedNodeName": "n0"})
 
-    assert why_not_eligible(nominated, snapshot_of(*NODES, pods=[leaving]), Diagnosis.blank(4)) == told
+    assert why_not_eligible(nominated, snapshot_of(*NODES, pods=[leaving]), Diagnosis.blank(4)) == expected
 
 
-def test_all_nodes_where_nobody_has_to_leave_are_named() -> None:
+def test_all_nodes_without_victims_are_named() -> None:
     """This happens after an extender rejected nodes where the pod fits anyway."""
     victims = [pod(f"v{name}", cpu="1", node=name, priority=1) for name in ("a", "b")]
     found = searched(snapshot_of(node("a", cpu="4"), node("b", cpu="4"), pods=victims), [0, 1], 9)
@@ -124,7 +126,7 @@ def test_all_nodes_where_nobody_has_to_leave_are_named() -> None:
     )
 
 
-def test_the_pods_of_few_nodes_are_looked_at_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pods_of_few_nodes_are_evaluated_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = []
     real = candidates.split
     monkeypatch.setattr(

@@ -21,7 +21,7 @@ def victim(name: str, priority: int = 0, started: str = "") -> PodInfo:
 EARLY, LATE = "2026-03-01T08:00:00Z", "2026-03-01T09:00:00Z"
 
 
-def test_priority_comes_before_running_time_and_a_pod_not_yet_started_is_last() -> None:
+def test_priority_precedes_running_time_and_a_pod_not_yet_started_is_last() -> None:
     pods = [victim("new"), victim("late", 0, LATE), victim("early", 0, EARLY), victim("high", 1, LATE)]
 
     assert [each.name for each in by_importance(pods)] == ["high", "early", "late", "new"]
@@ -50,7 +50,7 @@ def test_priority_comes_before_running_time_and_a_pod_not_yet_started_is_last() 
         ),
     ],
 )
-def test_the_node_with_the_least_harm_wins(
+def test_the_best_candidate_has_the_least_important_victims(
     winner: tuple[list[PodInfo], int], loser: tuple[list[PodInfo], int]
 ) -> None:
     better, worse = (
@@ -61,7 +61,7 @@ def test_the_node_with_the_least_harm_wins(
     assert best([worse, better]) == [better]
 
 
-def test_candidates_that_nothing_tells_apart_all_win() -> None:
+def test_equal_candidates_all_win() -> None:
     twins = [PreemptionCandidate(row, (victim("a", 0, EARLY),), 0) for row in range(2)]
 
     assert best(twins) == twins

@@ -14,5 +14,5 @@ def test_higher_priority_comes_first():
     assert order(("low", -5, 1.0), ("high", 2_000_000_000, 3.0), ("none", 0, 2.0)) == ["high", "none", "low"]
 
 
-def test_among_equals_the_longest_waiting_comes_first():
+def test_pods_of_equal_priority_are_ordered_by_waiting_time():
     assert order(("late", 1, 2.0), ("early", 1, 1.5)) == ["early", "late"]

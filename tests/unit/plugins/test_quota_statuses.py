@@ -64,9 +64,9 @@ def test_the_verdict_names_the_field(key: str, holder: str, quota: Quota, expect
 
 
 @pytest.mark.parametrize("holder", ["", "a/w"])
-def test_what_cannot_be_understood_is_told_whoever_else_counts(holder: str) -> None:
-    told = acceptance_of("a/x", holder, Quota({}, None) if holder else None, "spec.min.cpu: was nonsense")
-    assert told == ("Invalid", "spec.min.cpu: was nonsense; it does not count")
+def test_an_invalid_quota_is_reported_beside_any_other_holder(holder: str) -> None:
+    reported = acceptance_of("a/x", holder, Quota({}, None) if holder else None, "spec.min.cpu: was nonsense")
+    assert reported == ("Invalid", "spec.min.cpu: was nonsense; it does not count")
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_what_cannot_be_understood_is_told_whoever_else_counts(holder: str) -> N
     ],
     ids=["the greatest", "nothing used", "nothing allowed", "no limit"],
 )
-def test_the_part_of_max_that_is_used(used: dict[str, int], most: dict[str, int], expected: float) -> None:
+def test_the_used_part_of_max(used: dict[str, int], most: dict[str, int], expected: float) -> None:
     assert part_of_max(used, Quota({}, most)) == expected

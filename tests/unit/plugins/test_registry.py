@@ -31,7 +31,7 @@ DEFAULT_ORDER = [
 ]
 
 
-def test_plugins_come_in_upstreams_default_order():
+def test_plugins_are_in_the_default_order_of_upstream():
     upstreams = [name for name in DEFAULT_ORDER if name in IN_TREE]
     assert list(IN_TREE)[: len(upstreams)] == upstreams
     assert list(IN_TREE)[len(upstreams) :] == [

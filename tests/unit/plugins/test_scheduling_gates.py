@@ -6,7 +6,7 @@ from tests.support.builders import pod
 from tests.unit.plugins.plugin_calls import hint
 
 
-def test_a_pod_without_gates_is_let_in():
+def test_a_pod_without_gates_is_admitted():
     assert SchedulingGates().pre_enqueue(pod("p")) is None
 
 
@@ -17,7 +17,7 @@ def test_a_gated_pod_waits_and_the_message_names_all_gates():
     assert status.message == "waiting for scheduling gates: [example.com/a example.com/b]"
 
 
-def test_only_the_end_of_its_own_gates_wakes_a_pod():
+def test_only_the_removal_of_its_own_gates_requeues_a_pod():
     plugin, mine, other = SchedulingGates(), pod("mine", gates=["a"]), pod("other")
 
     assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE

@@ -140,13 +140,13 @@ DEEP_NODES = b'{"items": [{"x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 +
 
 @given(anything(VECTOR))
 @settings(max_examples=400)
-def test_what_prometheus_says_is_numbers_or_an_error(body: bytes) -> None:
+def test_a_prometheus_response_gives_numbers_or_an_error(body: bytes) -> None:
     judge(of_prometheus, body)
 
 
 @given(anything(NODES))
 @settings(max_examples=400)
-def test_what_the_metrics_api_says_is_numbers_or_an_error(body: bytes) -> None:
+def test_a_response_of_the_metrics_api_gives_numbers_or_an_error(body: bytes) -> None:
     judge(of_metrics_api, body)
 
 
@@ -164,7 +164,7 @@ def test_what_the_metrics_api_says_is_numbers_or_an_error(body: bytes) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_an_error(
+def test_an_undecodable_response_is_an_error(
     ask: Callable[[bytes], Awaitable[Mapping[str, float]]], body: bytes
 ) -> None:
     with pytest.raises(OSError, match="not "):
@@ -198,7 +198,7 @@ def test_odd_numbers_are_numbers_or_missing(number: str) -> None:
         ),
     ],
 )
-def test_the_largest_answer_holds_the_loop_for_less_than_a_second(
+def test_the_largest_response_blocks_the_loop_for_less_than_a_second(
     ask: Callable[[bytes], Awaitable[Mapping[str, float]]], head: bytes, one: bytes, tail: bytes
 ) -> None:
     count = MAX_BYTES // (len(one) + 6)

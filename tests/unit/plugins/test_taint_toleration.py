@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EVERYTHING = [{"operator": "Exists"}]
 
 
-def test_untolerated_taints_are_refused_and_no_eviction_helps():
+def test_untolerated_taints_are_rejected_as_unresolvable():
     snapshot = cluster(node("a", taints=["k=v:NoSchedule"])).snapshot()
 
     outcomes = TaintToleration().filter(CycleState(), pod("p"), snapshot, snapshot.all_rows)
@@ -27,13 +27,13 @@ def test_untolerated_taints_are_refused_and_no_eviction_helps():
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_taints_that_forbid_are_refused(effect: str):
+def test_hard_taints_are_rejected(effect: str):
     assert reasons(TaintToleration(), pod("p"), cluster(node("a", taints=[f"k:{effect}"]))) == {
         "a": (REASON,)
     }
 
 
-def test_the_taints_that_are_in_the_way_are_told():
+def test_the_untolerated_taints_are_listed():
     taints = ["a=1:NoSchedule", "b:NoExecute", "c:NoSchedule", "d:PreferNoSchedule"]
     snapshot = cluster(node("n", taints=taints)).snapshot()
     waiting = pod("p", tolerations=[{"key": "c", "operator": "Exists"}])
@@ -45,7 +45,7 @@ def test_the_taints_that_are_in_the_way_are_told():
     assert TaintToleration().why(waiting, snapshot, None) is None
 
 
-def test_taints_that_only_advise_are_not_refused():
+def test_soft_taints_are_not_rejected():
     assert reasons(TaintToleration(), pod("p"), cluster(node("a", taints=["k:PreferNoSchedule"]))) == {}
 
 
@@ -56,7 +56,7 @@ def test_one_untolerated_taint_among_many_is_enough():
     assert reasons(TaintToleration(), pod("p", tolerations=tolerations), cluster(node("n", taints=taints)))
 
 
-def test_the_fewer_taints_it_would_avoid_the_better():
+def test_nodes_with_fewer_soft_taints_score_higher():
     nodes = cluster(
         node("none"),
         node("one", taints=["a:PreferNoSchedule"]),
@@ -108,16 +108,16 @@ TAINTED, OTHER_TAINT, FREE = (
 @pytest.mark.parametrize(
     ("old", "new", "tolerations", "helps"),
     [
-        pytest.param(None, FREE, [], True, id="a free node came"),
-        pytest.param(None, TAINTED, [], False, id="a tainted node came"),
-        pytest.param(None, TAINTED, EVERYTHING, True, id="a tainted node came, tolerated"),
+        pytest.param(None, FREE, [], True, id="a new untainted node"),
+        pytest.param(None, TAINTED, [], False, id="a new tainted node"),
+        pytest.param(None, TAINTED, EVERYTHING, True, id="a new tainted node, tolerated"),
         pytest.param(TAINTED, FREE, [], True, id="the taint went"),
         pytest.param(TAINTED, OTHER_TAINT, [], False, id="another taint took its place"),
         pytest.param(FREE, FREE, [], False, id="nothing that matters changed"),
         pytest.param(TAINTED, FREE, EVERYTHING, False, id="it was tolerated before"),
     ],
 )
-def test_a_node_that_becomes_tolerable_wakes_a_pod(
+def test_a_node_with_tolerated_taints_now_requeues_a_pod(
     old: object, new: object, tolerations: list[dict[str, str]], helps: bool
 ):
     found = hint(TaintToleration(), EventResource.NODE, pod("p", tolerations=tolerations), old, new)
@@ -125,14 +125,14 @@ def test_a_node_that_becomes_tolerable_wakes_a_pod(
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_any_new_toleration_of_its_own_wakes_a_pod():
+def test_any_new_toleration_of_its_own_requeues_a_pod():
     plugin, mine, other = TaintToleration(), pod("mine"), pod("other")
 
     assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE
     assert hint(plugin, EventResource.POD, mine, other, other) is QueueingHint.SKIP
 
 
-def test_thousands_of_tolerations_are_gone_through_once_whatever_the_nodes_have(
+def test_thousands_of_tolerations_are_read_once_for_any_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = []

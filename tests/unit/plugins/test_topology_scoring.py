@@ -26,7 +26,7 @@ def test_halves_are_rounded_away_from_zero(number: float, rounded: float):
 
 
 @given(st.integers(2, 10**6))
-def test_the_logarithm_is_right_to_the_last_digit_but_one(number: int):
+def test_the_logarithm_is_exact_up_to_the_last_digit(number: int):
     assert abs(go_log(number) - math.log(number)) <= math.ulp(math.log(number))
 
 
@@ -38,5 +38,5 @@ def test_the_logarithm_is_right_to_the_last_digit_but_one(number: int):
         pytest.param(14, "40051cca16d7bba8", id="fourteen, where the nearest number ends in 7"),
     ],
 )
-def test_the_last_digit_is_that_of_the_series(number: int, bits: str):
+def test_the_last_digit_equals_that_of_the_series(number: int, bits: str):
     assert np.float64(go_log(number)).view(np.uint64) == int(bits, 16)

@@ -47,7 +47,7 @@ def problems(*constraints: dict[str, Any], **args: Any) -> list[str]:
         pytest.param(
             {"whenUnsatisfiable": "Maybe"},
             [f'defaultConstraints[0].whenUnsatisfiable: Unsupported value: "Maybe": {ACTIONS}'],
-            id="an action nobody knows",
+            id="an unknown action",
         ),
         pytest.param(
             {"labelSelector": {}},
@@ -56,11 +56,11 @@ def problems(*constraints: dict[str, Any], **args: Any) -> list[str]:
         ),
     ],
 )
-def test_a_default_constraint_is_checked_as_upstream_does(fields: dict[str, Any], expected: list[str]):
+def test_a_default_constraint_is_validated_as_in_upstream(fields: dict[str, Any], expected: list[str]):
     assert problems({**GOOD, **fields}) == expected
 
 
-def test_a_key_may_be_given_once_for_each_action():
+def test_a_key_may_be_used_once_for_each_action():
     anyway = {**GOOD, "whenUnsatisfiable": "ScheduleAnyway"}
 
     assert problems(GOOD, anyway) == []
@@ -69,7 +69,7 @@ def test_a_key_may_be_given_once_for_each_action():
     ]
 
 
-def test_the_systems_constraints_leave_no_room_for_others():
+def test_system_constraints_exclude_a_list():
     assert problems(GOOD, defaultingType="System") == [
         'defaultingType: Invalid value: "System": when .defaultConstraints are not empty'
     ]
@@ -80,7 +80,7 @@ def test_the_systems_constraints_leave_no_room_for_others():
 
 
 @pytest.mark.parametrize("given", [{}, {"defaultingType": ""}, {"defaultingType": "System"}])
-def test_the_systems_constraints_are_the_default(given: dict[str, str]):
+def test_system_constraints_are_the_default(given: dict[str, str]):
     args = decode_args(PodTopologySpreadArgs, given, plugin="PodTopologySpread", path="args")
 
     assert args.constraints == SYSTEM_CONSTRAINTS
@@ -97,7 +97,7 @@ def test_unknown_fields_of_a_constraint_are_refused_with_their_paths():
         decode_args(PodTopologySpreadArgs, given, plugin="PodTopologySpread", path="args")
 
 
-def test_objects_are_watched_only_where_constraints_are_deduced_from_them():
+def test_objects_are_watched_only_for_system_constraints():
     watched = {"v1/services", "v1/replicationcontrollers", "apps/v1/replicasets", "apps/v1/statefulsets"}
 
     assert made(PodTopologySpread).needs.kinds == watched

@@ -104,20 +104,20 @@ def spreading(
 def answers(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> list[Any]:
     """Return all results of a plugin for a pod: on the nodes as they are, and with pods removed from each."""
     state, rows = CycleState(), snapshot.all_rows
-    told: list[Any] = []
+    reported: list[Any] = []
     skipped = plugin.pre_filter(state, pod, snapshot) is SKIP
-    told.append(skipped)
+    reported.append(skipped)
     if not skipped:
-        told.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
+        reported.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
         gone = [(row, each) for row in rows.tolist() for each in list(snapshot.pods_on(row))[::2]]
         plugin.remove_pods(state, pod, gone, snapshot)
-        told.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
+        reported.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
         new = [bound(place) for place in (96, 99, 100, 104, 108)]
         plugin.add_pods(state, pod, [(row, each) for row in rows.tolist() for each in new], snapshot)
-        told.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
+        reported.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
     skipped = plugin.pre_score(state, pod, snapshot, rows) is SKIP
-    told += [skipped] if skipped else [False, plugin.score(state, pod, snapshot, rows).tolist()]
-    return told
+    reported += [skipped] if skipped else [False, plugin.score(state, pod, snapshot, rows).tolist()]
+    return reported
 
 
 def snapshots(table: ClusterTable) -> list[Snapshot]:
@@ -164,7 +164,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 @pytest.mark.parametrize("kind", TermKind)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_very_many_terms_are_answered_as_if_each_were_counted_by_itself(
+def test_very_many_terms_give_the_same_result_as_counting_each(
     kind: TermKind, shape: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = pending((kind, [shape(f"evil-{place}") for place in range(20)]))
@@ -216,7 +216,7 @@ def test_few_namespaces_are_matched_for_a_pod_whatever_changes(monkeypatch: pyte
     assert matched < 1000
 
 
-def test_nothing_is_looked_up_for_kinds_of_terms_that_the_pod_has_none_of(work: Work) -> None:
+def test_classes_are_not_matched_for_kinds_of_terms_that_the_pod_lacks(work: Work) -> None:
     shape = SHAPES["neither the pod's value nor a made-up one"]
     pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, [shape(f"evil-{place}") for place in range(20)]))
 
@@ -225,7 +225,7 @@ def test_nothing_is_looked_up_for_kinds_of_terms_that_the_pod_has_none_of(work: 
     assert work.classes == 0
 
 
-def test_a_selector_for_everything_counts_no_pod_on_nodes_and_every_pod_that_leaves(
+def test_a_selector_for_everything_counts_no_pods_of_nodes_and_every_removed_pod(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pod = spreading(
@@ -240,7 +240,7 @@ def test_a_selector_for_everything_counts_no_pod_on_nodes_and_every_pod_that_lea
 
 @pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])
 @pytest.mark.parametrize("shape", SPREAD_SHAPES.values(), ids=SPREAD_SHAPES)
-def test_many_requirements_of_spread_constraints_match_the_naive_result(
+def test_many_requirements_of_spread_constraints_equal_the_naive_result(
     shape: Callable[[int], dict[str, Any]], action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = spreading(shape, 80, action)
@@ -251,7 +251,7 @@ def test_many_requirements_of_spread_constraints_match_the_naive_result(
     assert found == [answers(made(PodTopologySpread), pod, each) for each in snapshots(cluster())]
 
 
-def test_pods_no_two_alike_are_looked_up_once_each_whatever_the_number_of_terms(work: Work) -> None:
+def test_different_pods_are_matched_once_each_for_any_number_of_terms(work: Work) -> None:
     table, plugin = cluster(40), made(InterPodAffinity)
     terms = [selecting(requirement("app", "NotIn", f"evil-{place}")) for place in range(300)]
     pod = pending((TermKind.PREFERRED_AFFINITY, terms))
@@ -271,7 +271,7 @@ def test_pods_no_two_alike_are_looked_up_once_each_whatever_the_number_of_terms(
     assert (work.classes, work.terms) == (1, 0)
 
 
-def test_requirements_of_a_constraint_are_looked_up_once_for_a_class(work: Work) -> None:
+def test_requirements_of_a_constraint_are_matched_once_for_a_class(work: Work) -> None:
     table, plugin = cluster(40), made(PodTopologySpread)
     pod = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule")
 
@@ -283,7 +283,7 @@ def test_requirements_of_a_constraint_are_looked_up_once_for_a_class(work: Work)
     assert work.requirements == 0
 
 
-def test_a_namespace_that_gets_other_labels_has_its_own_pods_looked_up_again(work: Work) -> None:
+def test_only_pods_of_a_namespace_with_new_labels_are_matched_again(work: Work) -> None:
     table, plugin = cluster(40), made(InterPodAffinity)
     blue = [selecting(requirement(f"evil-{place}", "DoesNotExist"), namespaceSelector={"matchLabels": {"team": "blue"}}) for place in range(20)]  # fmt: skip
     pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, blue))
@@ -308,7 +308,7 @@ def test_a_namespace_that_gets_other_labels_has_its_own_pods_looked_up_again(wor
     assert work.classes == 10  # a quarter of the pods are in each of four namespaces
 
 
-def test_terms_of_a_topology_key_count_from_the_first_node_that_has_it(work: Work) -> None:
+def test_terms_of_a_topology_key_count_from_the_first_node_with_it(work: Work) -> None:
     table, plugin = cluster(), made(InterPodAffinity)
     terms = [selecting(requirement("app", "Exists"), topologyKey="rack") for _ in range(20)]
     pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, terms))
@@ -366,7 +366,7 @@ def test_work_over_the_time_slice_is_done_in_short_steps(
     assert answers(plugin, pod, table.snapshot()) == answers(patient, pod, table.snapshot())
 
 
-def test_work_that_was_broken_off_by_an_error_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_interrupted_by_an_error_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     table, plugin = cluster(), made(InterPodAffinity)
     shape = SHAPES["neither the pod's value nor a made-up one"]
     pod = pending((TermKind.REQUIRED_AFFINITY, [shape(f"evil-{place}") for place in range(20)]))
@@ -388,7 +388,7 @@ def test_work_that_was_broken_off_by_an_error_is_begun_again(monkeypatch: pytest
     )
 
 
-def test_what_is_kept_is_bounded_by_bytes_and_the_latest_is_kept(
+def test_the_cache_is_bounded_by_bytes_and_keeps_the_latest_entry(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, plugin = cluster(), made(InterPodAffinity)
@@ -412,7 +412,7 @@ def test_what_is_kept_is_bounded_by_bytes_and_the_latest_is_kept(
 class TestHints:
     terms = [selecting(requirement("app", "Exists"))] * 5000
 
-    def test_a_hint_reads_few_of_very_many_terms(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_hint_reads_only_a_few_of_very_many_terms(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pod = pending((TermKind.REQUIRED_AFFINITY, self.terms))
         pod.affinity_terms  # noqa: B018
         read: list[Any] = []
@@ -429,7 +429,7 @@ class TestHints:
         assert 0 < len(read) <= 100
 
     @pytest.mark.parametrize("kind", [TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY])
-    def test_a_change_of_labels_that_only_the_last_term_is_about_wakes_the_pod(self, kind: TermKind) -> None:
+    def test_a_label_change_that_only_the_last_term_selects_requeues_the_pod(self, kind: TermKind) -> None:
         pod = pending((kind, [*self.terms[:200], selecting(requirement("ready", "Exists"))]))
         labels = [{"app": "web"}, {"app": "web", "ready": ""}]
         if kind is TermKind.REQUIRED_ANTI_AFFINITY:
@@ -442,7 +442,9 @@ class TestHints:
 class TestLongConstraints:
     """Topology spread constraints with thousands of requirements are read in steps, and not by queueing hints."""
 
-    def test_they_are_read_in_steps_and_then_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_constraints_are_read_in_steps_and_then_cached(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         read = []
         rule = selectors._rule
         monkeypatch.setattr(selectors, "_rule", lambda *args: read.append(args[1]) or rule(*args))
@@ -467,7 +469,7 @@ class TestLongConstraints:
         monkeypatch.setattr(constraints, "_MOST_WORDS", 1 << 30)
         assert found == answers(made(PodTopologySpread), each, table.snapshot())
 
-    def test_one_that_is_not_valid_fails_in_the_end(self) -> None:
+    def test_an_invalid_constraint_fails_in_the_end(self) -> None:
         wrong = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule", {"topologyKey": "zone", "labelSelector": {"matchExpressions": [requirement("a b", "Exists")]}})  # fmt: skip
         plugin, table = impatient(PodTopologySpread), cluster()
         with pytest.raises(NeedsTime) as needs:
@@ -482,7 +484,7 @@ class TestLongConstraints:
             in answer.message
         )
 
-    def test_reading_that_an_error_broke_off_is_begun_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_read_interrupted_by_an_error_starts_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         plugin, table = made(PodTopologySpread), cluster()
         each = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule")
         with monkeypatch.context() as patch:
@@ -492,7 +494,9 @@ class TestLongConstraints:
 
         assert plugin.pre_filter(CycleState(), each, table.snapshot()) is None
 
-    def test_hints_requeue_the_pod_without_reading_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_hints_requeue_the_pod_without_reading_the_constraints(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(constraints, "read_label_selector", None)
         each, plugin = (
             spreading(SPREAD_SHAPES["a popular key"], 300, "DoNotSchedule"),
@@ -514,7 +518,7 @@ class TestLongConstraints:
         assert of_nodes.waits_for_keys(each) is None
         assert of_pods.pod_key(each) == of_nodes.pod_key(each) == ("shop", None)
 
-    def test_node_affinity_that_narrows_what_is_counted_is_judged_in_steps(self) -> None:
+    def test_node_affinity_of_counted_nodes_is_evaluated_in_steps(self) -> None:
         terms = [{"matchExpressions": [requirement("zone", "NotIn", f"x-{place}")]} for place in range(1000)]
         made_up = builders.pod_object("evil", namespace="shop", labels={"app": "web"})
         made_up["spec"] |= {

@@ -19,7 +19,7 @@ NODES = 300
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_plugins_leave_to_later_points_does_not_grow_with_the_cluster(kind: str):
+def test_the_data_between_extension_points_do_not_grow_with_the_cluster(kind: str):
     framework = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
     cache = running_cluster(NODES, kind)
     [placed] = pending(kind, 1)

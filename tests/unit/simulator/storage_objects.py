@@ -1,4 +1,4 @@
-"""The smallest volumes, claims and classes, and a look at what became of them."""
+"""The smallest volumes, claims and classes, and queries of their state."""
 
 from __future__ import annotations
 

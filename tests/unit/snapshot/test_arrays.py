@@ -5,7 +5,7 @@ import numpy as np
 from scheduler.snapshot.arrays import Column
 
 
-def test_a_view_of_the_same_length_shows_the_cells_that_a_column_grew_into() -> None:
+def test_a_view_of_the_same_length_has_the_cells_of_a_column_that_grew() -> None:
     column = Column(np.int64, 3)
     before = column.view(3)
     column.reserve(1000)

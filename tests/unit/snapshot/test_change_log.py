@@ -14,11 +14,11 @@ def log_of(*rows: int, n_nodes: int = 3) -> ChangeLog:
     return log
 
 
-def test_rows_come_in_the_order_of_their_changes_and_as_often():
+def test_rows_are_listed_in_the_order_of_their_changes_with_repeats():
     assert log_of(2, 0, 2).since(0) == [2, 0, 2]
 
 
-def test_who_looked_already_learns_only_what_is_new():
+def test_a_later_read_returns_only_new_changes():
     log = log_of(2, 0)
     seen = log.end
     assert log.since(seen) == []
@@ -29,7 +29,7 @@ def test_who_looked_already_learns_only_what_is_new():
 
 
 @pytest.mark.parametrize("n_nodes", [1, 5000])
-def test_what_is_long_past_is_forgotten_and_who_missed_it_learns_that(n_nodes: int):
+def test_old_changes_are_dropped_and_a_late_reader_gets_none(n_nodes: int):
     log = log_of(*range(100_000), n_nodes=n_nodes)
     remembered = [seen for seen in range(log.end + 1) if log.since(seen) is not None]
 

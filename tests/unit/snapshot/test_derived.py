@@ -73,7 +73,7 @@ def values(interned: Interned[Any]) -> list[Any]:
 
 
 @given(wild_clusters(), st.data())
-def test_some_rows_are_the_cluster_of_these_nodes(whole: Cluster, data: st.DataObject):
+def test_selected_rows_equal_the_cluster_of_their_nodes(whole: Cluster, data: st.DataObject):
     rows = data.draw(st.permutations(range(len(whole.nodes))))
     rows = rows[: data.draw(st.integers(0, len(rows)))]
 
@@ -95,7 +95,7 @@ def placed(data: st.DataObject, nodes: Sequence[Any]) -> list[tuple[int, PodInfo
 
 
 @given(wild_clusters(), st.data())
-def test_an_overlay_is_the_cluster_with_these_pods(base: Cluster, data: st.DataObject):
+def test_an_overlay_equals_the_cluster_with_the_added_pods(base: Cluster, data: st.DataObject):
     table = base.table()
     added = placed(data, base.nodes)
 
@@ -107,7 +107,7 @@ def test_an_overlay_is_the_cluster_with_these_pods(base: Cluster, data: st.DataO
 
 
 @given(wild_clusters("resources", "taints", "labels", "images", "features", "volumes"), st.data())
-def test_an_overlay_is_the_cluster_without_these_pods(base: Cluster, data: st.DataObject):
+def test_an_overlay_equals_the_cluster_without_the_removed_pods(base: Cluster, data: st.DataObject):
     table = base.table()
     there = [(row, each) for row, n in enumerate(base.nodes) for each in base.pods.get(n.name, ())]
     removed = [pair for pair in there if data.draw(st.booleans())]
@@ -120,7 +120,7 @@ def test_an_overlay_is_the_cluster_without_these_pods(base: Cluster, data: st.Da
 
 
 @given(wild_clusters(), st.data())
-def test_derived_snapshots_can_be_derived_from(base: Cluster, data: st.DataObject):
+def test_overlays_and_row_selections_can_be_combined(base: Cluster, data: st.DataObject):
     added = placed(data, base.nodes)
     rows = np.array(data.draw(st.permutations(range(len(base.nodes)))), dtype=np.intp)
     at = {int(row): place for place, row in enumerate(rows)}
@@ -132,7 +132,7 @@ def test_derived_snapshots_can_be_derived_from(base: Cluster, data: st.DataObjec
 
 
 @given(wild_clusters(), st.data())
-def test_pods_put_back_leave_nothing_behind(base: Cluster, data: st.DataObject):
+def test_pods_added_back_leave_no_trace(base: Cluster, data: st.DataObject):
     added = placed(data, base.nodes)
     snapshot = base.snapshot()
 
@@ -146,7 +146,7 @@ def test_pods_put_back_leave_nothing_behind(base: Cluster, data: st.DataObject):
     assert content(again) == expected
 
 
-def test_the_base_does_not_see_the_overlay():
+def test_an_overlay_does_not_change_its_base():
     table = cluster(node("a"), node("b")).table()
     base = table.snapshot()
     before = content(base)
@@ -158,7 +158,7 @@ def test_the_base_does_not_see_the_overlay():
 
 
 @given(wild_clusters("resources"), st.data())
-def test_what_one_node_has_is_what_the_columns_say(base: Cluster, data: st.DataObject):
+def test_the_values_of_one_node_equal_the_columns(base: Cluster, data: st.DataObject):
     overlay = base.snapshot().overlay(add=placed(data, base.nodes))
     rows = np.array(data.draw(st.permutations(range(len(base.nodes)))), dtype=np.intp)
 
@@ -179,13 +179,13 @@ def test_results_on_an_overlay_are_cached_only_for_nodes():
     assert overlay.node_changes is base.node_changes is not None
 
 
-def test_nothing_can_be_kept_of_some_of_the_rows():
+def test_results_on_some_rows_are_not_cached():
     some = cluster(node("a"), node("b")).snapshot().take(np.array([1]))
 
     assert some.changes is some.node_changes is None
 
 
-def test_a_port_of_a_removed_pod_is_free_though_a_second_pod_holds_it():
+def test_a_port_of_a_removed_pod_is_free_though_a_second_pod_uses_it():
     ports = [{"name": "c", "ports": [{"hostPort": 80}]}]
     first, second = (pod(name, node="a", containers=ports) for name in "pq")
     base = cluster(node("a"), pods=[first, second]).snapshot()

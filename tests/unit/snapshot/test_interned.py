@@ -12,7 +12,7 @@ def interned(codes: list[int], values: list[str]) -> Interned[str]:
     return Interned(np.array(codes, dtype=np.int32), values)
 
 
-def test_verdicts_go_to_the_nodes_that_hold_the_value():
+def test_values_are_spread_to_the_nodes_that_hold_them():
     zones = interned([0, 2, 1, 2], ["a", "b", "c"])
 
     assert zones.spread([10, 20, 30]).tolist() == [10, 30, 20, 30]
@@ -26,7 +26,7 @@ def test_verdicts_go_to_the_nodes_that_hold_the_value():
         pytest.param([], 0, id="none, where there are no nodes"),
     ],
 )
-def test_a_rule_is_asked_once_per_distinct_value(codes: list[int], asked: int):
+def test_a_rule_is_evaluated_once_per_distinct_value(codes: list[int], asked: int):
     questions = []
 
     def is_b(value: str) -> bool:
@@ -40,7 +40,7 @@ def test_a_rule_is_asked_once_per_distinct_value(codes: list[int], asked: int):
     assert len(questions) == asked
 
 
-def test_numbers_are_int64_whether_they_differ_or_not():
+def test_numbers_are_int64_for_equal_and_different_values():
     zones = interned([0, 1, 1], ["a", "bbb"])
 
     assert zones.measure(len).tolist() == [1, 3, 3]
@@ -53,13 +53,13 @@ def test_numbers_are_int64_whether_they_differ_or_not():
     [
         pytest.param({"b"}, [False, True, False, True], id="one"),
         pytest.param({"a", "b"}, [True, True, False, True], id="several"),
-        pytest.param({"gone"}, [False] * 4, id="one that no node holds any more"),
+        pytest.param({"gone"}, [False] * 4, id="a value without nodes"),
         pytest.param({"elsewhere"}, [False] * 4, id="one that none ever held"),
         pytest.param(set(), [False] * 4, id="none"),
     ],
 )
 @pytest.mark.parametrize("is_kept", [True, False], ids=["by its place", "by looking at all"])
-def test_the_nodes_that_hold_one_of_some_values(wanted: set[str], expected: list[bool], is_kept: bool):
+def test_the_nodes_with_one_of_several_values(wanted: set[str], expected: list[bool], is_kept: bool):
     places = {"a": 0, "b": 1, "c": 3} if is_kept else None
     values = ["a", "b", "gone" if is_kept else "-", "c"]
     found = Interned(np.array([0, 1, 3, 1], dtype=np.int32), values, places)

@@ -118,7 +118,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 @pytest.mark.parametrize("kind", TermKind)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(("pods", "terms"), [(60, 15), (4, 300)], ids=["many pods", "many terms each"])
-def test_terms_of_others_are_not_asked_one_by_one(
+def test_terms_of_other_pods_are_not_evaluated_one_by_one(
     kind: TermKind, shape: Callable[[str], dict[str, Any]], pods: int, terms: int, asked: Asked
 ):
     table = nodes()
@@ -144,7 +144,7 @@ def nodes_by_hand(kind: TermKind, holders: Iterable[PodInfo]) -> dict[tuple[str,
     return expected
 
 
-def test_few_terms_are_looked_at_of_those_that_demand_another_label():
+def test_terms_that_require_another_label_are_not_evaluated():
     table = nodes()
     for number in range(200):
         term = selecting(requirement("app", "In", f"app-{number}"))
@@ -157,7 +157,7 @@ def test_few_terms_are_looked_at_of_those_that_demand_another_label():
     assert (len(few), more) == (1, [])
 
 
-def test_replicas_are_filed_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch):
+def test_terms_of_replicas_are_indexed_once(monkeypatch: pytest.MonkeyPatch):
     filed: list[AffinityTerm] = []
     monkeypatch.setattr(
         affinity_index, "conditions", lambda term: filed.append(term) or term_columns.conditions(term)
@@ -182,7 +182,7 @@ def test_replicas_are_filed_once_however_many_there_are(monkeypatch: pytest.Monk
     assert not list(table.pods_by_terms)
 
 
-def test_terms_of_a_pod_with_very_many_come_and_go_in_slices(monkeypatch: pytest.MonkeyPatch):
+def test_very_many_terms_of_a_pod_are_added_and_removed_in_slices(monkeypatch: pytest.MonkeyPatch):
     filed: list[AffinityTerm] = []
     monkeypatch.setattr(
         affinity_index, "conditions", lambda term: filed.append(term) or term_columns.conditions(term)
@@ -216,7 +216,7 @@ def test_terms_of_a_pod_with_very_many_come_and_go_in_slices(monkeypatch: pytest
     assert [terms for terms, _ in table.pods_by_terms] == [modest.affinity_terms]
 
 
-def test_pods_with_very_many_terms_take_turns():
+def test_pods_with_very_many_terms_are_indexed_in_turn():
     table, kind = nodes(in_slices=True), TermKind.PREFERRED_ANTI_AFFINITY
     shape = SHAPES["a made-up key that is not there"]
     modest = many("modest", kind, shape, 300)
@@ -232,7 +232,7 @@ def test_pods_with_very_many_terms_take_turns():
     assert table.is_behind
 
 
-def test_pods_that_are_made_and_deleted_again_and_again_leave_nothing_behind():
+def test_pods_that_are_repeatedly_created_and_deleted_leave_nothing_behind():
     table, kind = nodes(in_slices=True), TermKind.REQUIRED_ANTI_AFFINITY
     shapes = list(SHAPES.values())
     for number in range(60):
@@ -253,7 +253,7 @@ def test_pods_that_are_made_and_deleted_again_and_again_leave_nothing_behind():
     assert not table.affinity_terms(kind).keys._numbers
 
 
-def test_a_topology_that_no_node_has_counts_once_a_node_has_it():
+def test_a_topology_without_nodes_counts_once_a_node_has_it():
     table, kind = nodes(), TermKind.REQUIRED_ANTI_AFFINITY
     table.add_pod(0, many("p", kind, SHAPES["a topology of its own"], 100))
     assert summed(table.snapshot().affinity_terms(kind).matching(*INNOCENT)) == {}
@@ -265,7 +265,7 @@ def test_a_topology_that_no_node_has_counts_once_a_node_has_it():
     assert summed(table.snapshot().affinity_terms(kind).matching(*INNOCENT)) == {}
 
 
-def test_other_labels_of_a_namespace_are_heeded_by_the_next_decision():
+def test_new_labels_of_a_namespace_are_used_by_the_next_decision():
     table, kind = nodes(), TermKind.REQUIRED_ANTI_AFFINITY
     terms = [
         selecting(namespaceSelector={"matchLabels": {"team": f"team-{number}"}}) for number in range(100)
@@ -278,7 +278,7 @@ def test_other_labels_of_a_namespace_are_heeded_by_the_next_decision():
     assert summed(in_use.matching("shop", {}, {"team": "team-99"})) == {("host", 0): 1}
 
 
-def test_pods_with_very_many_terms_that_write_the_same_share_them():
+def test_pods_with_the_same_very_many_terms_share_them():
     kind = TermKind.PREFERRED_AFFINITY
     shape = SHAPES["a made-up key that is not there"]
     terms = [shape(f"k{number}") for number in range(100)]

@@ -46,7 +46,7 @@ def done(tally: NodeTally) -> list[int]:
 
 
 @given(wild_clusters("labels"), many_node_selector_terms, st.data())
-def test_worth_is_the_sum_of_the_weights_of_terms_that_hold_whatever_nodes_changed_meanwhile(
+def test_the_sum_of_the_weights_of_matching_terms_follows_changed_nodes(
     cluster: Cluster, written: list[Any], data: st.DataObject
 ):
     terms = msgspec.convert(written, tuple[NodeSelectorTerm, ...])
@@ -95,7 +95,7 @@ class Judged:
         self.count = self.nodes = 0
 
 
-def test_each_step_judges_a_few_requirements_and_what_is_known_is_not_judged_again(
+def test_each_step_evaluates_a_few_requirements_and_none_twice(
     monkeypatch: pytest.MonkeyPatch,
 ):
     table, judged = numbered(50), Judged(monkeypatch)
@@ -114,7 +114,7 @@ def test_each_step_judges_a_few_requirements_and_what_is_known_is_not_judged_aga
     assert judged.count == 0
 
 
-def test_a_node_that_changes_is_judged_again_by_itself(monkeypatch: pytest.MonkeyPatch):
+def test_a_changed_node_is_evaluated_again_by_itself(monkeypatch: pytest.MonkeyPatch):
     table, judged = numbered(50), Judged(monkeypatch)
     tally = table.node_tally(WeighedTerms("key", [between(number, number + 2) for number in range(100)]))
     done(tally)
@@ -145,7 +145,7 @@ def test_values_of_one_requirement_are_checked_in_steps(monkeypatch: pytest.Monk
     assert tally.worth().tolist() == [1] * 5
 
 
-def test_a_term_that_is_not_valid_holds_nowhere_or_makes_all_fail_each_time_at_once():
+def test_an_invalid_term_matches_nothing_or_fails_each_time_at_once():
     table = numbered(3)
     wrong = NodeSelectorTerm(match_expressions=(SelectorRequirement("number", "Gt", ("x",)),))
     terms = [*[between(0, 9)] * 100, wrong]
@@ -159,7 +159,7 @@ def test_a_term_that_is_not_valid_holds_nowhere_or_makes_all_fail_each_time_at_o
     assert str(second.value) == str(first.value)
 
 
-def test_work_that_an_error_broke_off_is_begun_again(monkeypatch: pytest.MonkeyPatch):
+def test_work_interrupted_by_an_error_starts_again(monkeypatch: pytest.MonkeyPatch):
     table = numbered(3)
     tally = table.node_tally(WeighedTerms("key", [between(0, 9)] * 100))
     with monkeypatch.context() as patch:
@@ -170,7 +170,7 @@ def test_work_that_an_error_broke_off_is_begun_again(monkeypatch: pytest.MonkeyP
     assert done(tally) == [0, 100, 100]
 
 
-def test_only_the_last_few_tallies_are_kept():
+def test_only_the_most_recent_tallies_are_kept():
     table = numbered(3)
     tallies = NodeTallies(table, table.node_changes)
     first = tallies.of(WeighedTerms("first", [between(0, 9)]))
@@ -182,7 +182,7 @@ def test_only_the_last_few_tallies_are_kept():
     assert tallies.of(WeighedTerms("first", [between(0, 9)])) is not first
 
 
-def test_what_a_label_is_among_costs_by_the_fewer():
+def test_the_cost_of_a_membership_test_depends_on_the_smaller_side():
     snapshot = numbered(5).snapshot()
     asked: list[str | None] = []
 

@@ -28,7 +28,7 @@ def test_objects_are_found_by_key_and_by_namespace(store: ObjectStore):
     assert store.in_namespace("elsewhere") == {}
 
 
-def test_an_object_that_goes_leaves_its_namespace_too(store: ObjectStore):
+def test_a_removed_object_leaves_its_namespace_too(store: ObjectStore):
     store.update({"shop/web": WEB, "shop/db": DB})
 
     assert store.pop("shop/web") is WEB
@@ -39,7 +39,7 @@ def test_an_object_that_goes_leaves_its_namespace_too(store: ObjectStore):
     assert store.in_namespace("shop") == {}
 
 
-def test_what_is_not_there_is_missed_as_in_a_dict(store: ObjectStore):
+def test_missing_objects_behave_as_in_a_dict(store: ObjectStore):
     with pytest.raises(KeyError):
         del store["shop/web"]
     assert store.pop("shop/web", None) is None
@@ -47,7 +47,7 @@ def test_what_is_not_there_is_missed_as_in_a_dict(store: ObjectStore):
     assert store.version("shop") == 0
 
 
-def test_a_version_is_another_after_each_change_of_its_namespace_and_of_no_other(store: ObjectStore):
+def test_a_version_changes_with_each_change_of_its_namespace_only(store: ObjectStore):
     store["bank/db"] = DB
     bank = store.version("bank")
     versions = [store.version("shop")]
@@ -66,7 +66,7 @@ def test_a_version_is_another_after_each_change_of_its_namespace_and_of_no_other
     assert versions[-1] == 0
 
 
-def test_a_namespace_that_was_empty_does_not_get_an_old_version(store: ObjectStore):
+def test_a_namespace_that_was_empty_does_not_repeat_an_old_version(store: ObjectStore):
     store["shop/web"] = WEB
     first = store.version("shop")
     del store["shop/web"]
@@ -75,7 +75,7 @@ def test_a_namespace_that_was_empty_does_not_get_an_old_version(store: ObjectSto
     assert store.version("shop") not in {0, first}
 
 
-def test_a_snapshot_of_some_rows_or_with_other_pods_reads_the_same_store():
+def test_derived_snapshots_read_the_same_store():
     table = ClusterTable()
     store = table.watch_kind("v1/services")
     snapshot = table.snapshot()
@@ -109,7 +109,7 @@ def version(number: int, size: str) -> dict[str, Any]:
         max_size=30,
     )
 )
-def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[str, str, int, str]]):
+def test_an_assumed_object_is_visible_until_a_newer_one_arrives(story: list[tuple[str, str, int, str]]):
     store = ObjectStore()
     shown: dict[str, dict[str, Any]] = {}
     assumed: dict[str, dict[str, Any]] = {}
@@ -155,7 +155,7 @@ def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[
         assert differing <= changed
 
 
-def test_who_looked_too_long_ago_is_told_so(store: ObjectStore):
+def test_a_read_since_too_old_changes_returns_none(store: ObjectStore):
     for _ in range(5000):
         store["pv"] = WEB
 
@@ -164,14 +164,14 @@ def test_who_looked_too_long_ago_is_told_so(store: ObjectStore):
     assert store.changed_since(0) is None
 
 
-def test_an_object_that_cannot_be_read_as_wanted_is_named(store: ObjectStore):
+def test_an_undecodable_object_is_named(store: ObjectStore):
     store["pv"] = {"metadata": {"name": "pv"}, "size": 5}
 
     with pytest.raises(ObjectError, match=r"Volume pv: size: expected `str`, got `int`"):
         store.typed(Volume, "pv")
 
 
-def test_a_companion_is_made_once_for_all_who_read_the_objects(store: ObjectStore):
+def test_a_companion_is_created_once_for_all_readers(store: ObjectStore):
     first = store.companion(list, lambda: [1])
     store["shop/web"] = WEB
     store.clear()

@@ -39,17 +39,17 @@ def classes() -> PodClasses:
         pytest.param(LabelRule(None), [], id="a rule for nothing"),
     ],
 )
-def test_a_rule_that_names_values_meets_only_pods_with_one_of_them(
+def test_a_rule_with_values_is_compared_only_with_pods_that_have_one_of_them(
     classes: PodClasses, wanted: LabelRule, apps: list[str]
 ):
     assert sorted(labels.get("app", "") for labels, _ in found(classes, wanted)) == apps
 
 
-def test_pods_that_are_alike_are_one_class_with_a_number_for_each_row(classes: PodClasses):
+def test_identical_pods_are_one_class_with_a_count_per_row(classes: PodClasses):
     assert found(classes, rule(app="web")) == [({"app": "web"}, {0: 1, 2: 2})]
 
 
-def test_nothing_is_kept_of_pods_that_are_gone(classes: PodClasses):
+def test_nothing_is_kept_of_removed_pods(classes: PodClasses):
     for row in (0, 2, 2):
         classes.count(row, pod("p", labels={"app": "web"}), -1)
 

@@ -311,7 +311,7 @@ TestHistoryInSlices = HistoryInSlices.TestCase
 TestHistoryInSlices.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
-def test_a_pod_with_very_many_labels_takes_no_place_for_each_of_them() -> None:
+def test_a_pod_with_very_many_labels_is_not_indexed_by_each_of_them() -> None:
     labels = {f"l{number}": "x" for number in range(1000)}
     classes = pod_classes.PodClasses()
     for name in ("a", "b"):
@@ -325,7 +325,7 @@ def test_a_pod_with_very_many_labels_takes_no_place_for_each_of_them() -> None:
     assert not classes._many_labels
 
 
-def test_descriptions_not_asked_for_lately_are_forgotten_and_counted_anew(
+def test_the_least_recently_used_queries_are_dropped_and_counted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pod_counts, "_COLUMNS", 2)
@@ -356,7 +356,7 @@ def in_many(name: str, values: int) -> PodQuery:
     ],
     ids=lambda value: value.value if isinstance(value, Operator) else "",
 )
-def test_a_changed_pod_is_not_compared_with_every_one_of_many_queries(
+def test_a_changed_pod_is_not_compared_with_each_of_many_queries(
     operator: Operator, values: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ClusterTable()
@@ -401,7 +401,7 @@ def test_long_queries_are_cached_up_to_a_number_of_bytes(
     assert table.snapshot().pods_matching(queries[0]).tolist() == [2]
 
 
-def test_a_rule_with_many_values_takes_no_place_for_each_of_them() -> None:
+def test_a_rule_with_many_values_is_not_indexed_by_each_of_them() -> None:
     index = RuleIndex[str]()
     rules = {"few": in_many("a", 20), "many": in_many("a", 5000)}
     for name, query in rules.items():
@@ -413,7 +413,7 @@ def test_a_rule_with_many_values_takes_no_place_for_each_of_them() -> None:
     assert list(index.candidates({"app": "a-7"})) == []
 
 
-def test_pods_that_are_being_deleted_count_only_where_a_description_says_so() -> None:
+def test_terminating_pods_count_only_if_the_query_includes_them() -> None:
     leaving = builders.pod_object("leaving")
     leaving["metadata"]["deletionTimestamp"] = builders.CREATED
     table = ClusterTable()
@@ -437,7 +437,7 @@ def test_terms_move_with_the_row_of_their_pods() -> None:
     assert summed(found) == {("zone", table.snapshot().row_of("last")): 1}
 
 
-def test_a_term_that_very_many_nodes_hold_is_found_on_all_of_them() -> None:
+def test_a_term_held_on_very_many_nodes_is_found_on_all_of_them() -> None:
     table = ClusterTable()
     spec = affinity([0], [])
     for row in range(600):
@@ -466,7 +466,7 @@ def without(label: str, namespace: str) -> PodQuery:
     return PodQuery((PodsIn(frozenset({namespace}), rule),))
 
 
-def test_a_pod_is_not_compared_with_descriptions_of_pods_of_other_namespaces() -> None:
+def test_a_pod_is_not_compared_with_queries_for_other_namespaces() -> None:
     counts = PodCounts()
     columns = [counts.column(without(f"l{number}", "theirs"), 4) for number in range(100)]
     own = counts.column(without("l0", "mine"), 4)
@@ -479,7 +479,7 @@ def test_a_pod_is_not_compared_with_descriptions_of_pods_of_other_namespaces() -
     assert pod.labels.reads <= 1
 
 
-def test_a_new_description_is_not_compared_with_pods_of_other_namespaces(
+def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared = []
@@ -500,7 +500,7 @@ def test_a_new_description_is_not_compared_with_pods_of_other_namespaces(
     assert compared == ["mine"]
 
 
-def test_descriptions_are_forgotten_by_what_their_requirements_take() -> None:
+def test_cached_queries_are_bounded_by_the_size_of_their_requirements() -> None:
     counts = PodCounts()
     for number in range(200):
         expressions = [SelectorRequirement(f"l{number}-{place}", "Exists") for place in range(1000)]

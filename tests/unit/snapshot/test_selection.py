@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @given(wild_clusters("labels"), wild_pods("labels"))
-def test_required_affinity_holds_where_it_holds_for_the_node(cluster: Cluster, pod: PodInfo):
+def test_required_affinity_for_columns_equals_that_for_each_node(cluster: Cluster, pod: PodInfo):
     affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
 
     chosen = nodes_required(cluster.snapshot(), affinity)
@@ -52,7 +52,7 @@ terms = st.builds(
 
 
 @given(wild_clusters("labels"), terms)
-def test_very_many_terms_choose_the_nodes_that_any_of_them_chooses(
+def test_very_many_terms_select_the_nodes_that_any_of_them_selects(
     cluster: Cluster, affinity: RequiredNodeAffinity
 ):
     assert affinity.terms is not None
@@ -70,7 +70,7 @@ def test_very_many_terms_choose_the_nodes_that_any_of_them_chooses(
 
 
 @given(wild_clusters("labels"), many_node_selector_terms)
-def test_weights_of_very_many_terms_add_up_as_those_of_a_few(cluster: Cluster, written: list[Any]):
+def test_weights_of_very_many_terms_add_up_like_those_of_a_few(cluster: Cluster, written: list[Any]):
     selector = NodeSelector(msgspec.convert(written, tuple[NodeSelectorTerm, ...]))
     weighed = [(place + 1, rule) for place, rule in enumerate(node_rules(selector))]
     expected = [
@@ -97,7 +97,7 @@ def compared(*operators: str, count: int) -> list[NodeRule]:
     return [parse_node_term(NodeSelectorTerm(match_expressions=each)) for each in expressions]
 
 
-def test_a_label_is_read_as_a_number_once_however_many_terms_compare_it(monkeypatch: pytest.MonkeyPatch):
+def test_a_label_is_parsed_as_a_number_once_for_all_terms(monkeypatch: pytest.MonkeyPatch):
     snapshot, between, above = numbered(50), compared("Gt", "Lt", count=200), compared("Gt", count=200)
     read = []
 
@@ -113,7 +113,7 @@ def test_a_label_is_read_as_a_number_once_however_many_terms_compare_it(monkeypa
     assert len(read) <= 50
 
 
-def test_terms_that_name_a_node_each_are_asked_about_that_node_alone(monkeypatch: pytest.MonkeyPatch):
+def test_terms_with_a_node_name_are_evaluated_on_that_node_alone(monkeypatch: pytest.MonkeyPatch):
     snapshot = numbered(50)
     asked = []
     monkeypatch.setattr("scheduler.snapshot.selection.nodes_of", lambda *args: asked.append(args))
@@ -133,7 +133,7 @@ def test_terms_that_name_a_node_each_are_asked_about_that_node_alone(monkeypatch
     assert asked == []
 
 
-def test_a_node_is_compared_only_with_terms_that_name_one_of_its_labels():
+def test_a_node_is_compared_only_with_terms_for_one_of_its_labels():
     labels = CountedLabels(number="7", zone="a")
     written = {
         "requiredDuringSchedulingIgnoredDuringExecution": {

@@ -253,7 +253,7 @@ TestTable = Table.TestCase
 TestTable.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_a_thousand_values_one_after_another_need_no_thousand_places():
+def test_a_thousand_successive_values_need_no_thousand_places():
     table = ClusterTable()
     for number in range(1000):
         change = node("n", labels={"zone": f"zone-{number}"}, taints=[f"k=v{number}:NoSchedule"])
@@ -265,7 +265,7 @@ def test_a_thousand_values_one_after_another_need_no_thousand_places():
     assert len(table.snapshot().taints.values) <= 3
 
 
-def test_the_label_not_asked_for_the_longest_gives_way_and_comes_back_right():
+def test_the_least_recently_used_label_is_dropped_and_restored_correctly():
     table = ClusterTable()
     keys = [f"key-{number}" for number in range(1200)]
     table.add_node(node("n", labels={"zone": "a", **dict.fromkeys(keys, "b")}))
@@ -278,7 +278,7 @@ def test_the_label_not_asked_for_the_longest_gives_way_and_comes_back_right():
     assert label.values[label.codes[0]] == "a"
 
 
-def test_what_pods_only_name_has_no_column():
+def test_names_used_only_by_pods_have_no_column():
     table = ClusterTable()
     table.add_node(node("n", labels={"zone": "a"}, images=[{"names": ["a:1"], "sizeBytes": 5}]))
     before = len(table._columns())
@@ -295,7 +295,7 @@ def test_what_pods_only_name_has_no_column():
     assert not table.overdrawn()
 
 
-def test_what_a_node_brought_goes_with_it():
+def test_columns_of_a_node_are_removed_with_it():
     table = ClusterTable()
     table.add_node(node("a", labels={"zone": "x"}))
     names = len(table._columns())
@@ -310,7 +310,7 @@ def test_what_a_node_brought_goes_with_it():
         assert set(table.resources()) == set(table.nodes[0].allocatable)
 
 
-def test_most_values_of_the_past_are_let_go_of():
+def test_most_old_values_are_dropped():
     table = ClusterTable()
     table.add_node(node("n", labels={"zone": "z"}))
     shown = [node(f"n{number}", labels={"zone": f"z{number}"}) for number in range(300)]
@@ -326,7 +326,7 @@ def test_most_values_of_the_past_are_let_go_of():
     assert len(table.label("zone").values) <= 2 * table.n_nodes + 64
 
 
-def test_a_snapshot_cannot_be_written_to():
+def test_a_snapshot_is_read_only():
     table = ClusterTable()
     table.add_node(node("n"))
     snapshot = table.snapshot()
@@ -347,7 +347,7 @@ def test_a_snapshot_cannot_be_written_to():
             column[0] = 1
 
 
-def test_the_same_snapshot_is_handed_out_until_the_layout_changes():
+def test_the_same_snapshot_is_returned_until_the_layout_changes():
     table = ClusterTable()
     table.add_node(node("a"))
     before = table.snapshot()
@@ -361,7 +361,7 @@ def test_the_same_snapshot_is_handed_out_until_the_layout_changes():
     assert grown.requested["cpu"].tolist() == [2000, 0]
 
 
-def test_a_port_that_two_pods_hold_is_used_until_both_are_gone():
+def test_a_port_of_two_pods_is_used_until_both_are_gone():
     table = ClusterTable()
     table.add_node(node("a"))
     first, second = (
@@ -399,7 +399,7 @@ def test_an_image_has_the_size_of_the_first_node_until_no_node_has_it():
     assert table.images(["i:1"])["i:1"].size_bytes == 30
 
 
-def test_objects_of_a_kind_nobody_needs_are_an_error_that_says_so():
+def test_objects_of_a_kind_without_watch_are_an_error_that_names_it():
     table = ClusterTable()
 
     with pytest.raises(LookupError, match=r"v1/services is not watched; .* `needs`"):
@@ -409,7 +409,7 @@ def test_objects_of_a_kind_nobody_needs_are_an_error_that_says_so():
     assert table.snapshot().objects("v1/services") == {"shop/web": {"kind": "Service"}}
 
 
-def test_a_resource_nobody_has_reads_as_zeros():
+def test_an_unknown_resource_reads_as_zeros():
     table = ClusterTable()
     for name in "abc":
         table.add_node(node(name))

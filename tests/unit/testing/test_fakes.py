@@ -15,14 +15,14 @@ OF_PREEMPTION = {"NominatedPods", "PreemptionDryRun", "Preemptions", "VictimRevi
 OF_THE_CLUSTER = {"ClusterObjects"}  # a trial has a cluster, with the objects it was given
 
 
-def test_every_capability_of_an_author_has_a_stand_in():
+def test_every_capability_of_an_author_has_a_fake():
     assert {
         protocol.__name__ for protocol in Fakes().by_protocol()
     } == CAPABILITIES.keys() - OF_PREEMPTION - OF_THE_CLUSTER
 
 
 @pytest.mark.parametrize("protocol", Fakes().by_protocol(), ids=lambda protocol: protocol.__name__)
-def test_a_stand_in_has_the_methods_of_what_it_stands_in_for(protocol: type):
+def test_a_fake_has_the_methods_of_its_capability(protocol: type):
     fake = Fakes().by_protocol()[protocol]
 
     assert all(hasattr(fake, name) for name in vars(protocol) if not name.startswith("_"))
@@ -37,12 +37,12 @@ def test_sleeping_moves_the_clock_and_takes_no_time():
     assert fakes.clock.monotonic() == 3600.0
 
 
-def test_a_page_that_is_not_there_is_an_error_of_the_network():
+def test_a_missing_page_is_a_network_error():
     with pytest.raises(OSError, match="GET http://nowhere: 404"):
         asyncio.run(FakeWeb().http_get("http://nowhere"))
 
 
-def test_events_and_bindings_are_kept():
+def test_events_and_bindings_are_recorded():
     fakes = Fakes()
 
     fakes.events.record(pod("web"), type_="Normal", reason="Licensed", action="Binding", note="seat 3")
@@ -52,7 +52,7 @@ def test_events_and_bindings_are_kept():
     assert fakes.binder.bound == [("default/web", "a")]
 
 
-def test_what_was_told_beforehand_is_what_is_waited_for():
+def test_a_wait_ends_by_the_events_that_were_set_before():
     fakes = Fakes()
     added = ClusterEvent(EventResource.NODE, ActionType.ADD)
     before = asyncio.run(fakes.happenings.wait_for_event(lambda *_: True, timeout_seconds=9))

@@ -1,4 +1,4 @@
-"""What a newcomer gets wrong is answered with the plugin's name and what to write instead."""
+"""Errors of plugin authors are reported with the plugin's name and the correction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mine(base: type[Plugin], method: str, answer: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "told"),
+    ("plugin", "expected"),
     [
         pytest.param(mine(FilterPlugin, "filter_node", False), "a Status or None, was False", id="bool"),
         pytest.param(
@@ -55,12 +55,12 @@ def mine(base: type[Plugin], method: str, answer: Any) -> Any:
         ),
     ],
 )
-def test_a_wrong_answer_is_told_with_the_right_one(plugin: type[Plugin], told: str):
+def test_a_wrong_result_is_reported_with_the_expected_one(plugin: type[Plugin], expected: str):
     with pytest.raises(RuntimeError) as failed:
         ProfileSimulation(node("a"), plugins=[plugin]).schedule(pod("web"))
 
     assert 'plugin "Mine"' in str(failed.value)
-    assert told in str(failed.value)
+    assert expected in str(failed.value)
 
 
 class SignsAList(ScorePlugin):
@@ -74,7 +74,7 @@ class SignsAList(ScorePlugin):
         return 1
 
 
-def test_a_signature_that_is_a_list_is_told_with_a_way_out():
+def test_a_list_as_signature_is_reported_with_an_alternative():
     with pytest.raises(
         RuntimeError, match=r'"SignsAList": .* a hashable value, such as a tuple, was \[\'web\'\]'
     ):
@@ -92,7 +92,7 @@ class WantsADatabase(ScorePlugin):
         return 1
 
 
-def test_a_capability_that_is_unknown_is_told_with_those_there_are():
+def test_an_unknown_capability_is_reported_with_the_known_ones():
     with pytest.raises(
         PluginLoadError,
         match="'Database' is not defined; the capabilities are ApiGet, ApiWrite, Background, Clock",

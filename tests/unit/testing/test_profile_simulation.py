@@ -61,7 +61,7 @@ class Raises(FilterPlugin):
 TWO = (node("a"), node("b", labels={"disk": "ssd"}))
 
 
-def test_the_plugin_decides_where_it_may():
+def test_the_plugin_chooses_among_feasible_nodes():
     assert ProfileSimulation(*TWO, plugins=[Prefer]).schedule(pod("web")) == "b"
 
 
@@ -69,7 +69,7 @@ def test_ties_go_to_the_first_name():
     assert ProfileSimulation(node("b"), node("a")).schedule(pod("web")) == "a"
 
 
-def test_a_placed_pod_takes_room():
+def test_a_placed_pod_uses_capacity():
     trial = ProfileSimulation(node("a", cpu="1"))
 
     assert [trial.schedule(pod(name, cpu="1")) for name in ("first", "second")] == ["a", None]
@@ -83,14 +83,14 @@ def test_explaining_changes_nothing():
     assert results == ["schedulable", "schedulable"]
 
 
-def test_pods_that_are_given_take_room():
+def test_given_pods_use_capacity():
     assert (
         ProfileSimulation(node("a", cpu="1"), pod("old", cpu="1", node="a")).schedule(pod("new", cpu="1"))
         is None
     )
 
 
-def test_only_the_authors_plugins_are_asked():
+def test_only_the_plugins_of_the_author_run():
     trial = ProfileSimulation(node("a", cpu="1"), plugins=[Prefer], only=True)
 
     verdict: dict[str, Any] = trial.explain(pod("web", cpu="9"))["nodes"]["a"]
@@ -98,7 +98,7 @@ def test_only_the_authors_plugins_are_asked():
     assert verdict == {"feasible": True, "scores": {"Prefer": 0}, "total": 0}
 
 
-def test_arguments_and_weights_are_those_of_a_configuration():
+def test_arguments_and_weights_are_as_in_a_configuration():
     trial = ProfileSimulation(
         *TWO,
         plugins=[Prefer],
@@ -110,7 +110,7 @@ def test_arguments_and_weights_are_those_of_a_configuration():
     assert trial.explain(pod("web"))["nodes"]["a"]["total"] == 300
 
 
-def test_wrong_arguments_are_refused_as_in_a_configuration():
+def test_invalid_arguments_are_refused_as_in_a_configuration():
     with pytest.raises(ConfigurationError, match="lable"):
         ProfileSimulation(plugins=[Prefer], args={"Prefer": {"lable": "x"}})
 
@@ -132,11 +132,11 @@ def test_a_plugin_that_fails_is_named():
         ProfileSimulation(node("a"), plugins=[Raises]).schedule(pod("web"))
 
 
-def test_a_gated_pod_is_said_to_be_gated():
+def test_a_gated_pod_is_reported_as_gated():
     assert ProfileSimulation(node("a")).explain(pod("web", gates=["example.com/wait"]))["result"] == "gated"
 
 
-def test_half_a_plugin_is_refused():
+def test_an_incomplete_plugin_is_refused():
     half: Any = type("Half", (FilterPlugin,), {})
 
     with pytest.raises(PluginLoadError, match='write name = "Half" in the class'):

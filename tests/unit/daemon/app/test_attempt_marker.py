@@ -29,7 +29,7 @@ WEB = pod("web")
 NOTED = MarkedPod(WEB.uid, "default", "web")
 
 
-def test_a_note_is_found_by_who_opens_the_file_next_though_nobody_has_closed_it(tmp_path: Path) -> None:
+def test_a_note_can_be_read_by_another_process_while_the_file_is_open(tmp_path: Path) -> None:
     note = AttemptMarker(tmp_path / "note")
     assert note.found is None
 
@@ -55,7 +55,7 @@ print(note.is_kept)
 """
 
 
-def test_a_file_that_lost_its_blocks_does_not_end_the_process(tmp_path: Path) -> None:
+def test_a_file_that_lost_its_blocks_does_not_crash_the_process(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FULL, tmp_path / "note"], stdout=subprocess.PIPE, check=True
     )
@@ -64,13 +64,13 @@ def test_a_file_that_lost_its_blocks_does_not_end_the_process(tmp_path: Path) ->
     assert AttemptMarker(tmp_path / "note").found == NOTED
 
 
-def test_a_file_system_that_takes_no_more_is_told_once_and_tried_again(
+def test_a_full_file_system_is_reported_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     note = AttemptMarker(tmp_path / "note")
     with no_room():
-        for told in (WEB, None, WEB):
-            note.write(told)
+        for reported in (WEB, None, WEB):
+            note.write(reported)
             assert not note.is_kept
     (record,) = caplog.records
     assert "File too large" in vars(record)["error"]
@@ -86,7 +86,7 @@ def test_a_file_system_that_takes_no_more_is_told_once_and_tried_again(
     assert len(caplog.records) == 2
 
 
-def test_the_room_for_a_note_is_taken_at_the_start(tmp_path: Path) -> None:
+def test_the_space_for_a_note_is_allocated_at_the_start(tmp_path: Path) -> None:
     with no_room(), pytest.raises(OSError, match="File too large"):
         AttemptMarker(tmp_path / "note")
     AttemptMarker(tmp_path / "note")
@@ -95,7 +95,7 @@ def test_the_room_for_a_note_is_taken_at_the_start(tmp_path: Path) -> None:
     assert (status.st_size, status.st_blocks > 0) == (1024, True)
 
 
-def test_what_is_no_file_takes_no_note(tmp_path: Path) -> None:
+def test_a_fifo_is_refused_as_the_note_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "note")
     with pytest.raises(OSError, match="is a FIFO"):
         AttemptMarker(tmp_path / "note")
@@ -105,7 +105,7 @@ def test_what_is_no_file_takes_no_note(tmp_path: Path) -> None:
     "content",
     [b"", b"\x00", b"\xff" * 5000, b"\x00\x05a/b/c\xff", b"\x00\x03a/b", b"\x00\x04a//b", b"\x00\x09\xff\xfe/b/c/d/e"],
 )  # fmt: skip
-def test_a_file_that_says_nothing_is_no_note(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_content_is_no_note(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "note").write_bytes(content)
     found = AttemptMarker(tmp_path / "note").found
     assert found is None or found == MarkedPod("a", "b", "c")
@@ -172,7 +172,7 @@ def test_the_next_leader_reads_the_quarantine_from_the_condition(
 @pytest.mark.parametrize(
     ("found", "refuses", "complains"),
     [
-        pytest.param(None, None, False, id="gone"),
+        pytest.param(None, None, False, id="deleted"),
         pytest.param(web(uid="another"), None, False, id="another by its name"),
         pytest.param(web(node="n1"), None, False, id="bound after all"),
         pytest.param(
@@ -185,7 +185,7 @@ def test_the_next_leader_reads_the_quarantine_from_the_condition(
         pytest.param(web(), ApiError(403, "Forbidden", "no"), True, id="refused"),
     ],
 )
-def test_of_a_pod_that_waits_no_more_nothing_is_said(
+def test_a_pod_that_no_longer_waits_gets_no_condition(
     found: dict[str, Any] | None,
     refuses: ApiError | None,
     complains: bool,

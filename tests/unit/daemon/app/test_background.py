@@ -36,10 +36,12 @@ async def cancelled() -> None:
         lambda: raises(SystemExit(3)),
         cancelled,
     ],
-    ids=["the server says no", "a mistake", "an exit", "what it awaits is cancelled"],
+    ids=["the server refuses", "a mistake", "an exit", "an await is cancelled"],
 )
 @virtually
-async def test_what_fails_is_logged_and_ends_nothing(work: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_task_is_logged_and_ends_nothing_else(
+    work: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     failing: Coroutine[Any, Any, None] = work()
     async with Tasks() as tasks:
         background = BackgroundTasks(tasks)
@@ -50,7 +52,7 @@ async def test_what_fails_is_logged_and_ends_nothing(work: Any, caplog: pytest.L
 
 
 @virtually
-async def test_what_is_cancelled_with_the_daemon_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_task_cancelled_with_the_daemon_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
     async with Tasks() as tasks:
         background = BackgroundTasks(tasks)
         background.start(raises(KeyError("late")), "giving back")

@@ -64,7 +64,7 @@ def _none(_accept: str) -> tuple[bytes, Mapping[str, str]]:
     return b"", {}
 
 
-def test_get_compares_and_tells_of_every_node_and_pod() -> None:
+def test_get_compares_and_lists_every_node_and_pod() -> None:
     status, text, checker = asked("GET", "/debug/cache?output=text", may_repair=True)
 
     assert (status, checker.repaired) == (200, [False])
@@ -77,14 +77,14 @@ def test_get_compares_and_tells_of_every_node_and_pod() -> None:
     assert "Node name: gone\nDeleted: true\n" in text
 
 
-def test_post_mends_where_it_may() -> None:
+def test_post_repairs_where_repairs_are_permitted() -> None:
     assert asked("POST", "/debug/cache", may_repair=True)[2].repaired == [True]
     status, _, checker = asked("POST", "/debug/cache", may_repair=False)
     assert (status, checker.repaired) == (405, [])
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_who_may_not_see_it_has_nothing_compared(method: str) -> None:
+def test_a_refused_request_compares_nothing(method: str) -> None:
     async def refusal(_request: Any) -> ServerResponse:
         return ServerResponse(b"no", 403)
 

@@ -1,4 +1,4 @@
-"""A configuration file stays watched, whatever is written into it."""
+"""A configuration file stays watched after any content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ algorithmSource: {policy: {file: {path: "a\\0"}}}
 @pytest.mark.parametrize(
     "text", [PLUGIN, POLICY, "a: [", "\0"], ids=["plugin", "policy", "syntax", "no text"]
 )
-def test_no_name_of_a_file_ends_the_following(tmp_path: Path, text: str) -> None:
+def test_no_file_name_ends_the_watch(tmp_path: Path, text: str) -> None:
     @virtually
     async def scenario() -> None:
         path = tmp_path / "config.yaml"
@@ -69,7 +69,7 @@ def without_end(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("put", "told"),
+    ("put", "expected"),
     [
         pytest.param(fifo, "cannot be read: is a FIFO, a regular file is expected", id="a FIFO"),
         pytest.param(sparse, "cannot be read: has more than ", id="a sparse file"),
@@ -80,7 +80,7 @@ def without_end(path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["config.yaml", "gpu.py"])
 def test_a_directory_in_place_of_the_file_is_reported_until_the_file_is_back(
-    tmp_path: Path, name: str, put: Callable[[Path], object], told: str
+    tmp_path: Path, name: str, put: Callable[[Path], object], expected: str
 ) -> None:
     @virtually
     async def scenario() -> None:
@@ -103,7 +103,7 @@ def test_a_directory_in_place_of_the_file_is_reported_until_the_file_is_back(
 
         (offer,) = offers
         if name == "config.yaml":
-            with pytest.raises(ConfigurationError, match=f"config.yaml: {told}"):
+            with pytest.raises(ConfigurationError, match=f"config.yaml: {expected}"):
                 offer.read()
         else:  # the error comes from the build of the plugin
             with pytest.raises(PluginLoadError, match=r"gpu\.py"):

@@ -26,17 +26,17 @@ def version(**data: str) -> ConfigMap:
     ("text", "expected"),
     [("ns/cs", ConfigMapKey("ns", "cs")), ("ns/cs:a.yaml", ConfigMapKey("ns", "cs", "a.yaml"))],
 )
-def test_it_is_named_by_namespace_name_and_perhaps_a_key(text: str, expected: ConfigMapKey) -> None:
+def test_a_source_is_a_namespace_a_name_and_an_optional_key(text: str, expected: ConfigMapKey) -> None:
     assert ConfigMapKey.parse(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "cs", "/cs", "ns/", "ns/cs:", "ns/cs/more", "ns/cs:../x"])
-def test_anything_else_names_none(text: str) -> None:
+def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="NAMESPACE/NAME"):
         ConfigMapKey.parse(text)
 
 
-def test_without_a_key_the_only_one_that_is_no_plugin_file_is_meant(tmp_path: Path) -> None:
+def test_without_a_key_the_only_key_that_is_no_plugin_file_is_used(tmp_path: Path) -> None:
     source = ConfigMapSource(ConfigMapKey("ns", "cs"), tmp_path)
 
     configuration = source.first(version(config_yaml=TEXT, gpu_py="x = 1\n"))
@@ -45,7 +45,7 @@ def test_without_a_key_the_only_one_that_is_no_plugin_file_is_meant(tmp_path: Pa
     assert (configuration.folder / "gpu.py").read_text() == "x = 1\n"
 
 
-def test_plugin_files_of_a_version_before_are_gone(tmp_path: Path) -> None:
+def test_plugin_files_of_a_previous_version_are_removed(tmp_path: Path) -> None:
     source = ConfigMapSource(ConfigMapKey("ns", "cs"), tmp_path)
     source.first(version(config_yaml=TEXT, old_py=""))
 
@@ -57,7 +57,7 @@ def test_plugin_files_of_a_version_before_are_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "data", "told"),
+    ("key", "data", "expected"),
     [
         pytest.param("other", {"config_yaml": TEXT}, "has no key other; it has config.yaml", id="key missing"),
         pytest.param("", {"a": TEXT, "b": TEXT}, "one key is expected beside plugin files, it has a, b", id="two"),
@@ -65,18 +65,18 @@ def test_plugin_files_of_a_version_before_are_gone(tmp_path: Path) -> None:
         pytest.param("a", {"a": "kind: ["}, "ConfigMap ns/cs, a: ", id="broken"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_it_is_said_when_it_is_read(
-    tmp_path: Path, key: str, data: dict[str, str], told: str
+def test_an_invalid_config_map_is_reported_when_it_is_read(
+    tmp_path: Path, key: str, data: dict[str, str], expected: str
 ) -> None:
     offer = ConfigMapSource(ConfigMapKey("ns", "cs", key), tmp_path).offer(version(**data))
 
     assert offer is not None
     with pytest.raises(ConfigurationError) as error:
         offer.read()
-    assert told in str(error.value)
+    assert expected in str(error.value)
 
 
-def test_only_what_differs_is_offered_and_a_deletion_is_a_fault(tmp_path: Path) -> None:
+def test_only_changes_are_offered_and_a_deletion_is_an_error(tmp_path: Path) -> None:
     source = ConfigMapSource(ConfigMapKey("ns", "cs"), tmp_path)
     source.first(version(a=TEXT))
 
@@ -91,7 +91,7 @@ def test_only_what_differs_is_offered_and_a_deletion_is_a_fault(tmp_path: Path) 
     assert again.about.resource_version == "7"
 
 
-def test_a_full_volume_for_temporary_files_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+def test_a_full_temporary_file_system_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     source = ConfigMapSource(ConfigMapKey("ns", "cs"), tmp_path)
     with no_room(), pytest.raises(ConfigurationError) as refused:
         source.first(version(config_yaml=TEXT, gpu_py="x = 1\n"))

@@ -27,23 +27,23 @@ class NodeName(Mine):
 
 
 @pytest.mark.parametrize(
-    ("plugins", "told"),
+    ("plugins", "expected"),
     [
         pytest.param({"NodeName": NodeName}, "there is a plugin of that name, plugins.node_name", id="taken"),
         pytest.param({"Yours": Mine}, "Mine.name is 'Mine'; give it under that name", id="another name"),
         pytest.param({"Mine": object}, "is not a subclass of scheduler.framework.Plugin", id="no plugin"),
     ],
 )
-def test_none_is_added_if_one_cannot_be(plugins: dict[str, type[Plugin]], told: str):
+def test_no_plugin_is_added_if_one_is_invalid(plugins: dict[str, type[Plugin]], expected: str):
     before = dict(IN_TREE)
 
-    with pytest.raises(PluginLoadError, match=told):
+    with pytest.raises(PluginLoadError, match=expected):
         add_plugins({**plugins})
 
     assert dict(IN_TREE) == before
 
 
-def test_a_command_with_a_plugin_that_is_none_says_so_and_ends_with_2():
+def test_a_command_with_an_invalid_plugin_reports_it_and_ends_with_status_2():
     program = "import scheduler; scheduler.main(plugins={'Mine': object})"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

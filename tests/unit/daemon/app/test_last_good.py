@@ -34,7 +34,7 @@ def given(folder: Path) -> Configuration:
     return load(folder / "config.yaml")
 
 
-def test_it_is_read_back_with_its_files_though_those_are_gone(tmp_path: Path) -> None:
+def test_a_configuration_is_restored_with_its_deleted_files(tmp_path: Path) -> None:
     configuration = given(tmp_path / "mounted")
     LastGood(tmp_path / "kept.json", "here").keep(configuration, b"digest")
 
@@ -47,7 +47,7 @@ def test_it_is_read_back_with_its_files_though_those_are_gone(tmp_path: Path) ->
     assert (again.folder / "sub" / "licences.py").read_text() == "LICENCES = 1\n"
 
 
-def test_nothing_is_kept_at_first_nor_of_another_source(tmp_path: Path) -> None:
+def test_nothing_is_restored_at_first_or_from_another_source(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     assert LastGood(kept, "here").read() is None
 
@@ -56,14 +56,14 @@ def test_nothing_is_kept_at_first_nor_of_another_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"source": 1}', b"\xff", b'{"source": "\xff"}'])
-def test_a_file_that_was_cut_is_said_to_be(tmp_path: Path, content: bytes) -> None:
+def test_a_truncated_file_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "kept.json").write_bytes(content)
 
     with pytest.raises(ConfigurationError, match=r"kept\.json: cannot be read"):
         LastGood(tmp_path / "kept.json", "here").read()
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing_but_the_copy(
+def test_an_unwritable_folder_prevents_only_the_copy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     LastGood(tmp_path / "nowhere" / "kept.json", "here").keep(given(tmp_path / "mounted"), b"")
@@ -73,7 +73,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_copy(
     ]
 
 
-def test_a_full_file_system_keeps_the_copy_before_and_nothing_of_the_new_one(
+def test_a_full_file_system_keeps_the_previous_copy_and_nothing_of_the_new_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = LastGood(tmp_path / "kept.json", "here")
@@ -90,7 +90,7 @@ def test_a_full_file_system_keeps_the_copy_before_and_nothing_of_the_new_one(
     assert "File too large" in vars(record)["error"]
 
 
-def test_files_that_cannot_be_put_beside_it_are_told_of(tmp_path: Path) -> None:
+def test_files_that_cannot_be_restored_are_reported(tmp_path: Path) -> None:
     kept = LastGood(tmp_path / "kept.json", "here")
     kept.keep(given(tmp_path / "mounted"), b"digest")
     (tmp_path / "kept.json.files").write_text("in the way")

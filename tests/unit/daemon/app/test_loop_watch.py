@@ -67,10 +67,10 @@ def test_an_event_is_named_with_its_object() -> None:
     assert (seen[0].kind, seen[0].what) == ("event", "Slow: added default/web")
 
 
-def test_what_has_no_name_is_shown_by_its_line() -> None:
+def test_work_without_a_name_is_shown_by_its_line() -> None:
     assert here().kind == "other"
     assert here().what == ""
-    assert here().where.endswith("test_what_has_no_name_is_shown_by_its_line")
+    assert here().where.endswith("test_work_without_a_name_is_shown_by_its_line")
 
 
 def test_work_whose_arguments_have_changed_is_named_by_its_function() -> None:
@@ -94,7 +94,7 @@ class Watched:
         return [line for line in self.metrics.text()[0].decode().splitlines() if line.startswith(name)]
 
 
-def test_a_stall_is_told_while_it_lasts_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stall_is_reported_while_it_lasts_and_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
     with caplog.at_level(logging.WARNING):
         it.clock.advance(1.5)
@@ -113,7 +113,7 @@ def test_a_stall_is_told_while_it_lasts_and_when_it_is_over(caplog: pytest.LogCa
     ]
 
 
-def test_a_loop_in_time_is_measured_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_in_time_is_measured_and_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
     it.clock.advance(0.1)
     it.watch.look(sys._getframe())
@@ -125,7 +125,7 @@ def test_a_loop_in_time_is_measured_and_not_told(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_garbage_collection_is_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_garbage_collection_is_reported_separately(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
     it.watch.collecting("start", {})
     it.clock.advance(1.2)
@@ -135,7 +135,7 @@ def test_garbage_collection_is_told_apart(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.records[0].__dict__["holder"] == "garbage collection"
 
 
-def test_a_thread_sees_what_holds_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_sees_the_work_that_blocks_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = threading.Event()
     frames: list[Any] = []
 

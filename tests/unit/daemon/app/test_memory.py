@@ -1,4 +1,4 @@
-"""Each garbage collection examines few objects, whatever the size of the cluster."""
+"""Each garbage collection examines a bounded number of objects for any size of the cluster."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def prints(program: str) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def test_a_collection_of_young_objects_looks_through_a_bounded_number() -> None:
+def test_a_collection_of_young_objects_visits_a_bounded_number() -> None:
     young, times = prints("print(*gc.get_threshold()[:2])")
 
     assert young * (times + 1) <= 75_000
 
 
-def test_objects_that_stay_are_not_looked_through_again() -> None:
+def test_long_lived_objects_are_not_visited_again() -> None:
     looked_through, frozen = prints(
         """
 pods = [Known() for _ in range(300_000)]

@@ -87,7 +87,7 @@ def test_a_daemon_is_ready_once_it_has_read_the_cluster_and_until_it_is_to_stop(
     told(story)
 
 
-def test_a_daemon_whose_plugins_rest_is_not_ready() -> None:
+def test_a_daemon_with_suspended_plugins_is_not_ready() -> None:
     async def story(daemon: FakeDaemon, _: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
         daemon.has_synced = True
         daemon.parts.budget.paused = ["One", "Two"]
@@ -102,7 +102,7 @@ def test_a_daemon_whose_plugins_rest_is_not_ready() -> None:
     told(story)
 
 
-def test_the_status_is_of_this_very_process() -> None:
+def test_the_status_describes_the_current_process() -> None:
     async def story(_: FakeDaemon, __: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
         metrics = await ask("/metrics")
         (began,) = re.findall("^process_start_time_seconds (.*)$", metrics, re.MULTILINE)
@@ -115,7 +115,7 @@ def test_the_status_is_of_this_very_process() -> None:
     told(story)
 
 
-def test_a_leader_whose_time_is_long_over_is_not_well() -> None:
+def test_a_leader_whose_lease_has_expired_is_not_healthy() -> None:
     daemon, clock = FakeDaemon(), ManualClock()
     problem = LeaderElectionWatchdog(daemon, "kube-system/custom-scheduler", clock).problem  # type: ignore[arg-type]
     clock.advance(1000)
@@ -131,7 +131,7 @@ def test_a_leader_whose_time_is_long_over_is_not_well() -> None:
     assert problem() == "failed election to renew leadership on lease kube-system/custom-scheduler"
 
 
-def test_a_certificate_and_its_key_come_together() -> None:
+def test_a_certificate_and_its_key_are_given_together() -> None:
     cert, key = Path("tls.crt"), Path("tls.key")
     both = Serving("::", 1, tls_cert_file=cert, tls_private_key_file=key)
 

@@ -43,13 +43,13 @@ def refusal(tried: Configuration) -> str:
     return str(refused.value)
 
 
-def test_a_configuration_without_code_of_its_own_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_without_custom_code_needs_no_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin_dry_run, "_problem_of", None)
 
     asyncio.run(plugin_dry_run.dry_run_plugins(default()))
 
 
-def test_code_that_ends_in_time_may_be_run_here_whatever_it_raises(tmp_path: Path) -> None:
+def test_code_that_ends_in_time_passes_even_if_it_raises(tmp_path: Path) -> None:
     asyncio.run(plugin_dry_run.dry_run_plugins(configuration(tmp_path)))
     asyncio.run(
         plugin_dry_run.dry_run_plugins(
@@ -58,14 +58,14 @@ def test_code_that_ends_in_time_may_be_run_here_whatever_it_raises(tmp_path: Pat
     )
 
 
-def test_a_trial_needs_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_needs_no_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
 
     asyncio.run(plugin_dry_run.dry_run_plugins(configuration(tmp_path)))
 
 
 @pytest.mark.parametrize(
-    ("at_import", "at_build", "told"),
+    ("at_import", "at_build", "expected"),
     [
         pytest.param("while True: pass", "pass", "importing gpu.py takes more than 4 seconds", id="an endless loop"),
         pytest.param(
@@ -84,28 +84,28 @@ def test_a_trial_needs_no_place_for_temporary_files(tmp_path: Path, monkeypatch:
         ),
     ],
 )  # fmt: skip
-def test_code_that_would_stop_the_scheduler_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_import: str, at_build: str, told: str
+def test_code_that_would_stop_the_scheduler_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_import: str, at_build: str, expected: str
 ) -> None:
     monkeypatch.setattr(plugin_dry_run, "DRY_RUN_SECONDS", 4.0)
     began = time.monotonic()
 
-    assert told in refusal(configuration(tmp_path, at_import=at_import, at_build=at_build))
+    assert expected in refusal(configuration(tmp_path, at_import=at_import, at_build=at_build))
     assert time.monotonic() - began < 60  # ten times the limit, for a busy machine
 
 
-def test_a_constructor_that_takes_long_is_refused(tmp_path: Path) -> None:
+def test_a_slow_constructor_is_rejected(tmp_path: Path) -> None:
     assert "at most 2 are allowed" in refusal(configuration(tmp_path, at_build="time.sleep(2.2)"))
 
 
-def test_memory_without_end_is_given_to_nobody(tmp_path: Path) -> None:
+def test_unbounded_memory_use_is_rejected(tmp_path: Path) -> None:
     # MemoryError is an exception as any other: it is raised here too, where the same text asks for the same.
     hungry = configuration(tmp_path, at_import="try:\n    b'x' * 2**31\nexcept MemoryError:\n    os._exit(9)")
 
     assert "status 9" in refusal(hungry)
 
 
-def test_others_have_their_turn_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_loop_continues_during_a_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin_dry_run, "DRY_RUN_SECONDS", 3.0)
 
     async def scenario() -> int:

@@ -34,7 +34,7 @@ class Watched:
         self.watch.look(sys._getframe())
 
 
-def test_a_call_that_goes_on_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_call_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
 
     def goes_on() -> None:
@@ -49,7 +49,7 @@ def test_a_call_that_goes_on_is_told_once(caplog: pytest.LogCaptureFixture) -> N
     assert "in goes_on" in vars(record)["stack"]
 
 
-def test_many_short_calls_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_short_calls_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
     for _ in range(20):
         it.call(lambda: it.look(after=2.5))
@@ -57,7 +57,7 @@ def test_many_short_calls_are_not_told(caplog: pytest.LogCaptureFixture) -> None
     assert not caplog.records
 
 
-def test_what_takes_long_and_is_no_plugin_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_work_outside_plugins_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
     for _ in range(20):
         it.look(after=2.5)
@@ -73,9 +73,9 @@ def test_the_stack_of_a_plugin_begins_with_the_plugin() -> None:
 
     LoopBudget().call(Filter("Slow"), library)
 
-    [told] = found
-    assert told.startswith(f'  File "{__file__}"')
-    assert told.count("File ") == 1
+    [reported] = found
+    assert reported.startswith(f'  File "{__file__}"')
+    assert reported.count("File ") == 1
 
 
 def test_a_stack_is_short_however_deep_it_is() -> None:

@@ -9,13 +9,13 @@ from scheduler.daemon.app.generations import AT_START, TAKEN, WITHOUT_EFFECT, ke
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def test_each_field_is_decided_once() -> None:
+def test_each_field_has_one_reload_rule() -> None:
     decided = [*TAKEN, *WITHOUT_EFFECT, *AT_START]
 
     assert sorted(decided) == sorted(KubeSchedulerConfiguration.__struct_fields__)
 
 
-def test_what_needs_a_restart_is_named_by_its_path_and_stays() -> None:
+def test_a_field_that_needs_a_restart_is_named_by_its_path_and_kept() -> None:
     new = parse(
         f"{HEAD}leaderElection: {{leaseDuration: 20s, resourceName: mine}}\nclientConnection: {{burst: 3}}\n"
         "podMaxBackoffSeconds: 77\nparallelism: 3\n"
@@ -35,5 +35,5 @@ def test_what_needs_a_restart_is_named_by_its_path_and_stays() -> None:
     assert possible.settings.parallelism == 3
 
 
-def test_nothing_needs_a_restart_where_nothing_differs() -> None:
+def test_equal_configurations_need_no_restart() -> None:
     assert keep_what_needs_a_restart(default(), default()) == (default(), ())

@@ -30,7 +30,7 @@ def without(plugin: str) -> str:
     return f"profiles: [{{plugins: {{multiPoint: {{disabled: [{{name: {plugin}}}]}}}}}}]"
 
 
-def test_the_roles_that_are_shipped_are_those_of_the_default_configuration() -> None:
+def test_the_shipped_roles_are_those_of_the_default_configuration() -> None:
     assert roles_yaml(rights(), ACCOUNT) == (MANIFESTS / "base" / "rbac.yaml").read_text()
 
 
@@ -55,12 +55,12 @@ def test_roles_give_exactly_the_rights() -> None:
         ("InterPodAffinity", {Right("list", "", "namespaces")}),
     ],
 )  # fmt: skip
-def test_without_a_plugin_what_only_it_takes_is_not_granted(plugin: str, gone: set[Right]) -> None:
+def test_rights_of_a_disabled_plugin_are_not_granted(plugin: str, gone: set[Right]) -> None:
     assert gone <= rights().keys()
     assert not gone & rights(without(plugin)).keys()
 
 
-def test_what_others_take_too_stays_and_says_who() -> None:
+def test_rights_of_several_plugins_name_all_of_them() -> None:
     right = Right("list", "", "persistentvolumeclaims")
     assert rights()[right] == "VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone"
     assert rights(without("VolumeBinding"))[right] == "VolumeRestrictions, NodeVolumeLimits, VolumeZone"
@@ -80,7 +80,7 @@ NODE_LOAD = "profiles: [{plugins: {multiPoint: {enabled: [{name: NodeLoad}]}}"
         ),
     ],
 )
-def test_a_plugin_takes_what_its_arguments_say(text: str, takes: bool) -> None:
+def test_the_rights_of_a_plugin_follow_its_arguments(text: str, takes: bool) -> None:
     assert (Right("list", "metrics.k8s.io", "nodes") in rights(text)) == takes
 
 
@@ -93,11 +93,11 @@ def test_rights_on_a_lease_follow_the_leader_election_settings() -> None:
     ]
 
 
-def test_a_configuration_in_a_file_takes_no_config_map() -> None:
+def test_a_configuration_in_a_file_needs_no_rights_on_config_maps() -> None:
     assert not [right for right in rights(config_map=None) if right.resource == "configmaps"]
 
 
-def test_the_name_of_kube_scheduler_takes_a_look_at_its_lease() -> None:
+def test_the_name_of_kube_scheduler_needs_a_right_on_its_lease() -> None:
     right = Right("get", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler")
     assert right in rights("profiles: [{schedulerName: default-scheduler}]")
     assert right not in rights()
@@ -119,7 +119,7 @@ def test_a_right_is_a_verb_and_a_kind(text: str, right: Right) -> None:
 @pytest.mark.parametrize(
     "text", ["", "get", "get pods", "v1/pods", "get v1/", "get a/b/c/d/e", "get  v1/pods"]
 )
-def test_anything_else_is_refused_by_its_text(text: str) -> None:
+def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a right is a verb and") as refused:
         rights_of_needs(Needs(rights=frozenset({text})))
     assert repr(text) in str(refused.value)
@@ -145,7 +145,7 @@ def test_a_right_reads_like_kubectl() -> None:
     )
 
 
-def test_a_shadow_only_reads_what_its_profiles_read() -> None:
+def test_a_shadow_has_only_read_rights_for_its_profiles() -> None:
     profiles = OfflineScheduler(ClusterFile(), default(), refresh=False).frameworks.values()
     found = rights_of_shadow(profiles)
     reading = {right for right in rights() if right.verb in {"get", "list", "watch"} and not right.namespace}

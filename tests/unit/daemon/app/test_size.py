@@ -22,12 +22,12 @@ ACCOUNT = Named("kube-system", "custom-scheduler")
     ("text", "expected"),
     [("5000", ClusterSize(5000, 150_000)), ("100,20", ClusterSize(100, 20)), ("0", ClusterSize(0, 0))],
 )
-def test_a_size_is_nodes_and_perhaps_pods(text: str, expected: ClusterSize) -> None:
+def test_a_size_is_nodes_and_optional_pods(text: str, expected: ClusterSize) -> None:
     assert ClusterSize.parse(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "5,", "1,2,3", "-1", "1.5", "٣", "5 ,6"])
-def test_anything_else_is_no_size(text: str) -> None:
+def test_any_other_text_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match="NODES or NODES,PODS"):
         ClusterSize.parse(text)
 
@@ -64,7 +64,7 @@ def test_more_nodes_or_pods_never_take_less() -> None:
         assert numbers == sorted(numbers)
 
 
-def test_the_manifests_fit_as_many_nodes_as_the_documentation_says() -> None:
+def test_the_manifests_fit_the_number_of_nodes_in_the_documentation() -> None:
     (container,) = one(rendered(MANIFESTS / "base"), "Deployment")["spec"]["template"]["spec"]["containers"]
     (nodes,) = re.findall(r"as they are fit\s([\d,]+)\s+nodes", DOCUMENT)
     needed = resources_for(ClusterSize.parse(nodes.replace(",", "")))
@@ -77,7 +77,7 @@ def test_the_manifests_fit_as_many_nodes_as_the_documentation_says() -> None:
     assert needed.limit_bytes <= 1024 * MIB
 
 
-def test_kustomize_takes_the_patch(tmp_path: Path) -> None:
+def test_kustomize_accepts_the_patch(tmp_path: Path) -> None:
     (tmp_path / "size.yaml").write_text(size_patch(ClusterSize(15_000, 450_000), ACCOUNT))
     (tmp_path / "base").symlink_to(MANIFESTS / "base")
     kustomization = {"resources": ["base"], "patches": [{"path": "size.yaml"}]}

@@ -21,7 +21,7 @@ async def fail() -> None:
 
 
 @virtually
-async def test_they_end_with_the_block() -> None:
+async def test_tasks_end_with_the_block() -> None:
     async with Tasks() as tasks:
         task = tasks.spawn(sleep(), "sleeper")
         await asyncio.sleep(1)
@@ -31,7 +31,7 @@ async def test_they_end_with_the_block() -> None:
 
 
 @virtually
-async def test_one_that_fails_ends_the_block() -> None:
+async def test_a_failing_task_ends_the_block() -> None:
     async def block() -> None:
         async with Tasks() as tasks:
             tasks.spawn(fail(), "failing")
@@ -45,7 +45,7 @@ async def test_one_that_fails_ends_the_block() -> None:
 
 
 @virtually
-async def test_what_the_block_raises_is_raised_as_it_is() -> None:
+async def test_an_exception_of_the_block_is_raised_unchanged() -> None:
     begun: list[asyncio.Task[None]] = []
 
     async def block() -> None:
@@ -60,7 +60,7 @@ async def test_what_the_block_raises_is_raised_as_it_is() -> None:
 
 
 @virtually
-async def test_a_block_that_is_cancelled_takes_them_along() -> None:
+async def test_a_cancelled_block_cancels_its_tasks() -> None:
     tasks = Tasks()
 
     async def block() -> None:
@@ -77,7 +77,7 @@ async def test_a_block_that_is_cancelled_takes_them_along() -> None:
 
 
 @virtually
-async def test_nothing_begins_outside_the_block() -> None:
+async def test_no_task_starts_outside_the_block() -> None:
     tasks = Tasks()
     with pytest.raises(SchedulerError, match="not running"):
         tasks.spawn(sleep(), "too early")

@@ -80,7 +80,7 @@ async def get(url: str, **options: Any) -> bytes:
 
 
 @virtually
-async def test_an_unknown_authority_is_believed_only_when_it_is_given_or_none_is_asked_for(
+async def test_an_unknown_authority_is_trusted_only_if_given_or_with_verification_off(
     issued: Issued, tmp_path: Path
 ) -> None:
     ca_file = tmp_path / "ca.crt"
@@ -93,9 +93,7 @@ async def test_an_unknown_authority_is_believed_only_when_it_is_given_or_none_is
 
 
 @virtually
-async def test_a_certificate_is_believed_that_is_given_as_its_own_authority(
-    issued: Issued, tmp_path: Path
-) -> None:
+async def test_a_certificate_is_trusted_as_its_own_authority(issued: Issued, tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.crt"
     ca_file.write_bytes(issued.serving[issued.serving.index(b"-----BEGIN CERTIFICATE") :])
     async with serving(issued) as url:
@@ -103,7 +101,7 @@ async def test_a_certificate_is_believed_that_is_given_as_its_own_authority(
 
 
 @virtually
-async def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text=f"through the proxy to {request.url}")
 
@@ -118,7 +116,7 @@ async def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyP
 
 
 @virtually
-async def test_an_authority_that_was_replaced_is_read_again(issued: Issued, tmp_path: Path) -> None:
+async def test_a_replaced_authority_is_read_again(issued: Issued, tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.crt"
     ca_file.write_bytes(issue("another").authority)
     async with serving(issued) as url, client() as asking:
@@ -131,7 +129,7 @@ async def test_an_authority_that_was_replaced_is_read_again(issued: Issued, tmp_
 
 
 @virtually
-async def test_a_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
+async def test_a_token_is_read_for_each_request(tmp_path: Path) -> None:
     token = tmp_path / "token"
     async with serving() as url, client() as asking:
         for content in ("first\n", "second"):
@@ -141,7 +139,7 @@ async def test_a_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "content", "told"),
+    ("option", "content", "expected"),
     [
         pytest.param("bearer_token_file", None, "No such file.*given", id="no token file"),
         pytest.param("bearer_token_file", b" \n", "given: not a bearer token", id="an empty token"),
@@ -155,18 +153,18 @@ async def test_a_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
     ],
 )
 @virtually
-async def test_a_file_that_cannot_be_used_is_named(
-    tmp_path: Path, option: str, content: bytes | None, told: str
+async def test_an_invalid_file_is_named(
+    tmp_path: Path, option: str, content: bytes | None, expected: str
 ) -> None:
     if content is not None:
         (tmp_path / "given").write_bytes(content)
-    with pytest.raises(OSError, match=told):
+    with pytest.raises(OSError, match=expected):
         await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
 
 
 @pytest.mark.parametrize("option", ["bearer_token_file", "ca_file"])
 @virtually
-async def test_a_fifo_in_the_place_of_a_file_is_waited_for_by_nobody(tmp_path: Path, option: str) -> None:
+async def test_a_fifo_in_place_of_a_file_is_refused_at_once(tmp_path: Path, option: str) -> None:
     os.mkfifo(tmp_path / "given")
     with pytest.raises(OSError, match=r"is a FIFO.*given"):
         await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
@@ -197,7 +195,7 @@ def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for
 
 
 @virtually
-async def test_another_status_and_no_answer_are_errors_that_name_the_url() -> None:
+async def test_another_status_and_a_missing_response_are_errors_that_name_the_url() -> None:
     async with serving() as url:
         with pytest.raises(OSError, match=rf"GET {url}\?status=xxxxx: 503: b'nobody'"):
             await get(f"{url}?status=503")
@@ -237,7 +235,7 @@ async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
 
 
 @virtually
-async def test_an_answer_has_its_most() -> None:
+async def test_a_response_has_a_maximum_size() -> None:
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
     async with saying(head + bytes(MAX_BYTES - len(head))) as url:
         assert len(await get(url)) == MAX_BYTES - len(head)
@@ -247,7 +245,7 @@ async def test_an_answer_has_its_most() -> None:
 
 
 @virtually
-async def test_an_answer_that_does_not_come_to_its_end_is_given_up_in_time() -> None:
+async def test_an_incomplete_response_ends_with_a_timeout() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg", ends=False) as url:
         begun = asyncio.get_running_loop().time()
         with pytest.raises(OSError, match=f"GET {url}: no answer within 2 s"):
@@ -265,7 +263,7 @@ LINES = (
 
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.binary(max_size=20)), max_size=8).map(b"".join))
 @settings(max_examples=200)
-def test_whatever_bytes_a_server_sends_they_are_an_answer_or_an_error_that_names_it(answer: bytes) -> None:
+def test_any_bytes_of_a_server_are_a_response_or_an_error_that_names_it(answer: bytes) -> None:
     async def test() -> None:
         async with saying(answer) as url:
             said: bytes | OSError

@@ -58,7 +58,7 @@ def test_bounds_have_the_rounding_errors_of_go() -> None:
         pytest.param(1000000, "1e+06", id="one digit"),
     ],
 )
-def test_bounds_are_written_as_go_writes_them(bound: float, text: str) -> None:
+def test_bounds_are_formatted_as_in_go(bound: float, text: str) -> None:
     assert (
         f'h_bucket{{le="{text}"}} 0.0\n'
         in generate_latest(registry_of([Histograms("h", "Histogram.", [], [bound])])).decode()
@@ -73,7 +73,7 @@ def test_a_counter_without_labels_begins_at_zero() -> None:
     assert [(sample.name, sample.value) for sample in counter.samples] == [("c_total", 0)]
 
 
-def test_a_counter_with_labels_shows_nothing_until_something_was_counted() -> None:
+def test_a_counter_with_labels_shows_nothing_before_its_first_increment() -> None:
     counters = Counters("c_total", "Counts.", ["a", "b"])
     assert scraped(counters) is None
 
@@ -84,7 +84,7 @@ def test_a_counter_with_labels_shows_nothing_until_something_was_counted() -> No
     assert series(counters) == {("c_total", "x", "y"): 3, ("c_total", "x", "z"): 0.5}
 
 
-def test_a_gauge_that_is_read_shows_what_is_so_now() -> None:
+def test_a_gauge_with_a_callback_shows_the_current_value() -> None:
     now = {("x",): 1.0}
     gauges = ReadGauges("g", "Gauge.", ["a"], now.items)
     assert series(gauges) == {("g", "x"): 1}
@@ -122,7 +122,7 @@ def test_a_family_that_joins_later_is_collected_too() -> None:
 
 
 @given(st.lists(st.tuples(LABEL_VALUES, st.floats(min_value=0, max_value=1e9)), min_size=1))
-def test_a_histogram_says_what_prometheus_own_client_says(observed: list[tuple[str, float]]) -> None:
+def test_a_histogram_equals_that_of_the_prometheus_client(observed: list[tuple[str, float]]) -> None:
     bounds = exponential_buckets(0.001, 2, 15)
     ours = Histograms("h", "Histogram.", ["a"], bounds)
     registry = CollectorRegistry()

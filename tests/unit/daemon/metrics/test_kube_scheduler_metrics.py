@@ -110,12 +110,12 @@ def rarely_told() -> Mapping[str, Family]:
     return families(metrics.text()[0].decode())
 
 
-def test_every_metric_of_kube_scheduler_is_there_after_a_short_run(ours: Mapping[str, Family]) -> None:
+def test_every_metric_of_kube_scheduler_exists_after_a_short_run(ours: Mapping[str, Family]) -> None:
     assert len(KUBE_SCHEDULER) == 40
     assert KUBE_SCHEDULER.keys() - ours.keys() == set(absent_metrics.FAMILIES)
 
 
-def test_no_metric_bears_a_name_of_kube_schedulers_that_it_does_not_have(ours: Mapping[str, Family]) -> None:
+def test_no_metric_uses_a_name_of_kube_scheduler_that_it_does_not_have(ours: Mapping[str, Family]) -> None:
     invented = {
         name
         for name in ours
@@ -138,7 +138,7 @@ def test_types_labels_and_bounds_are_kube_schedulers(ours: Mapping[str, Family])
     }
 
 
-def test_metrics_that_were_not_seen_there_are_as_the_source_declares_them(
+def test_rare_metrics_are_as_the_source_declares_them(
     rarely_told: Mapping[str, Family],
 ) -> None:
     found = {name: rarely_told[name].shape for name in ONLY_IN_THE_SOURCE}
@@ -158,7 +158,7 @@ def test_the_values_of_labels_are_kube_schedulers(ours: Mapping[str, Family]) ->
     assert missing == {key: set(values) for key, values in absent_metrics.VALUES.items()}
 
 
-def test_no_series_says_when_it_began(ours: Mapping[str, Family]) -> None:
+def test_no_series_has_a_creation_time(ours: Mapping[str, Family]) -> None:
     assert [
         series for family in ours.values() for series in family.series if series.endswith("_created")
     ] == []
@@ -204,12 +204,12 @@ def test_the_waiting_pod_is_counted_for_the_plugin_that_rejected_it(ours: Mappin
     }
 
 
-def test_room_was_looked_for_and_nothing_preempted(ours: Mapping[str, Family]) -> None:
+def test_a_preemption_attempt_without_victims_is_counted(ours: Mapping[str, Family]) -> None:
     assert ours["scheduler_preemption_attempts_total"].series == {"scheduler_preemption_attempts_total": 1}
     assert ours["scheduler_preemption_victims"].series["scheduler_preemption_victims_count"] == 0
 
 
-def test_a_hint_is_timed_by_plugin_event_and_what_it_said(tmp_path: Path) -> None:
+def test_a_hint_is_timed_by_plugin_event_and_result(tmp_path: Path) -> None:
     async def scenario() -> str:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("small", cpu="4"))

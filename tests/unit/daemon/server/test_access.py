@@ -150,25 +150,25 @@ def run(folder: Path, story: Callable[[Scene], Any], **options: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "authorization", "status"),
     [
-        pytest.param("/healthz", "", 200, id="health is for everybody"),
-        pytest.param("/livez", "Bearer wrong", 200, id="whatever they say"),
+        pytest.param("/healthz", "", 200, id="health is public"),
+        pytest.param("/livez", "Bearer wrong", 200, id="health is public with any token"),
         pytest.param("/livez/ping", "", 403, id="single checks are not"),
-        pytest.param(METRICS, "", 403, id="metrics are not for everybody"),
-        pytest.param(METRICS, "Basic b2YtcHJvbWV0aGV1cw==", 403, id="only bearer tokens name somebody"),
-        pytest.param(METRICS, "Bearer", 403, id="an empty token names nobody"),
-        pytest.param(METRICS, "Bearer wrong", 401, id="a token of nobody"),
-        pytest.param(METRICS, "Bearer of-nobody-much", 403, id="somebody who may not"),
-        pytest.param(METRICS, "Bearer of-prometheus", 200, id="somebody who may"),
+        pytest.param(METRICS, "", 403, id="metrics are not public"),
+        pytest.param(METRICS, "Basic b2YtcHJvbWV0aGV1cw==", 403, id="only bearer tokens are accepted"),
+        pytest.param(METRICS, "Bearer", 403, id="an empty token is no token"),
+        pytest.param(METRICS, "Bearer wrong", 401, id="an invalid token"),
+        pytest.param(METRICS, "Bearer of-nobody-much", 403, id="a user without the right"),
+        pytest.param(METRICS, "Bearer of-prometheus", 200, id="a user with the right"),
         pytest.param(METRICS, "bearer  of-prometheus", 200, id="however it is written"),
         pytest.param("/version", "Bearer of-prometheus", 403, id="may read one page and not another"),
         pytest.param("/version", "Bearer of-an-admin", 200, id="an administrator reads everything"),
-        pytest.param("/statusz", "", 403, id="what the process is, is not for everybody"),
+        pytest.param("/statusz", "", 403, id="the status is not public"),
         pytest.param("/flagz", "Bearer of-prometheus", 403, id="nor are its flags"),
-        pytest.param("/nothing", "", 403, id="what is not there is not shown either"),
-        pytest.param("/nothing", "Bearer of-an-admin", 404, id="but to those who may know"),
+        pytest.param("/nothing", "", 403, id="a missing page is not public"),
+        pytest.param("/nothing", "Bearer of-an-admin", 404, id="a missing page for an administrator"),
     ],
 )
-def test_pages_are_for_those_whom_the_api_server_allows(
+def test_pages_need_the_permission_of_the_api_server(
     tmp_path: Path, path: str, authorization: str, status: int
 ) -> None:
     async def story(it: Scene) -> None:
@@ -177,7 +177,7 @@ def test_pages_are_for_those_whom_the_api_server_allows(
     run(tmp_path, story)
 
 
-def test_a_refusal_is_worded_as_kubernetes_words_it(tmp_path: Path) -> None:
+def test_a_refusal_has_the_message_of_kubernetes(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         _, text = await it.ask(METRICS)
         assert json.loads(text) == {
@@ -193,7 +193,7 @@ def test_a_refusal_is_worded_as_kubernetes_words_it(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_the_reviews_say_everything_that_is_known_of_the_user(tmp_path: Path) -> None:
+def test_the_reviews_contain_all_fields_of_the_user(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         await it.status_of(METRICS, "Bearer of-prometheus")
         user = USERS["of-prometheus"]
@@ -225,7 +225,7 @@ def test_the_reviews_say_everything_that_is_known_of_the_user(tmp_path: Path) ->
     run(tmp_path, story)
 
 
-def test_answers_are_remembered_for_ten_seconds(tmp_path: Path) -> None:
+def test_review_results_are_cached_for_ten_seconds(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         for it.now in (0.0, 9.9):
             assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
@@ -239,7 +239,7 @@ def test_answers_are_remembered_for_ten_seconds(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_what_one_user_may_is_not_remembered_of_another(tmp_path: Path) -> None:
+def test_the_cached_result_of_one_user_is_not_used_for_another(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         assert await it.status_of(METRICS, "Bearer of-nobody-much") == 403
@@ -252,11 +252,11 @@ def test_what_one_user_may_is_not_remembered_of_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "status"),
     [
-        pytest.param(TOKEN_REVIEWS, 401, id="nobody knows whose the token is"),
-        pytest.param(ACCESS_REVIEWS, 500, id="nobody knows what its owner may"),
+        pytest.param(TOKEN_REVIEWS, 401, id="the token review fails"),
+        pytest.param(ACCESS_REVIEWS, 500, id="the access review fails"),
     ],
 )
-def test_nobody_is_let_in_while_the_api_server_does_not_answer(
+def test_no_request_is_permitted_while_the_api_server_does_not_answer(
     tmp_path: Path, broken: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(it: Scene) -> None:
@@ -296,7 +296,7 @@ def test_metrics_access_is_cached_for_an_hour_of_api_server_outage(
     run(tmp_path, story)
 
 
-def test_the_last_word_is_for_metrics_and_for_whom_it_was_said(tmp_path: Path) -> None:
+def test_a_cached_result_is_only_for_metrics_and_for_its_user(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         assert await it.status_of(METRICS, PROMETHEUS) == 200
         assert await it.status_of("/version", "Bearer of-an-admin") == 200
@@ -321,7 +321,7 @@ def test_the_last_word_is_for_metrics_and_for_whom_it_was_said(tmp_path: Path) -
         pytest.param("right", 403, 500, id="the right to read"),
     ],
 )
-def test_what_the_api_server_has_taken_back_does_not_come_back_in_an_outage(
+def test_revoked_access_does_not_return_in_an_outage(
     tmp_path: Path, revoked: str, refused: int, later: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(it: Scene) -> None:
@@ -339,7 +339,7 @@ def test_what_the_api_server_has_taken_back_does_not_come_back_in_an_outage(
     run(tmp_path, story)
 
 
-def test_a_scraper_has_its_answer_in_time_from_a_server_that_says_nothing(tmp_path: Path) -> None:
+def test_a_scraper_gets_a_response_in_time_from_a_silent_server(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         assert await it.status_of(METRICS, PROMETHEUS) == 200
         patience: list[float] = []
@@ -359,7 +359,7 @@ def test_a_scraper_has_its_answer_in_time_from_a_server_that_says_nothing(tmp_pa
     run(tmp_path, story)
 
 
-def test_an_answer_that_makes_no_sense_lets_nobody_in(tmp_path: Path) -> None:
+def test_a_malformed_review_permits_nothing(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         it.reviewer.garbled = True
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 401
@@ -373,13 +373,13 @@ def test_an_answer_that_makes_no_sense_lets_nobody_in(tmp_path: Path) -> None:
     [
         pytest.param(["/metrics"], "/metrics", 200, id="a page"),
         pytest.param(["/metrics"], "/healthz", 403, id="instead of those that were open"),
-        pytest.param(["/metrics"], "/metrics/resources", 403, id="not what is below it"),
+        pytest.param(["/metrics"], "/metrics/resources", 403, id="not a page below it"),
         pytest.param(["/livez/*"], "/livez/ping", 200, id="all below"),
         pytest.param(["/*"], "/version", 200, id="everything"),
         pytest.param([], "/healthz", 403, id="nothing"),
     ],
 )
-def test_what_everybody_may_read_is_chosen(
+def test_public_pages_are_configurable(
     tmp_path: Path, always_allowed: list[str], path: str, status: int
 ) -> None:
     async def story(it: Scene) -> None:
@@ -388,7 +388,7 @@ def test_what_everybody_may_read_is_chosen(
     run(tmp_path, story, always_allowed=always_allowed)
 
 
-def test_guesses_are_reviewed_now_and_then_and_all_others_told_to_come_again(
+def test_unknown_tokens_are_reviewed_at_a_bounded_rate_and_others_get_429(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(it: Scene) -> None:
@@ -404,20 +404,20 @@ def test_guesses_are_reviewed_now_and_then_and_all_others_told_to_come_again(
             for number in range(50):
                 await it.status_of(METRICS, f"Bearer {second}-{number}")
         assert it.reviewer.times(TOKEN_REVIEWS) == 10 + 10 * 5
-        told = [record for record in caplog.records if record.name == "scheduler.daemon.server.access"]
-        assert len(told) == 1
+        reported = [record for record in caplog.records if record.name == "scheduler.daemon.server.access"]
+        assert len(reported) == 1
 
     run(tmp_path, story)
 
 
-def test_who_is_told_to_come_again_is_told_when_in_kubernetes_words(tmp_path: Path) -> None:
+def test_a_client_over_the_limit_gets_retry_after(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         for number in range(10):
             await it.status_of(METRICS, f"Bearer {number}")
         async with it.asking(METRICS, "Bearer another") as response:
             assert (response.status, response.headers["Retry-After"]) == (429, "1")
-            told = await response.json()
-        assert (told["kind"], told["reason"], told["details"]) == (
+            reported = await response.json()
+        assert (reported["kind"], reported["reason"], reported["details"]) == (
             "Status",
             "TooManyRequests",
             {"retryAfterSeconds": 1},
@@ -431,10 +431,10 @@ def test_who_is_told_to_come_again_is_told_when_in_kubernetes_words(tmp_path: Pa
     [
         pytest.param((METRICS, "Bearer {}"), id="tokens"),
         pytest.param(("/{}", ""), id="paths"),
-        pytest.param(("/{}", "Bearer of-nobody-much"), id="paths of a user who may nothing"),
+        pytest.param(("/{}", "Bearer of-nobody-much"), id="paths of a user without rights"),
     ],
 )
-def test_who_was_vouched_for_is_answered_whatever_is_guessed(tmp_path: Path, guess: tuple[str, str]) -> None:
+def test_a_known_client_is_answered_during_any_guesses(tmp_path: Path, guess: tuple[str, str]) -> None:
     async def story(it: Scene) -> None:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         path, authorization = guess
@@ -450,7 +450,7 @@ def test_who_was_vouched_for_is_answered_whatever_is_guessed(tmp_path: Path, gue
     run(tmp_path, story)
 
 
-def test_who_may_read_something_is_no_stranger_on_other_pages(tmp_path: Path) -> None:
+def test_a_known_client_is_not_rate_limited_on_other_pages(tmp_path: Path) -> None:
     async def story(it: Scene) -> None:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         said = {
@@ -462,7 +462,7 @@ def test_who_may_read_something_is_no_stranger_on_other_pages(tmp_path: Path) ->
     run(tmp_path, story)
 
 
-def test_of_guesses_a_thousand_digests_are_remembered() -> None:
+def test_a_thousand_digests_of_unknown_tokens_are_cached() -> None:
     remembered = _CachedAnswers[bool](lambda: 0.0, 10.0)
     for number in range(1200):
         remembered.put(_digest(f"{number}" + "x" * 10_000), answer=True)
@@ -473,5 +473,5 @@ def test_of_guesses_a_thousand_digests_are_remembered() -> None:
     assert not remembered.get(_digest("0" + "x" * 10_000))
 
 
-def test_texts_side_by_side_are_told_apart() -> None:
+def test_the_digest_separates_its_texts() -> None:
     assert _digest("a", "bc") != _digest("ab", "c")

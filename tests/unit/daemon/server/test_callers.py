@@ -32,16 +32,14 @@ def request(shown: Shown) -> ServerRequest:
 @pytest.mark.parametrize(
     ("callers", "shown", "status"),
     [
-        pytest.param(Callers(certificate=True), CERTIFICATE, 0, id="a certificate where one is asked for"),
+        pytest.param(Callers(certificate=True), CERTIFICATE, 0, id="a certificate if one is required"),
         pytest.param(Callers(certificate=True), NOTHING, 403, id="nothing"),
-        pytest.param(Callers(certificate=True), TOKEN, 403, id="a token where a certificate is asked for"),
+        pytest.param(Callers(certificate=True), TOKEN, 403, id="a token if a certificate is required"),
         pytest.param(
             Callers(certificate=True), Shown(authorization="Bearer "), 403, id="no token where there is none"
         ),
         pytest.param(Callers(token=b"secret"), TOKEN, 0, id="the token"),
-        pytest.param(
-            Callers(token=b"secret"), CERTIFICATE, 401, id="a certificate where a token is asked for"
-        ),
+        pytest.param(Callers(token=b"secret"), CERTIFICATE, 401, id="a certificate if a token is required"),
         pytest.param(Callers(token=b"secret"), WRONG, 401, id="another token"),
         pytest.param(Callers(token=b"secret"), BASIC, 401, id="a password"),
         pytest.param(Callers(token=b"secret"), ODD, 401, id="bytes"),
@@ -52,7 +50,7 @@ def request(shown: Shown) -> ServerRequest:
         pytest.param(Callers(), Shown(authorization="Bearer "), 403, id="nor an empty token"),
     ],
 )
-def test_who_is_answered(callers: Callers, shown: Shown, status: int) -> None:
+def test_the_accepted_callers(callers: Callers, shown: Shown, status: int) -> None:
     asked = request(shown)
 
     refusal = callers.refusal(asked)

@@ -34,11 +34,11 @@ def enter(limiter: ConnectionLimiter, *peers: str) -> list[Guest]:
         pytest.param("abbb", "1", id="of several peers the oldest of the one that has most"),
         pytest.param("bbba", "0", id="also for a peer that has none yet"),
         pytest.param("abca", "0", id="of peers that have as many the first"),
-        pytest.param("abcd", "0", id="whoever comes"),
+        pytest.param("abcd", "0", id="different peers"),
         pytest.param("bbaaa", "02", id="one for each that is too many"),
     ],
 )
-def test_for_one_too_many_another_goes(peers: str, gone: str) -> None:
+def test_a_new_connection_over_the_limit_replaces_another(peers: str, gone: str) -> None:
     them, left = limiter(3)
 
     enter(them, *peers)
@@ -47,7 +47,7 @@ def test_for_one_too_many_another_goes(peers: str, gone: str) -> None:
     assert len(them) == 3
 
 
-def test_who_has_left_gives_way_to_nobody() -> None:
+def test_a_closed_connection_replaces_no_other() -> None:
     them, left = limiter(2)
     first, *_ = enter(them, "a", "a")
 
@@ -59,7 +59,7 @@ def test_who_has_left_gives_way_to_nobody() -> None:
     assert len(them) == 2
 
 
-def test_peers_have_their_turn_one_after_another_however_many_they_are() -> None:
+def test_peers_are_served_in_turn_for_any_number_of_connections() -> None:
     them, _ = limiter(9)
     enter(them, *"aaabaacb")
 
@@ -80,5 +80,5 @@ def test_peers_have_their_turn_one_after_another_however_many_they_are() -> None
     ],
     ids=["IPv4", "IPv4 on a socket of both", "a network of IPv6", "a link's own", "none"],
 )
-def test_who_is_one_peer(address: str, peer: str) -> None:
+def test_addresses_of_one_peer(address: str, peer: str) -> None:
     assert peer_of(address) == peer

@@ -35,7 +35,7 @@ def victims(nodes: int) -> bytes:
 
 
 @pytest.mark.parametrize(("nodes", "is_aside"), [(10, False), (20_000, True)])
-def test_a_large_request_is_read_where_it_leaves_the_loop_its_turns(
+def test_a_large_request_is_decoded_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, nodes: int, is_aside: bool
 ) -> None:
     readers, read = [], serving_wire.preemption_request
@@ -52,14 +52,14 @@ def test_a_large_request_is_read_where_it_leaves_the_loop_its_turns(
     assert [reader is threading.main_thread() for reader in readers] == [not is_aside]
 
 
-def test_a_large_request_that_makes_no_sense_is_refused_in_the_same_words() -> None:
+def test_a_large_malformed_request_is_refused_with_the_same_message() -> None:
     preempt = _verbs(KeepsAll())["preempt"]  # type: ignore[arg-type]  # nothing else is asked
 
     with pytest.raises(RequestError, match="the request is no JSON object"):
         asyncio.run(preempt(b"x" * 2**20))
 
 
-def test_others_have_their_turn_between_the_nodes_of_a_request() -> None:
+def test_the_event_loop_continues_between_the_nodes_of_a_request() -> None:
     turns = 0
 
     class TakesLong(KeepsAll):

@@ -31,8 +31,8 @@ def pages() -> Application:
     ("path", "status", "text"),
     [
         pytest.param("/healthz", 200, "ok", id="all is well"),
-        pytest.param("/livez", 200, "ok", id="without checks it can be asked"),
-        pytest.param("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n", id="and says so"),
+        pytest.param("/livez", 200, "ok", id="without checks"),
+        pytest.param("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n", id="without checks, verbose"),
         pytest.param(
             "/healthz?verbose", 200, "[+]leaderElection ok\nhealthz check passed\n", id="every check by name"
         ),
@@ -42,7 +42,7 @@ def pages() -> Application:
             "/readyz/shutdown",
             500,
             "internal server error: process is shutting down\n",
-            id="one that fails tells why",
+            id="a failing check has its reason",
         ),
         pytest.param(
             "/readyz",
@@ -68,13 +68,13 @@ def pages() -> Application:
         pytest.param("/livez/shutdown", 404, "404 page not found\n", id="a check of another page"),
     ],
 )
-def test_health_pages_answer_as_kube_schedulers(path: str, status: int, text: str) -> None:
+def test_health_pages_equal_those_of_kube_scheduler(path: str, status: int, text: str) -> None:
     answer = ask(pages(), path)
 
     assert (answer.status, answer.text) == (status, text)
 
 
-def test_health_pages_are_plain_text_that_nobody_keeps() -> None:
+def test_health_pages_are_plain_text_that_is_not_cached() -> None:
     headers = ask(pages(), "/healthz").headers
 
     assert headers["Content-Type"] == "text/plain; charset=utf-8"

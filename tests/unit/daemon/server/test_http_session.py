@@ -144,7 +144,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 @virtually
-async def test_a_connection_is_kept_for_the_next_request_for_long() -> None:
+async def test_an_idle_connection_is_kept_for_a_long_time() -> None:
     async with client() as it:
         for _ in range(3):
             it.say(GET)
@@ -153,7 +153,7 @@ async def test_a_connection_is_kept_for_the_next_request_for_long() -> None:
 
 
 @virtually
-async def test_requests_that_come_at_once_are_answered_in_order() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/path?n=1"), GET.replace(b"/path", b"/path?n=2"))
 
@@ -162,7 +162,7 @@ async def test_requests_that_come_at_once_are_answered_in_order() -> None:
 
 
 @virtually
-async def test_a_request_may_come_in_any_pieces() -> None:
+async def test_a_request_may_arrive_in_any_pieces() -> None:
     async with client() as it:
         for number in range(len(GET)):
             it.say(GET[number : number + 1])
@@ -174,25 +174,25 @@ async def test_a_request_may_come_in_any_pieces() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        pytest.param(LAST, id="if the client says so"),
+        pytest.param(LAST, id="if the client requests it"),
         pytest.param(b"GET /path HTTP/1.0\r\n\r\n", id="in HTTP/1.0"),
         pytest.param(b"GET /path HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", id="also if kept for a while"),
         pytest.param(
             b"GET /path HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-            id="if it would rather speak something else",
+            id="if the client requests another protocol",
         ),
     ],
 )
 @virtually
-async def test_a_connection_ends_with_the_answer(head: bytes) -> None:
+async def test_a_connection_ends_with_the_response(head: bytes) -> None:
     async with client() as it:
         it.say(head)
 
-        told = await it.rest()
+        reported = await it.rest()
 
-    assert told.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert b"\r\nConnection: close\r\n" in told
-    assert told.endswith(b"\r\n\r\n/path {}\n")
+    assert reported.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\nConnection: close\r\n" in reported
+    assert reported.endswith(b"\r\n\r\n/path {}\n")
 
 
 @pytest.mark.parametrize(
@@ -200,36 +200,36 @@ async def test_a_connection_ends_with_the_answer(head: bytes) -> None:
     [
         pytest.param(b"nonsense\r\n\r\n", b"400 Bad Request", id="no HTTP"),
         pytest.param(GET.replace(b"Host: x", b"Content-Length: few"), b"400 Bad Request", id="no length"),
-        pytest.param(GET.replace(b"Host: x", b"Content-Length: -1"), b"400 Bad Request", id="less than nothing"),
+        pytest.param(GET.replace(b"Host: x", b"Content-Length: -1"), b"400 Bad Request", id="a negative length"),
         pytest.param(
             b"GET /path HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
             b"431 Request Header Fields Too Large",
             id="more headers than are read",
         ),
         pytest.param(
-            GET.replace(b"path", b"path?" + b"%zz" * 700), TOO_LONG, id="a longer path than are asked for"
+            GET.replace(b"path", b"path?" + b"%zz" * 700), TOO_LONG, id="a path that is too long"
         ),
-        pytest.param(GET.replace(b"path", b"path?" + b"a&" * 32), b"400 Bad Request", id="more than is asked for"),
+        pytest.param(GET.replace(b"path", b"path?" + b"a&" * 32), b"400 Bad Request", id="too many parameters"),
         pytest.param(
             b"POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
             b"411 Length Required",
-            id="a body of which nobody says how long it is",
+            id="a body without a length",
         ),
         pytest.param(
             b"POST /length HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
             b"400 Bad Request",
-            id="or of which that is said in two ways",
+            id="a body with two lengths",
         ),
     ],
 )  # fmt: skip
 @virtually
-async def test_what_cannot_be_read_is_said_and_ends_the_connection(said: bytes, status: bytes) -> None:
+async def test_a_malformed_request_is_refused_and_ends_the_connection(said: bytes, status: bytes) -> None:
     async with client() as it:
         it.say(said)
 
-        told = await it.rest()
+        reported = await it.rest()
 
-    assert told.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    assert reported.startswith(b"HTTP/1.1 " + status + b"\r\n")
 
 
 def post(page: bytes, body: bytes, *headers: bytes) -> bytes:
@@ -239,7 +239,7 @@ def post(page: bytes, body: bytes, *headers: bytes) -> bytes:
 
 @pytest.mark.parametrize("page", [b"length", b"unread"])
 @virtually
-async def test_a_body_does_not_run_into_the_next_request_whether_it_is_read_or_not(page: bytes) -> None:
+async def test_an_unread_body_does_not_run_into_the_next_request(page: bytes) -> None:
     async with client() as it:
         it.say(post(page, b"y" * 700), GET)
 
@@ -248,7 +248,7 @@ async def test_a_body_does_not_run_into_the_next_request_whether_it_is_read_or_n
 
 
 @virtually
-async def test_a_body_that_is_too_long_is_skipped_and_its_client_told() -> None:
+async def test_a_body_that_is_too_long_is_skipped_and_refused() -> None:
     async with client() as it:
         it.say(post(b"length", b"y" * (LONGEST_BODY + 1)), GET)
 
@@ -257,7 +257,7 @@ async def test_a_body_that_is_too_long_is_skipped_and_its_client_told() -> None:
 
 
 @virtually
-async def test_a_client_that_asks_whether_to_go_on_is_told_to() -> None:
+async def test_a_client_that_expects_100_continue_gets_it() -> None:
     async with client() as it:
         it.say(post(b"length", b"yy", b"Expect: 100-continue")[:-2])
         assert await it.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -272,11 +272,11 @@ async def test_a_client_that_asks_whether_to_go_on_is_told_to() -> None:
         pytest.param(b"", 32, id="nothing"),
         pytest.param(GET[:10], 32, id="half a head"),
         pytest.param(post(b"length", b"yyy")[:-1], 60, id="half a body"),
-        pytest.param(post(b"unread", b"yyy")[:-1], 10, id="half a body that nobody wants"),
+        pytest.param(post(b"unread", b"yyy")[:-1], 10, id="half an unread body"),
     ],
 )
 @virtually
-async def test_nobody_is_waited_for_for_ever(said: bytes, seconds: float) -> None:
+async def test_all_waits_for_a_client_are_bounded(said: bytes, seconds: float) -> None:
     async with client() as it:
         it.say(said)
         began = asyncio.get_running_loop().time()
@@ -287,7 +287,7 @@ async def test_nobody_is_waited_for_for_ever(said: bytes, seconds: float) -> Non
 
 
 @virtually
-async def test_a_client_that_goes_away_in_the_middle_is_no_mistake_of_ours(
+async def test_a_client_that_disconnects_in_the_middle_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with client() as it:
@@ -300,28 +300,28 @@ async def test_a_client_that_goes_away_in_the_middle_is_no_mistake_of_ours(
 
 
 @virtually
-async def test_an_answer_in_pieces_says_where_it_ends() -> None:
+async def test_a_chunked_response_has_an_end() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/pieces"), LAST)
 
-        told = await it.rest()
+        reported = await it.rest()
 
-    assert b"\r\n\r\n6\r\nfirst,\r\n6\r\nsecond\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n" in told
+    assert b"\r\n\r\n6\r\nfirst,\r\n6\r\nsecond\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n" in reported
 
 
 @virtually
-async def test_who_cannot_read_pieces_gets_all_at_once() -> None:
+async def test_a_client_without_chunked_encoding_gets_the_whole_response() -> None:
     async with client() as it:
         it.say(b"GET /pieces HTTP/1.0\r\n\r\n")
 
-        told = await it.rest()
+        reported = await it.rest()
 
-    assert b"\r\nContent-Length: 12\r\n" in told
-    assert told.endswith(b"\r\n\r\nfirst,second")
+    assert b"\r\nContent-Length: 12\r\n" in reported
+    assert reported.endswith(b"\r\n\r\nfirst,second")
 
 
 @virtually
-async def test_others_have_their_turn_between_the_pieces_that_somebody_gets_all_at_once() -> None:
+async def test_the_event_loop_continues_while_a_response_is_collected() -> None:
     TURNS.clear()
     async with client() as it:
         it.say(GET.replace(b"GET /path HTTP/1.1", b"GET /turns HTTP/1.0"))
@@ -332,17 +332,17 @@ async def test_others_have_their_turn_between_the_pieces_that_somebody_gets_all_
 
 
 @virtually
-async def test_an_answer_that_breaks_off_does_not_look_whole() -> None:
+async def test_an_interrupted_response_does_not_look_complete() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/half"))
 
-        told = await it.rest()
+        reported = await it.rest()
 
-    assert told.endswith(b"6\r\nfirst,\r\n")
+    assert reported.endswith(b"6\r\nfirst,\r\n")
 
 
 @virtually
-async def test_a_page_that_fails_is_logged_and_the_next_one_answered(
+async def test_a_failing_page_is_logged_and_the_next_one_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with client() as it:
@@ -355,36 +355,36 @@ async def test_a_page_that_fails_is_logged_and_the_next_one_answered(
 
 
 @virtually
-async def test_the_head_of_a_page_says_how_long_it_is() -> None:
+async def test_the_head_of_a_page_contains_its_length() -> None:
     async with client() as it:
         it.say(LAST.replace(b"GET", b"HEAD"))
 
-        told = await it.rest()
+        reported = await it.rest()
 
-    assert b"\r\nContent-Length: 9\r\n" in told
-    assert told.endswith(b"\r\n\r\n")
+    assert b"\r\nContent-Length: 9\r\n" in reported
+    assert reported.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "told"),
+    ("said", "status", "expected"),
     [
         pytest.param(b"/a/of/b", 200, b"/a/of/b {}\n", id="any segments"),
         pytest.param(b"/a/of/", 404, b"404 page not found\n", id="but no empty ones"),
-        pytest.param(b"/a/of/b/c", 404, b"404 page not found\n", id="and no more"),
+        pytest.param(b"/a/of/b/c", 404, b"404 page not found\n", id="a longer path than the pattern"),
         pytest.param(b"/%70ath", 200, b"/path {}\n", id="a path that is encoded"),
         pytest.param(b"/length", 405, b"405 method not allowed\n", id="another method"),
     ],
 )
 @virtually
-async def test_a_path_means_a_page(said: bytes, status: int, told: bytes) -> None:
+async def test_a_path_selects_a_page(said: bytes, status: int, expected: bytes) -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", said))
 
-        assert await it.answer() == (status, told)
+        assert await it.answer() == (status, expected)
 
 
 @virtually
-async def test_who_is_answered_at_the_end_is_answered_and_nobody_else_waited_for(
+async def test_shutdown_finishes_current_responses_and_waits_for_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -409,7 +409,7 @@ async def test_who_is_answered_at_the_end_is_answered_and_nobody_else_waited_for
 
 
 @virtually
-async def test_without_anybody_to_answer_the_end_comes_at_once() -> None:
+async def test_shutdown_without_current_requests_is_immediate() -> None:
     loop = asyncio.get_running_loop()
     async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -421,7 +421,7 @@ async def test_without_anybody_to_answer_the_end_comes_at_once() -> None:
 
 
 @virtually
-async def test_an_answer_whose_pieces_are_waited_for_comes_piece_by_piece() -> None:
+async def test_a_streamed_response_is_sent_piece_by_piece() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/endless"))
         await it.reader.readuntil(b"\r\n\r\n")
@@ -431,7 +431,7 @@ async def test_an_answer_whose_pieces_are_waited_for_comes_piece_by_piece() -> N
 
 
 @virtually
-async def test_it_ends_when_the_client_leaves() -> None:
+async def test_a_stream_ends_when_the_client_disconnects() -> None:
     LEFT.clear()
     async with client() as it:
         it.say(GET.replace(b"/path", b"/endless"))
@@ -443,7 +443,7 @@ async def test_it_ends_when_the_client_leaves() -> None:
 
 
 @virtually
-async def test_it_does_not_keep_the_server_from_closing() -> None:
+async def test_a_stream_does_not_delay_the_shutdown() -> None:
     LEFT.clear()
     loop = asyncio.get_running_loop()
     async with client() as it:
@@ -456,7 +456,7 @@ async def test_it_does_not_keep_the_server_from_closing() -> None:
 
 
 @virtually
-async def test_a_client_that_asks_for_the_head_alone_gets_no_piece_of_it() -> None:
+async def test_a_head_request_of_a_stream_gets_no_piece_of_it() -> None:
     async with client() as it:
         it.say(GET.replace(b"GET /path", b"HEAD /endless"), GET)
 

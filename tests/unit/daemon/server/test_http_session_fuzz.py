@@ -94,7 +94,7 @@ async def converse(pieces: Sequence[bytes], *, leaves: bool) -> bytes:
     """Write piece by piece, and return all received bytes; other clients are answered meanwhile."""
     async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
         client = Client(*await asyncio.open_connection("127.0.0.1", port))
-        told = b""
+        reported = b""
         with suppress(OSError):  # the server closed the connection
             for piece in pieces:
                 client.say(piece)
@@ -104,12 +104,12 @@ async def converse(pieces: Sequence[bytes], *, leaves: bool) -> bytes:
         await others_are_answered(port)
         with suppress(ConnectionError):
             async with asyncio.timeout(ENDS_WITHIN_SECONDS if leaves else 3700):
-                told = await client.rest()
+                reported = await client.rest()
         await others_are_answered(port)
         client.writer.close()
         with suppress(OSError):
             await client.writer.wait_closed()
-        return told
+        return reported
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -118,19 +118,19 @@ async def converse(pieces: Sequence[bytes], *, leaves: bool) -> bytes:
 @example(pieces=[b"\r\n\r\n\r\n\r\n"], leaves=True)
 @example(pieces=[b"POST /length HTTP/1.1\r\nContent-Length: 3\r\n\r\nab", b""], leaves=True)
 @example(pieces=[b"HEAD /pieces HTTP/1.1\r\nHost: x\r\n\r\n", GET], leaves=False)
-def test_any_bytes_are_answered_in_http_and_the_connection_ends(
+def test_any_bytes_get_an_http_response_and_the_connection_ends(
     pieces: list[bytes], leaves: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.clear()
-    told = run(converse(pieces, leaves=leaves))
+    reported = run(converse(pieces, leaves=leaves))
 
     if b"HEAD" not in b"".join(
         pieces
     ):  # responses to HEAD can only be parsed by a client that knows the method
         answers = Answers()
-        answers.parser.feed_data(told)
+        answers.parser.feed_data(reported)
         assert {status for status in answers.statuses if status != 100} <= STATUSES
-    assert told[:9] in {b"", b"HTTP/1.1 "}
+    assert reported[:9] in {b"", b"HTTP/1.1 "}
     faults = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert all("RequestTooLongError" in str(record.exc_text) for record in faults), caplog.text
 

@@ -130,9 +130,7 @@ async def left_of(clients: list[Client]) -> list[bool]:
     ],
 )
 @virtually
-async def test_of_too_many_the_oldest_are_closed_and_the_next_one_is_answered(
-    said: bytes, bound: int
-) -> None:
+async def test_connections_over_the_limit_replace_the_oldest(said: bytes, bound: int) -> None:
     async with listener() as it:
         flood = await it.flood(said)
         client = await it.connect(GET)
@@ -145,7 +143,7 @@ async def test_of_too_many_the_oldest_are_closed_and_the_next_one_is_answered(
 
 
 @virtually
-async def test_who_asked_for_a_page_and_then_is_silent_gives_way_as_well() -> None:
+async def test_an_idle_connection_of_an_unknown_client_can_be_replaced() -> None:
     async with listener() as it:
         flood = await it.flood(GET)
 
@@ -155,7 +153,7 @@ async def test_who_asked_for_a_page_and_then_is_silent_gives_way_as_well() -> No
 
 
 @virtually
-async def test_who_was_let_in_gives_way_to_no_stranger() -> None:
+async def test_an_authenticated_connection_is_not_replaced_by_an_unknown_one() -> None:
     async with listener() as it:
         guests = await it.flood(asked_for(b"known"), times=STRANGERS + 10)
         await it.flood(HALF)
@@ -168,7 +166,7 @@ async def test_who_was_let_in_gives_way_to_no_stranger() -> None:
 
 
 @virtually
-async def test_also_those_who_were_let_in_are_bounded() -> None:
+async def test_authenticated_connections_are_bounded_too() -> None:
     async with listener() as it:
         guests = await it.flood(asked_for(b"known"), times=KNOWN + 10)
 
@@ -178,7 +176,7 @@ async def test_also_those_who_were_let_in_are_bounded() -> None:
 
 
 @virtually
-async def test_who_is_being_answered_gives_way_to_nobody() -> None:
+async def test_a_connection_with_a_current_request_is_not_replaced() -> None:
     async with listener() as it:
         client = await it.connect(asked_for(b"slow"))
         await asyncio.sleep(0.1)
@@ -189,7 +187,7 @@ async def test_who_is_being_answered_gives_way_to_nobody() -> None:
 
 
 @virtually
-async def test_those_who_are_turned_away_are_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     async with listener() as it:
         await it.flood(times=SILENT + 5)
         assert [vars(record)["connections"] for record in caplog.records] == [1]
@@ -206,7 +204,7 @@ async def test_those_who_are_turned_away_are_told_of_once_a_minute(caplog: pytes
 
 
 @virtually
-async def test_many_requests_at_once_leave_the_loop_its_time() -> None:
+async def test_many_requests_at_once_leave_time_for_the_event_loop() -> None:
     turns = 0
 
     async def others() -> None:
@@ -228,7 +226,7 @@ async def test_many_requests_at_once_leave_the_loop_its_time() -> None:
 
 
 @virtually
-async def test_strangers_are_answered_a_thousand_times_a_second_together() -> None:
+async def test_unknown_clients_get_a_thousand_responses_a_second_in_total() -> None:
     loop = asyncio.get_running_loop()
     async with listener() as it:
         clients = [await it.connect() for _ in range(50)]
@@ -244,7 +242,7 @@ async def test_strangers_are_answered_a_thousand_times_a_second_together() -> No
 
 
 @virtually
-async def test_strangers_who_ask_for_nothing_delay_nobody() -> None:
+async def test_idle_unknown_clients_delay_no_requests() -> None:
     loop = asyncio.get_running_loop()
     async with listener() as it:
         await it.flood(HALF, times=99)
@@ -258,7 +256,7 @@ async def test_strangers_who_ask_for_nothing_delay_nobody() -> None:
 
 
 @virtually
-async def test_a_silent_connection_is_a_socket_and_nothing_more() -> None:
+async def test_a_silent_connection_needs_only_a_socket() -> None:
     async with tls_context(None) as tls, listener(tls) as it:
         before = len(asyncio.all_tasks())
         await it.flood(times=100)
@@ -267,7 +265,7 @@ async def test_a_silent_connection_is_a_socket_and_nothing_more() -> None:
 
 
 @virtually
-async def test_of_many_handshakes_only_a_few_begin_before_others_have_their_turn() -> None:
+async def test_only_a_few_of_many_handshakes_start_per_turn_of_the_event_loop() -> None:
     begun = []
     async with tls_context(None) as tls, listener(tls) as it:
         for client in await it.flood(times=40):
@@ -289,7 +287,7 @@ async def test_of_many_handshakes_only_a_few_begin_before_others_have_their_turn
     ],
 )
 @virtually
-async def test_who_does_not_come_to_speak_tls_is_not_waited_for(
+async def test_a_handshake_has_a_timeout(
     said: bytes, seconds: float, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -305,7 +303,7 @@ async def test_who_does_not_come_to_speak_tls_is_not_waited_for(
 
 
 @virtually
-async def test_who_leaves_without_a_word_was_not_turned_away() -> None:
+async def test_a_connection_closed_by_the_client_is_not_counted_as_rejected() -> None:
     async with listener() as it:
         for client in await it.flood(times=20):
             client.writer.close()
@@ -315,7 +313,7 @@ async def test_who_leaves_without_a_word_was_not_turned_away() -> None:
 
 
 @virtually
-async def test_who_does_not_take_its_answer_is_not_waited_for() -> None:
+async def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
     async with listener() as it:
         client = await it.connect(asked_for(b"large"))
         await client.reader.readexactly(1)
@@ -327,7 +325,7 @@ async def test_who_does_not_take_its_answer_is_not_waited_for() -> None:
 
 
 @virtually
-async def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_beside_them() -> None:
+async def test_the_number_of_large_bodies_read_at_once_is_bounded() -> None:
     def post(length: int) -> bytes:
         return b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length
 
@@ -360,7 +358,7 @@ class Exhausted(socket.socket):
 
 
 @virtually
-async def test_without_descriptors_it_waits_until_there_are_some(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_file_descriptors_the_listener_waits(caplog: pytest.LogCaptureFixture) -> None:
     listening = Exhausted(fileno=socket.create_server(("127.0.0.1", 0)).detach())
     listening.setblocking(False)
     port = listening.getsockname()[1]
@@ -383,7 +381,7 @@ async def test_without_descriptors_it_waits_until_there_are_some(caplog: pytest.
 @pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
-def test_half_handshakes_and_silent_ones_after_them_leave_nothing_behind(
+def test_half_finished_handshakes_leave_nothing_behind(
     new_loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

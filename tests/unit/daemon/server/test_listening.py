@@ -39,7 +39,7 @@ def test_one_address_may_be_named(host: str, asked: str) -> None:
     assert status_at(host, asked) == 200
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
@@ -50,7 +50,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     asyncio.run(scenario())
 
 
-def test_an_address_that_is_none_is_named() -> None:
+def test_an_invalid_address_is_named() -> None:
     async def scenario() -> None:
         with pytest.raises(ConfigurationError, match=r"cannot listen on port 0 of nowhere\.invalid: "):
             async with serving(some_pages(), "nowhere.invalid", 0):

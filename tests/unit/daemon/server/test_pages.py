@@ -55,17 +55,17 @@ def test_the_root_names_every_page() -> None:
     }
 
 
-def test_an_unknown_page_is_not_found() -> None:
+def test_an_unknown_page_gives_404() -> None:
     answer = ask(some_pages(), "/metric")
 
     assert (answer.status, answer.text) == (404, "404 page not found\n")
 
 
-def test_pages_are_read_and_not_written() -> None:
+def test_pages_accept_reads_only() -> None:
     assert ask(some_pages(), "/metrics", method="POST").status == 405
 
 
-def test_metrics_come_as_prometheus_reads_them() -> None:
+def test_metrics_have_the_format_of_prometheus() -> None:
     answer = ask(some_pages(metrics=Metrics().text), "/metrics")
 
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -74,7 +74,7 @@ def test_metrics_come_as_prometheus_reads_them() -> None:
     }
 
 
-def test_metrics_come_as_openmetrics_to_those_who_ask_for_it() -> None:
+def test_metrics_have_the_openmetrics_format_on_request() -> None:
     answer = ask(
         some_pages(metrics=Metrics().text),
         "/metrics",
@@ -86,7 +86,7 @@ def test_metrics_come_as_openmetrics_to_those_who_ask_for_it() -> None:
     assert 'scheduler_pod_scheduling_attempts_bucket{le="1"} 0.0\n' in answer.text
 
 
-def test_the_configuration_in_effect_is_shown_with_its_defaults() -> None:
+def test_the_active_configuration_is_shown_with_its_defaults() -> None:
     shown = json.loads(ask(some_pages(configuration=default), "/configz").text)["componentconfig"]
 
     assert shown["apiVersion"] == "kubescheduler.config.k8s.io/v1"
@@ -120,7 +120,7 @@ def test_resources_of_pods_are_shown_by_the_leader_only() -> None:
     assert ask(standing_by, "/metrics/resources")[:2] == (200, "")
 
 
-def test_asking_for_the_head_of_a_page_gives_no_body() -> None:
+def test_a_head_request_gives_no_body() -> None:
     answer = ask(some_pages(pods=lambda: [pod("web", cpu="1")]), "/metrics/resources", method="HEAD")
 
     assert (answer.status, answer.text) == (200, "")
@@ -137,9 +137,7 @@ def test_asking_for_the_head_of_a_page_gives_no_body() -> None:
         ("GET", {"Origin": "https://elsewhere", "Sec-Fetch-Site": "cross-site"}, 200),
     ],
 )
-def test_a_page_of_another_site_has_no_browser_change_anything(
-    method: str, headers: dict[str, str], status: int
-) -> None:
+def test_a_cross_site_request_changes_nothing(method: str, headers: dict[str, str], status: int) -> None:
     done = []
 
     async def change(request: ServerRequest) -> ServerResponse:

@@ -18,7 +18,7 @@ def shown(*pods: Any) -> dict[str, float]:
     return {series: number for family in found.values() for series, number in family.series.items()}
 
 
-def test_a_pod_is_shown_with_everything_it_asks_for() -> None:
+def test_a_pod_is_shown_with_all_its_requests() -> None:
     assert shown(
         pod("web", namespace="shop", cpu="1500m", memory="1Gi", node="n1", priority=7, scheduler_name="other")
     ) == {
@@ -61,16 +61,16 @@ def test_amounts_are_floats(amount: str, number: float) -> None:
     assert list(shown(pod("web", requests={"example.com/x": amount})).values()) == [number]
 
 
-def test_nothing_is_shown_of_what_is_zero() -> None:
+def test_zero_amounts_are_not_shown() -> None:
     assert shown(pod("web", cpu="0")) == {}
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_ended_on_its_node_holds_nothing(phase: str) -> None:
+def test_a_finished_pod_holds_nothing(phase: str) -> None:
     assert shown(pod("web", cpu="1", node="n1", status={"phase": phase})) == {}
 
 
-def test_limits_stand_beside_requests() -> None:
+def test_limits_are_shown_beside_requests() -> None:
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1k"}}}
     found = shown(pod("web", containers=[container]))
 
@@ -81,14 +81,14 @@ def test_limits_stand_beside_requests() -> None:
     ]
 
 
-def test_a_limit_that_cannot_be_read_costs_that_limit_only() -> None:
+def test_an_invalid_limit_affects_that_limit_only() -> None:
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "much"}}}
     found = shown(pod("odd", containers=[container]), pod("web", cpu="1"))
 
     assert len(found) == 2
 
 
-def test_many_pods_come_in_pieces_and_replicas_are_told_apart() -> None:
+def test_many_pods_are_sent_in_pieces_and_replicas_are_distinct() -> None:
     replicas = [
         trim_bound_pod(decode_pod(pod(f"web-{number}", cpu="1", node="n1").raw or b""))
         for number in range(250)

@@ -20,7 +20,7 @@ class Scene:
         return begun
 
 
-def test_a_peer_has_a_few_at_once_and_then_five_a_second() -> None:
+def test_a_peer_has_a_small_burst_and_then_five_reviews_a_second() -> None:
     it = Scene()
     assert it.asked("a", 100) == 10
     assert it.limit.begin("a") == 0.2
@@ -30,14 +30,14 @@ def test_a_peer_has_a_few_at_once_and_then_five_a_second() -> None:
     assert it.asked("a", 100) == 5
 
 
-def test_a_peer_that_asks_all_the_time_leaves_others_their_turn() -> None:
+def test_a_peer_with_constant_requests_does_not_block_others() -> None:
     it = Scene()
     for it.now in (0.0, 1.0, 2.0, 3.0):
         it.asked("a", 100)
         assert it.asked("b", 4) == 4
 
 
-def test_many_peers_together_have_twenty_a_second() -> None:
+def test_all_peers_together_have_twenty_reviews_a_second() -> None:
     it = Scene()
     for second in range(5):
         it.now = float(second)
@@ -45,7 +45,7 @@ def test_many_peers_together_have_twenty_a_second() -> None:
         assert begun == (20 if second else 40)
 
 
-def test_only_so_many_are_under_way() -> None:
+def test_the_number_of_concurrent_reviews_is_bounded() -> None:
     it = Scene()
     begun = sum(it.asked(f"{peer}", 1, answered=False) for peer in range(30))
     assert begun == 20
@@ -54,7 +54,7 @@ def test_only_so_many_are_under_way() -> None:
     assert it.limit.begin("x") == 0.0
 
 
-def test_peers_do_not_fill_the_memory() -> None:
+def test_the_number_of_remembered_peers_is_bounded() -> None:
     it = Scene()
     for peer in range(1500):
         it.asked(f"{peer}", 1)

@@ -78,7 +78,7 @@ async def secure(files: KeyPair | None) -> AsyncIterator[int]:
         yield port
 
 
-def test_without_files_a_certificate_for_localhost_is_made() -> None:
+def test_without_files_a_certificate_for_localhost_is_created() -> None:
     async def scenario() -> tuple[bytes, str]:
         async with secure(None) as port:
             return await shown_at(port, trusting_anybody())
@@ -91,11 +91,11 @@ def test_without_files_a_certificate_for_localhost_is_made() -> None:
     assert version == "TLSv1.3"
 
 
-def test_every_process_makes_another() -> None:
+def test_every_process_creates_another_certificate() -> None:
     assert another_key() != another_key()
 
 
-def test_the_certificate_in_the_files_is_shown_and_verified(tmp_path: Path) -> None:
+def test_the_certificate_in_the_files_is_served_and_verified(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     client = ssl.create_default_context(cafile=tmp_path / "ca.crt")
 
@@ -106,7 +106,7 @@ def test_the_certificate_in_the_files_is_shown_and_verified(tmp_path: Path) -> N
     assert asyncio.run(scenario()) == certificate_in(pair)
 
 
-def test_tls_1_2_is_the_oldest_that_is_taken() -> None:
+def test_the_minimum_version_is_tls_1_2() -> None:
     client = trusting_anybody()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
 
@@ -124,7 +124,7 @@ async def until_logged(caplog: pytest.LogCaptureFixture, message: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_certificate_that_changes_is_shown_without_a_restart(
+def test_a_changed_certificate_is_served_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls, "_REREAD_SECONDS", 0.01)
@@ -142,7 +142,7 @@ def test_a_certificate_that_changes_is_shown_without_a_restart(
     asyncio.run(scenario())
 
 
-def test_files_that_make_no_sense_leave_the_certificate_in_use(
+def test_invalid_files_leave_the_certificate_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls, "_REREAD_SECONDS", 0.01)
@@ -186,7 +186,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     refused(pair, r"--tls-cert-file: .*tls\.crt is not a certificate of the unencrypted key .*tls\.key")
 
 
-def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     key = load_pem_private_key(pair.key.read_bytes(), None)
     secret = BestAvailableEncryption(b"secret")
@@ -195,7 +195,7 @@ def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path:
     refused(pair, "is not a certificate of the unencrypted key")
 
 
-def test_a_fifo_is_waited_for_by_nobody(tmp_path: Path) -> None:
+def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     pair.key.unlink()
     os.mkfifo(pair.key)
@@ -216,7 +216,7 @@ def test_a_fifo_is_waited_for_by_nobody(tmp_path: Path) -> None:
     asyncio.run(asking())
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     pair.key.unlink()
 

@@ -38,7 +38,7 @@ def test_flags_are_listed_by_name() -> None:
     assert answer.text == f"\ncustom-scheduler flagz\n{WARNING}\nconfig=\nleader-elect=true\nv=2\n"
 
 
-def test_the_status_says_what_runs_since_when_and_what_else_there_is_to_read() -> None:
+def test_the_status_shows_the_process_its_start_and_the_other_pages() -> None:
     title, warning, _, started, up, *rest = (
         asked(STATUSZ, configuration=lambda: None).text.strip().split("\n")
     )
@@ -62,9 +62,7 @@ def test_the_status_says_what_runs_since_when_and_what_else_there_is_to_read() -
         pytest.param(-5, "0 hr 00 min 00 sec", id="a clock that was set back"),
     ],
 )
-def test_how_long_it_has_run_is_told_in_hours(
-    seconds: int, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_uptime_is_shown_in_hours(seconds: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.daemon.server.zpages.time.time", lambda: BEGAN + seconds + 0.5)
 
     assert f"\nUp: {text}\n" in asked(STATUSZ).text
@@ -78,7 +76,7 @@ def test_how_long_it_has_run_is_told_in_hours(
         pytest.param("application/yaml", yaml.safe_load, id="YAML"),
     ],
 )
-def test_a_version_is_given_to_who_asks_for_it(media_type: str, read: Any, of: str) -> None:
+def test_a_version_is_returned_if_it_is_requested(media_type: str, read: Any, of: str) -> None:
     flags = asked(FLAGZ, structured("Flagz", media_type, of))
     assert flags.headers["Content-Type"] == f"{media_type};g=config.k8s.io;v={of};as=Flagz"
     assert read(flags.text) == {
@@ -89,9 +87,9 @@ def test_a_version_is_given_to_who_asks_for_it(media_type: str, read: Any, of: s
     }
 
     status = asked(STATUSZ, structured("Statusz", media_type, of))
-    told = read(status.text)
-    assert told.pop("uptimeSeconds") >= 0
-    assert told == {
+    reported = read(status.text)
+    assert reported.pop("uptimeSeconds") >= 0
+    assert reported == {
         "kind": "Statusz",
         "apiVersion": f"config.k8s.io/{of}",
         "metadata": {"name": "custom-scheduler"},
@@ -104,7 +102,7 @@ def test_a_version_is_given_to_who_asks_for_it(media_type: str, read: Any, of: s
     }
 
 
-def test_the_older_version_warns() -> None:
+def test_the_deprecated_version_gives_a_warning() -> None:
     assert asked(STATUSZ, structured("Statusz", of="v1alpha1")).headers["Warning"] == (
         '299 - "This version of the statusz endpoint is deprecated. Please use a newer version."'
     )
@@ -128,7 +126,7 @@ def test_the_older_version_warns() -> None:
         pytest.param(structured("Statusz", "application/*"), "application/json", id="JSON before YAML"),
     ],
 )
-def test_the_form_is_the_best_of_those_wanted(accept: str, media_type: str) -> None:
+def test_the_format_is_the_best_of_the_accepted_ones(accept: str, media_type: str) -> None:
     answer = asked(STATUSZ, accept)
 
     assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (200, media_type)
@@ -147,7 +145,7 @@ def test_the_form_is_the_best_of_those_wanted(accept: str, media_type: str) -> N
         pytest.param("gibberish", id="no type at all"),
     ],
 )
-def test_what_there_is_not_is_refused_in_kubernetes_words(accept: str) -> None:
+def test_an_unknown_format_is_refused_with_the_message_of_kubernetes(accept: str) -> None:
     answer = asked(STATUSZ, accept)
 
     assert (answer.status, json.loads(answer.text)) == (
@@ -164,9 +162,9 @@ def test_what_there_is_not_is_refused_in_kubernetes_words(accept: str) -> None:
     )
 
 
-def test_without_a_process_to_tell_of_there_are_no_such_pages() -> None:
+def test_without_a_process_these_pages_do_not_exist() -> None:
     assert ask(some_pages(), STATUSZ).status == 404
 
 
-def test_the_root_names_both() -> None:
+def test_the_root_names_both_pages() -> None:
     assert {STATUSZ, FLAGZ} <= set(json.loads(asked("/").text)["paths"])

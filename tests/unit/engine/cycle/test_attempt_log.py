@@ -46,7 +46,7 @@ def decision(name: str, size: int, node_name: str = "") -> Decision:
     return Decision(pod(name), state, Diagnosis.blank(size), node_name, status=status)
 
 
-def test_the_latest_attempt_replaces_the_one_before_whatever_became_of_them() -> None:
+def test_the_latest_attempt_replaces_the_previous_one_for_any_result() -> None:
     log, snapshot = AttemptLog(), cluster(3).snapshot()
 
     log.note(decision("web", 3), snapshot, number=1, at=NOW)
@@ -57,7 +57,7 @@ def test_the_latest_attempt_replaces_the_one_before_whatever_became_of_them() ->
     assert (last.number, last.decision.node_name) == (2, "n1")
 
 
-def test_what_plugins_told_themselves_is_not_kept() -> None:
+def test_cycle_state_of_plugins_is_not_stored() -> None:
     log, snapshot = AttemptLog(), cluster(1).snapshot()
 
     log.note(decision("web", 1), snapshot, number=1, at=NOW)
@@ -67,7 +67,7 @@ def test_what_plugins_told_themselves_is_not_kept() -> None:
     assert "large" not in last.decision.state
 
 
-def test_memory_stays_within_the_budget_and_the_oldest_goes_first() -> None:
+def test_memory_stays_within_the_budget_and_the_oldest_attempt_is_dropped_first() -> None:
     log, snapshot = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000), cluster(1000).snapshot()
 
     for number in range(100):
@@ -78,7 +78,7 @@ def test_memory_stays_within_the_budget_and_the_oldest_goes_first() -> None:
     assert log.last("default/pod-99") is not None
 
 
-def test_where_room_was_found_is_kept_and_counted_in_bytes() -> None:
+def test_the_preemption_report_is_stored_and_counted_in_bytes() -> None:
     log, snapshot = AttemptLog(), cluster(100).snapshot()
     log.note(decision("web", 100), snapshot, number=1, at=NOW)
     before = log.kept_bytes
@@ -95,7 +95,7 @@ def test_where_room_was_found_is_kept_and_counted_in_bytes() -> None:
     assert log.kept_bytes - before > 100 * 100 * len("default/99-99")
 
 
-def test_a_burst_of_placements_does_not_push_out_why_others_wait() -> None:
+def test_a_burst_of_placements_does_not_drop_the_attempts_of_pending_pods() -> None:
     log, snapshot = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000), cluster(1000).snapshot()
 
     log.note(decision("waiting", 1000), snapshot, number=1, at=NOW)
@@ -105,7 +105,7 @@ def test_a_burst_of_placements_does_not_push_out_why_others_wait() -> None:
     assert log.last("default/waiting") is not None
 
 
-def test_the_attempts_before_the_last_one_are_kept_too_the_last_first() -> None:
+def test_earlier_attempts_are_kept_newest_first() -> None:
     log, snapshot = AttemptLog(), cluster(3).snapshot()
 
     for number in range(1, 30):
@@ -118,7 +118,7 @@ def test_the_attempts_before_the_last_one_are_kept_too_the_last_first() -> None:
     assert log.of("default/other") == []
 
 
-def test_attempts_at_another_pod_of_that_name_are_none_of_its() -> None:
+def test_attempts_of_an_earlier_pod_of_the_same_name_are_not_included() -> None:
     log, snapshot = AttemptLog(), cluster(1).snapshot()
     before = Decision(
         pod("web", uid="before"), CycleState(), Diagnosis.blank(1), status=Status.unschedulable("no")
@@ -130,7 +130,7 @@ def test_attempts_at_another_pod_of_that_name_are_none_of_its() -> None:
     assert [each.decision.pod.uid for each in log.of("default/web")] == [pod("web").uid]
 
 
-def test_pods_that_are_tried_again_and_again_push_out_nothing_but_earlier_attempts() -> None:
+def test_pods_that_are_retried_constantly_drop_earlier_attempts_only() -> None:
     log = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000, earlier_bytes=50_000)
     snapshot = cluster(1000).snapshot()
     names = [f"pod-{number}" for number in range(10)]
@@ -144,14 +144,14 @@ def test_pods_that_are_tried_again_and_again_push_out_nothing_but_earlier_attemp
     assert [each.number for each in log.of("default/pod-9")][:2] == [199, 198]
 
 
-def test_what_came_since_is_told_in_order_of_each_pod_the_last() -> None:
+def test_new_attempts_are_listed_in_order_with_the_last_of_each_pod() -> None:
     log, snapshot = AttemptLog(), cluster(1).snapshot()
     for name, node_name in (("a", ""), ("b", "n1"), ("a", ""), ("c", ""), ("b", "")):
         log.note(decision(name, 1, node_name), snapshot, number=1, at=NOW)
 
-    told = [(each.serial, each.decision.pod.name) for each in log.since(2, 10)]
+    reported = [(each.serial, each.decision.pod.name) for each in log.since(2, 10)]
 
-    assert told == [(3, "a"), (4, "c"), (5, "b")]
+    assert reported == [(3, "a"), (4, "c"), (5, "b")]
     assert [each.serial for each in log.since(0, 2)] == [4, 5]
     assert log.since(log.noted, 10) == []
 
@@ -186,7 +186,7 @@ def decisions(draw: st.DrawFn, size: int = 40) -> Decision:
 
 
 @given(decisions())
-def test_an_attempt_is_explained_afterwards_as_it_was_then(decided: Decision) -> None:
+def test_a_stored_attempt_is_explained_as_at_its_time(decided: Decision) -> None:
     log, snapshot = AttemptLog(), cluster(40).snapshot()
 
     log.note(decided, snapshot, number=1, at=NOW)
@@ -214,7 +214,7 @@ def ranked(name: str, size: int, rows: NDArray[np.intp], refused: Sequence[int] 
         pytest.param([7], 15_000, id="two short numbers more, where some do not"),
     ],
 )
-def test_an_attempt_takes_little_more_than_the_scores_of_its_nodes(
+def test_an_attempt_needs_little_more_memory_than_the_scores_of_its_nodes(
     refused: Sequence[int], expected: int
 ) -> None:
     log, snapshot = AttemptLog(), cluster(5_000).snapshot()
@@ -227,7 +227,7 @@ def test_an_attempt_takes_little_more_than_the_scores_of_its_nodes(
     assert expected <= log.kept_bytes - before < expected + 4_000
 
 
-def test_what_is_asked_does_not_stay_in_memory() -> None:
+def test_decompressed_scores_do_not_stay_in_memory() -> None:
     log, snapshot = AttemptLog(), cluster(100).snapshot()
     log.note(ranked("web", 100, np.arange(100)), snapshot, number=1, at=NOW)
 
@@ -240,7 +240,7 @@ def test_what_is_asked_does_not_stay_in_memory() -> None:
     assert asked() is None
 
 
-def test_what_a_plugin_was_at_when_it_failed_does_not_stay_in_memory() -> None:
+def test_the_traceback_of_a_failed_plugin_does_not_stay_in_memory() -> None:
     log, snapshot = AttemptLog(), cluster(3).snapshot()
     large = np.zeros(3)
     held = weakref.ref(large)
@@ -262,7 +262,7 @@ def test_what_a_plugin_was_at_when_it_failed_does_not_stay_in_memory() -> None:
     assert held() is None
 
 
-def test_the_names_of_a_cluster_that_changed_are_counted() -> None:
+def test_the_node_names_of_a_changed_cluster_are_counted() -> None:
     log, cache = AttemptLog(), cluster(5_000)
     log.note(decision("first", 5_000), cache.snapshot(), number=1, at=NOW)
     before = log.kept_bytes
@@ -273,7 +273,7 @@ def test_the_names_of_a_cluster_that_changed_are_counted() -> None:
     assert log.kept_bytes - before > 4_999 * (8 + 2)
 
 
-def test_names_stay_with_their_rows_when_nodes_come_and_go() -> None:
+def test_names_stay_with_their_rows_when_nodes_are_added_and_deleted() -> None:
     log, cache = AttemptLog(), cluster(3)
     log.note(decision("web", 3), cache.snapshot(), number=1, at=NOW)
 
@@ -285,7 +285,7 @@ def test_names_stay_with_their_rows_when_nodes_come_and_go() -> None:
     assert list(last.names) == ["n0", "n1", "n2"]
 
 
-def test_a_huge_pod_counts_with_what_it_takes_as_objects() -> None:
+def test_a_huge_pod_counts_with_the_memory_of_its_objects() -> None:
     log, snapshot = AttemptLog(), cluster(3).snapshot()
     for number in range(100):
         made = decision(f"huge-{number}", 3, "n1")
@@ -295,7 +295,7 @@ def test_a_huge_pod_counts_with_what_it_takes_as_objects() -> None:
     assert sum(log.last(f"default/huge-{number}") is not None for number in range(100)) == 1
 
 
-def test_very_many_reasons_count() -> None:
+def test_very_many_reasons_count_in_bytes() -> None:
     log, snapshot = AttemptLog(), cluster(3).snapshot()
     for name, count in (("few", 1), ("many", 20_000)):
         before = log.kept_bytes

@@ -51,7 +51,7 @@ async def bound(cluster: Cluster, name: str = "web") -> None:
 
 
 @virtually
-async def test_a_bound_pod_leaves_the_queue_and_is_told_of():
+async def test_a_bound_pod_leaves_the_queue_with_an_event():
     cluster = Cluster()
     async with cluster.running():
         cluster.api.create(WEB)
@@ -87,7 +87,7 @@ UNCLEAR = [pytest.param(status, id=str(status)) for status in (0, 409, 500, 502,
 
 @pytest.mark.parametrize("status", UNCLEAR)
 @pytest.mark.parametrize("watch_seconds", [0.0, 60.0], ids=["watch at once", "watch late"])
-def test_a_pod_that_is_on_our_node_is_bound_whatever_the_answer_said(
+def test_a_pod_that_is_on_our_node_is_bound_after_any_response(
     status: int, watch_seconds: float, caplog: pytest.LogCaptureFixture
 ):
     @virtually
@@ -116,7 +116,7 @@ def test_a_pod_that_is_on_our_node_is_bound_whatever_the_answer_said(
 
 
 @virtually
-async def test_a_pod_that_turns_out_bound_elsewhere_is_forgotten_and_not_tried_again():
+async def test_a_pod_that_is_found_bound_elsewhere_is_forgotten_and_not_retried():
     cluster = Cluster()
     cluster.nodes.on_add(node("n2", unschedulable=True))
     async with cluster.running():
@@ -134,8 +134,8 @@ async def test_a_pod_that_turns_out_bound_elsewhere_is_forgotten_and_not_tried_a
         assert len(cluster.api.binds) == 1
 
 
-@pytest.mark.parametrize("successor", [None, pod("web", uid="another")], ids=["deleted", "made again"])
-def test_a_pod_that_turns_out_gone_is_forgotten_and_not_tried_again(successor: Any):
+@pytest.mark.parametrize("successor", [None, pod("web", uid="another")], ids=["deleted", "recreated"])
+def test_a_pod_that_is_found_deleted_is_forgotten_and_not_retried(successor: Any):
     @virtually
     async def scenario() -> None:
         cluster = Cluster()
@@ -155,7 +155,7 @@ def test_a_pod_that_turns_out_gone_is_forgotten_and_not_tried_again(successor: A
 
 
 @virtually
-async def test_the_room_of_a_pod_that_turns_out_gone_is_news_for_others():
+async def test_the_capacity_of_a_pod_that_is_found_deleted_requeues_others():
     cluster = Cluster(Permit("Hold", lambda _state, each, _node: Status.unschedulable("no") if each.name == "other" else None))  # fmt: skip
     async with cluster.running():
         cluster.api.create(pod("other"))
@@ -168,7 +168,7 @@ async def test_the_room_of_a_pod_that_turns_out_gone_is_news_for_others():
 
 
 @virtually
-async def test_when_nobody_can_tell_whether_the_pod_was_bound_it_is_tried_again():
+async def test_a_bind_with_an_unknown_outcome_is_retried():
     cluster = Cluster()
     async with cluster.running():
         cluster.api.create(WEB)
@@ -183,7 +183,7 @@ async def test_when_nobody_can_tell_whether_the_pod_was_bound_it_is_tried_again(
 
 
 @virtually
-async def test_a_pod_that_cannot_be_read_back_is_tried_again():
+async def test_a_pod_that_cannot_be_read_back_is_retried():
     cluster = Cluster()
     async with cluster.running():
         cluster.api.create(WEB)
@@ -195,7 +195,7 @@ async def test_a_pod_that_cannot_be_read_back_is_tried_again():
 
 
 @virtually
-async def test_a_refused_bind_is_an_error_and_tried_again_after_a_backoff():
+async def test_a_refused_bind_is_an_error_and_is_retried_after_a_backoff():
     cluster = Cluster()
     async with cluster.running():
         cluster.api.create(WEB)
@@ -206,8 +206,8 @@ async def test_a_refused_bind_is_an_error_and_tried_again_after_a_backoff():
         begin = cluster.clock.monotonic()
         await bound(cluster)
 
-        told = 'running Bind plugin "DefaultBinder": not allowed'
-        assert cluster.notes("web") == [told, told]
+        reported = 'running Bind plugin "DefaultBinder": not allowed'
+        assert cluster.notes("web") == [reported, reported]
         assert cluster.api.patches[0].condition is not None
         assert cluster.api.patches[0].condition.reason == "SchedulerError"
         assert cluster.api.patches[0].nominated_node_name == ""
@@ -219,7 +219,7 @@ async def test_a_refused_bind_is_an_error_and_tried_again_after_a_backoff():
 
 
 @virtually
-async def test_a_failed_bind_takes_reservations_back_and_tells_others_of_the_room():
+async def test_a_failed_bind_releases_its_reservations_and_requeues_others():
     reserve = Reserve("Notes")
     waits = Permit(
         "Hold", lambda _state, each, _node: Status.unschedulable("no") if each.name == "other" else None
@@ -257,7 +257,7 @@ async def test_pre_bind_comes_before_bind_and_post_bind_after_it():
 
 
 @virtually
-async def test_a_pod_that_must_wait_for_pre_bind_is_announced_as_nominated():
+async def test_a_pod_that_waits_in_pre_bind_is_nominated_first():
     cluster = Cluster(puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300)))
     async with cluster.running():
         cluster.api.create(WEB)
@@ -268,7 +268,7 @@ async def test_a_pod_that_must_wait_for_pre_bind_is_announced_as_nominated():
 
 
 @virtually
-async def test_a_pod_that_need_not_wait_is_not_announced():
+async def test_a_pod_without_work_in_pre_bind_is_not_nominated():
     cluster = Cluster(puppets.PreBind("A", pre_bind_pre_flight=SKIP, pre_bind=KeyError("run")))
     async with cluster.running():
         cluster.api.create(WEB)
@@ -307,7 +307,7 @@ def test_a_failure_after_permit_is_retried_after_backoff(kind: Any, answer: Any,
 
 
 @virtually
-async def test_pre_flight_that_fails_is_an_error_and_does_not_leave_the_pod_held():
+async def test_a_failing_pre_flight_is_an_error_and_releases_the_waiting_pod():
     cluster = Cluster(Permit("Hold", Wait(600)), puppets.PreBind("A", pre_bind_pre_flight=KeyError("x")))
     async with cluster.running():
         cluster.api.create(WEB)
@@ -319,7 +319,7 @@ async def test_pre_flight_that_fails_is_an_error_and_does_not_leave_the_pod_held
 
 class TestPermit:
     @virtually
-    async def test_a_held_pod_is_bound_once_it_is_allowed(self):
+    async def test_a_waiting_pod_is_bound_once_it_is_allowed(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
             cluster.api.create(WEB)
@@ -333,7 +333,7 @@ class TestPermit:
             await bound(cluster)
 
     @virtually
-    async def test_a_held_pod_that_is_rejected_waits_for_the_events_of_who_rejected_it(self):
+    async def test_a_waiting_pod_that_is_rejected_waits_for_events_of_the_rejecting_plugin(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
             cluster.api.create(WEB)
@@ -350,7 +350,7 @@ class TestPermit:
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
 
     @virtually
-    async def test_the_room_of_a_rejected_pod_wakes_others(self):
+    async def test_the_capacity_of_a_rejected_pod_requeues_others(self):
         refuse = Permit(
             "Hold",
             lambda _state, each, _node: Wait(600) if each.name == "web" else Status.unschedulable("no"),
@@ -367,19 +367,19 @@ class TestPermit:
             assert len(cluster.notes("web")) == 1
 
     @virtually
-    async def test_a_pod_that_nobody_allows_is_rejected_when_its_time_is_over(self):
+    async def test_a_waiting_pod_is_rejected_at_its_timeout(self):
         cluster = Cluster(Permit("Hold", Wait(90)))
         async with cluster.running():
             cluster.api.create(WEB)
             begin = cluster.clock.monotonic()
             await cluster.until(lambda: cluster.notes("web"))
 
-            told = "rejected due to timeout after waiting 1m30s at plugin Hold"
-            assert cluster.notes("web") == [f"0/1 nodes are available: 1 {told}."]
+            reported = "rejected due to timeout after waiting 1m30s at plugin Hold"
+            assert cluster.notes("web") == [f"0/1 nodes are available: 1 {reported}."]
             assert cluster.clock.monotonic() - begin == pytest.approx(90, abs=1)
 
     @virtually
-    async def test_many_pods_are_held_at_once(self):
+    async def test_many_pods_wait_at_permit_at_once(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
             for number in range(20):
@@ -392,7 +392,7 @@ class TestPermit:
 
 class TestReserveAndPermitAtOnce:
     @pytest.mark.parametrize("kind", [Reserve, Permit])
-    def test_a_rejection_is_told_as_of_the_one_node_that_was_left(self, kind: Any):
+    def test_a_rejection_has_the_message_of_the_one_remaining_node(self, kind: Any):
         method = kind.__name__.lower()
         plugin = kind("A", **{method: Status.unschedulable("b", "a", "b")})
         cluster = Cluster(plugin)
@@ -407,7 +407,7 @@ class TestReserveAndPermitAtOnce:
         assert cluster.cache.counts()["assumed_pods"] == 0
         cluster.check()
 
-    def test_a_rejection_without_reason_is_told_without(self):
+    def test_a_rejection_without_reason_has_a_message_without_one(self):
         cluster = Cluster(Reserve("A", reserve=Status.unschedulable()))
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
@@ -416,7 +416,7 @@ class TestReserveAndPermitAtOnce:
 
         assert cluster.notes("web") == ["0/1 nodes are available:"]
 
-    def test_a_pending_plugin_is_noted(self):
+    def test_a_pending_plugin_is_recorded(self):
         cluster = Cluster(Reserve("A", reserve=Status(Code.PENDING, ("soon",))))
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
@@ -425,7 +425,7 @@ class TestReserveAndPermitAtOnce:
 
         assert queued.pending_plugins == {"A"}
 
-    def test_a_failure_is_told_as_it_is_and_unreserves(self):
+    def test_a_failure_has_its_own_message_and_unreserves(self):
         plugin = Reserve("A", reserve=KeyError("x"))
         cluster = Cluster(plugin)
         cluster.api.create(WEB)
@@ -437,7 +437,7 @@ class TestReserveAndPermitAtOnce:
         assert plugin.called() == ["reserve", "unreserve"]
         assert cluster.place_of("web") is Place.BACKOFF
 
-    def test_a_rejection_at_once_is_no_news_of_room_for_others(self):
+    def test_an_immediate_rejection_does_not_requeue_others(self):
         cluster = Cluster(Permit("A", Status.unschedulable("no")))
         cluster.api.create(pod("first"))
         cluster.api.create(pod("second"))
@@ -450,9 +450,9 @@ class TestReserveAndPermitAtOnce:
         assert cluster.place_of("second") is Place.UNSCHEDULABLE
 
 
-class TestWhatHappensMeanwhile:
+class TestEventsDuringBinding:
     @virtually
-    async def test_a_pod_deleted_while_held_is_rejected_and_gone(self):
+    async def test_a_pod_deleted_while_it_waits_at_permit_is_rejected_and_gone(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
             cluster.api.create(WEB)
@@ -466,7 +466,7 @@ class TestWhatHappensMeanwhile:
             assert cluster.api.events == []
 
     @virtually
-    async def test_a_pod_deleted_while_it_is_bound_frees_its_room_at_once(self):
+    async def test_a_pod_deleted_during_binding_frees_its_capacity_at_once(self):
         cluster = Cluster()
         async with cluster.running():
             cluster.api.bind_seconds = 30
@@ -480,7 +480,7 @@ class TestWhatHappensMeanwhile:
             assert cluster.api.events == []
 
     @virtually
-    async def test_what_a_pod_deleted_while_it_is_bound_reserved_is_news_once_it_is_given_back(self):
+    async def test_resources_reserved_by_a_pod_deleted_during_binding_requeue_others_later(self):
         reserved: set[str] = set()
 
         def reserve(_state: Any, each: Any, _node: str) -> Status | None:
@@ -508,7 +508,7 @@ class TestWhatHappensMeanwhile:
             assert cluster.clock.monotonic() < 100
 
     @virtually
-    async def test_a_pod_whose_deletion_begins_while_held_is_rejected(self):
+    async def test_a_pod_that_terminates_while_it_waits_at_permit_is_rejected(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
             cluster.api.create(WEB)
@@ -523,7 +523,7 @@ class TestWhatHappensMeanwhile:
             cluster.api.delete("default/web")
 
     @virtually
-    async def test_a_pod_that_comes_back_has_its_newest_version(self):
+    async def test_a_returned_pod_has_its_newest_version(self):
         cluster = Cluster()
         async with cluster.running():
             cluster.api.bind_seconds = 30
@@ -539,7 +539,7 @@ class TestWhatHappensMeanwhile:
             assert queued.pod is newest
 
     @virtually
-    async def test_an_update_of_a_bound_pod_that_is_not_confirmed_yet_does_not_bring_it_back(self):
+    async def test_an_update_of_an_unconfirmed_bound_pod_does_not_requeue_it(self):
         cluster = Cluster()
         async with cluster.running():
             cluster.api.create(WEB)
@@ -552,7 +552,7 @@ class TestWhatHappensMeanwhile:
             assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
 
     @virtually
-    async def test_events_are_not_kept_for_a_pod_that_can_only_fail_with_an_error(self):
+    async def test_events_are_not_recorded_for_a_pod_that_can_only_fail_with_an_error(self):
         cluster = Cluster(
             puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300)), puppets.NodeFilter("B")
         )
@@ -565,7 +565,7 @@ class TestWhatHappensMeanwhile:
             assert cluster.place_of("web") is Place.IN_FLIGHT
 
     @virtually
-    async def test_a_pod_bound_by_another_while_held_stays_where_it_is(self):
+    async def test_a_waiting_pod_bound_by_another_scheduler_stays_on_its_node(self):
         cluster = Cluster(Permit("Hold", Wait(60)))
         async with cluster.running():
             cluster.api.create(WEB)

@@ -1,4 +1,4 @@
-"""The event bus wakes plugins that wait for events, and the scheduling loop."""
+"""The event bus resumes plugins that wait for events, and wakes the scheduling loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bus() -> EventBus:
 
 
 @virtually
-async def test_a_plugin_is_woken_by_the_first_event_it_wants():
+async def test_a_plugin_resumes_at_the_first_matching_event():
     it, n1, n2 = bus(), node("n1"), node("n2")
     asked: list[Any] = []
 
@@ -42,7 +42,7 @@ async def test_a_plugin_is_woken_by_the_first_event_it_wants():
 
 
 @virtually
-async def test_a_plugin_whose_time_is_over_hears_so():
+async def test_a_wait_for_an_event_returns_false_at_its_timeout():
     it = bus()
 
     assert await it.wait_for_event(lambda *_: True, timeout_seconds=60) is False
@@ -51,7 +51,7 @@ async def test_a_plugin_whose_time_is_over_hears_so():
 
 
 @virtually
-async def test_a_cancelled_wait_leaves_nothing():
+async def test_a_cancelled_wait_leaves_nothing_behind():
     it = bus()
     waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
     await asyncio.sleep(1)
@@ -64,7 +64,7 @@ async def test_a_cancelled_wait_leaves_nothing():
 
 
 @virtually
-async def test_a_question_that_raises_wakes_its_plugin_and_nobody_else(caplog: Any):
+async def test_a_filter_that_raises_resumes_its_own_plugin_only(caplog: Any):
     it = bus()
 
     def broken(*_: Any) -> bool:
@@ -121,7 +121,7 @@ async def test_pods_that_a_plugin_activates_wake_the_loop():
 
 
 @virtually
-async def test_where_no_pod_is_queued_plugins_hear_of_events_all_the_same():
+async def test_plugins_receive_events_even_without_queued_pods():
     it = EventBus(Cluster().queue)
     waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
     await asyncio.sleep(1)
@@ -145,7 +145,7 @@ OF_OBJECTS = [
 
 @pytest.mark.parametrize(("awaited", "event"), OF_OBJECTS)
 @virtually
-async def test_who_waits_for_objects_is_woken_by_theirs_only(awaited: Any, event: Any):
+async def test_a_wait_for_objects_ends_only_by_their_changes(awaited: Any, event: Any):
     it = bus()
     waiting = asyncio.create_task(
         it.wait_for_change_of([awaited, (EventResource.CSI_NODE, "n9")], timeout_seconds=60)
@@ -163,7 +163,7 @@ async def test_who_waits_for_objects_is_woken_by_theirs_only(awaited: Any, event
 
 
 @virtually
-async def test_who_waits_for_objects_is_woken_by_what_may_be_about_any():
+async def test_a_wait_for_objects_ends_by_a_wildcard_event():
     it = bus()
     waiting = asyncio.create_task(
         it.wait_for_change_of([(EventResource.PERSISTENT_VOLUME_CLAIM, "shop/data")], timeout_seconds=60)
@@ -175,7 +175,7 @@ async def test_who_waits_for_objects_is_woken_by_what_may_be_about_any():
 
 
 @virtually
-async def test_several_may_wait_for_one_object_and_some_in_vain():
+async def test_several_tasks_may_wait_for_one_object_and_time_out_separately():
     it, objects = bus(), [(EventResource.NODE, "n1")]
     early = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=10))
     late = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=60))

@@ -77,7 +77,7 @@ class TestPods:
         assert cluster.place_of("web") is Place.ACTIVE
         assert happenings.told == []
 
-    def test_a_pending_pod_of_another_scheduler_is_nobodys_business(self, cluster: Cluster):
+    def test_a_pending_pod_of_another_scheduler_is_ignored(self, cluster: Cluster):
         other, newer = (pod("web", scheduler_name="other", labels={"v": v}) for v in "12")
         cluster.pods.on_add(other)
         cluster.pods.on_update(other, newer)
@@ -86,7 +86,7 @@ class TestPods:
         assert cluster.place_of("web") is Place.OUTSIDE
 
     @pytest.mark.parametrize("scheduler_name", ["custom-scheduler", "other"])
-    def test_a_pod_on_a_node_is_counted_whosever_it_is(
+    def test_a_pod_on_a_node_is_counted_for_any_scheduler(
         self, cluster: Cluster, happenings: Happenings, scheduler_name: str
     ):
         placed = pod("web", node="n1", scheduler_name=scheduler_name)
@@ -97,7 +97,7 @@ class TestPods:
 
         assert happenings.told == [("AssignedPodAdd", None, placed), ("AssignedPodDelete", placed, None)]
 
-    def test_a_pod_that_has_ended_is_not_counted(self, cluster: Cluster, happenings: Happenings):
+    def test_a_finished_pod_is_not_counted(self, cluster: Cluster, happenings: Happenings):
         cluster.pods.on_add(DONE)
         cluster.pods.on_update(DONE, DONE)
         cluster.pods.on_delete(DONE)
@@ -105,7 +105,7 @@ class TestPods:
         assert cluster.cache.counts()["pods"] == 0
         assert happenings.told == []
 
-    def test_a_pod_that_ends_frees_its_room(self, cluster: Cluster, happenings: Happenings):
+    def test_a_pod_that_finishes_frees_its_capacity(self, cluster: Cluster, happenings: Happenings):
         cluster.pods.on_add(ON_NODE)
         cluster.pods.on_update(ON_NODE, DONE)
         cluster.pods.on_delete(DONE)
@@ -114,20 +114,22 @@ class TestPods:
         cluster.pods.on_update(DONE, DONE)
         assert happenings.told[1:] == [("AssignedPodDelete", ON_NODE, None)]
 
-    def test_a_pending_pod_that_ends_leaves_the_queue(self, cluster: Cluster):
+    def test_a_pending_pod_that_finishes_leaves_the_queue(self, cluster: Cluster):
         cluster.pods.on_add(WEB)
         cluster.pods.on_update(WEB, pod("web", status={"phase": "Failed"}))
 
         assert cluster.place_of("web") is Place.OUTSIDE
 
-    def test_a_pod_that_is_said_to_go_on_after_its_end_is_taken_at_its_word(self, cluster: Cluster):
+    def test_a_pod_reported_running_after_its_end_counts_again(self, cluster: Cluster):
         cluster.pods.on_update(DONE, ON_NODE)
         cluster.pods.on_update(pod("other", status={"phase": "Failed"}), pod("other"))
 
         assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
         assert cluster.place_of("other") is Place.ACTIVE
 
-    def test_a_pod_bound_by_somebody_leaves_the_queue(self, cluster: Cluster, happenings: Happenings):
+    def test_a_pod_bound_by_another_scheduler_leaves_the_queue(
+        self, cluster: Cluster, happenings: Happenings
+    ):
         cluster.pods.on_add(WEB)
         cluster.pods.on_update(WEB, ON_NODE)
 
@@ -135,7 +137,7 @@ class TestPods:
         assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
         assert happenings.told == [("AssignedPodAdd", None, ON_NODE)]
 
-    def test_a_pod_that_is_unbound_by_a_restore_of_the_server_waits_again(
+    def test_a_pod_unbound_by_a_restore_of_the_server_is_queued_again(
         self, cluster: Cluster, happenings: Happenings
     ):
         cluster.pods.on_add(ON_NODE)
@@ -155,7 +157,7 @@ class TestPods:
         assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
         cluster.queue.done(WEB.uid)
 
-    def test_each_change_of_a_pod_on_a_node_is_told(self, cluster: Cluster, happenings: Happenings):
+    def test_each_change_of_a_pod_on_a_node_is_an_event(self, cluster: Cluster, happenings: Happenings):
         old, new = pod("web", node="n1", cpu="2"), pod("web", node="n1", cpu="1", labels={"a": "b"})
         cluster.pods.on_add(old)
         cluster.pods.on_update(old, new)
@@ -163,7 +165,7 @@ class TestPods:
         assert cluster.cache.pod(WEB.uid) is new
         assert happenings.labels()[1:] == ["AssignedPodUpdatePodLabel", "AssignedPodUpdatePodScaleDown"]
 
-    def test_an_update_of_a_pending_pod_is_what_is_tried(self, cluster: Cluster):
+    def test_an_attempt_uses_the_updated_version_of_a_pending_pod(self, cluster: Cluster):
         newer = pod("web", labels={"v": "2"})
         cluster.pods.on_add(WEB)
         cluster.pods.on_update(WEB, newer)
@@ -182,7 +184,7 @@ class TestPods:
 
     @pytest.mark.parametrize("gates", [pytest.param([], id="not gated"), pytest.param(["wait"], id="gated")])
     @pytest.mark.parametrize("how", ["deleted", "nominated elsewhere"])
-    def test_room_kept_for_a_nominated_pod_is_news_for_its_equals_and_lessers(
+    def test_capacity_of_a_nomination_requeues_pods_of_equal_or_lower_priority(
         self, cluster: Cluster, how: str, gates: list[str]
     ):
         nominated = pod("web", priority=5, gates=gates, status={"nominatedNodeName": "n1"})
@@ -200,7 +202,7 @@ class TestPods:
         assert places == [Place.BACKOFF, Place.BACKOFF, Place.UNSCHEDULABLE]
 
     @pytest.mark.parametrize("status", [{}, {"nominatedNodeName": "n1"}], ids=["plain", "was nominated"])
-    def test_a_pod_that_is_deleted_while_assumed_frees_its_room_for_others(
+    def test_a_pod_deleted_while_assumed_frees_its_capacity_for_others(
         self, cluster: Cluster, happenings: Happenings, status: dict[str, Any]
     ):
         web = pod("web", status=status)
@@ -214,7 +216,7 @@ class TestPods:
         assert happenings.told == [("AssignedPodDelete", placed, None)]
         cluster.queue.done(WEB.uid)
 
-    def test_the_deletion_of_an_assumed_pod_frees_its_room_once(
+    def test_the_deletion_of_an_assumed_pod_frees_its_capacity_once(
         self, cluster: Cluster, happenings: Happenings
     ):
         cluster.pods.on_add(WEB)
@@ -229,7 +231,7 @@ class TestPods:
 
 
 class TestNodes:
-    def test_a_node_that_comes_changes_and_goes(self, cluster: Cluster, happenings: Happenings):
+    def test_a_node_is_added_changed_and_deleted(self, cluster: Cluster, happenings: Happenings):
         old, new = node("n2"), node("n2", cpu="64", labels={"a": "b"})
         cluster.nodes.on_add(old)
         cluster.nodes.on_update(old, new)
@@ -244,19 +246,19 @@ class TestNodes:
             ("NodeDelete", new, None),
         ]
 
-    def test_a_heartbeat_is_no_news(self, cluster: Cluster, happenings: Happenings):
+    def test_a_heartbeat_causes_no_event(self, cluster: Cluster, happenings: Happenings):
         cluster.nodes.on_update(node("n1"), node("n1"))
 
         assert happenings.told == []
 
-    def test_a_new_node_wakes_a_rejected_pod(self, cluster: Cluster):
+    def test_a_new_node_requeues_a_rejected_pod(self, cluster: Cluster):
         reject(cluster, "web")
         assert cluster.place_of("web") is Place.UNSCHEDULABLE
         cluster.nodes.on_add(node("n2"))
 
         assert cluster.place_of("web") is Place.BACKOFF
 
-    def test_a_node_that_goes_is_told_of_while_it_can_still_be_looked_at(
+    def test_a_node_deletion_is_an_event_while_the_node_is_still_readable(
         self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ):
         rows: list[int | None] = []
@@ -267,13 +269,13 @@ class TestNodes:
 
         assert rows == [0]
 
-    def test_the_pods_of_a_node_that_goes_are_counted_until_they_go_themselves(self, cluster: Cluster):
+    def test_the_pods_of_a_deleted_node_count_until_they_are_deleted(self, cluster: Cluster):
         cluster.pods.on_add(ON_NODE)
         cluster.nodes.on_delete(node("n1"))
 
         assert cluster.cache.counts() == {"nodes": 0, "pods": 1, "assumed_pods": 0}
 
-    def test_a_node_nobody_can_read_is_logged_and_counted_and_what_was_known_of_it_holds(
+    def test_an_undecodable_node_is_logged_and_counted_and_its_last_version_stays(
         self, cluster: Cluster, caplog: pytest.LogCaptureFixture
     ):
         cluster.nodes.on_undecodable(Identity("n1"), ObjectError("Node", "n1", "status", "odd"))
@@ -296,7 +298,7 @@ class TestObjects:
     def handler(self, cluster: Cluster) -> ObjectHandler:
         return ObjectHandler(cluster.parts, "v1/services", None)
 
-    def test_objects_are_kept_for_the_plugins_that_read_them(
+    def test_objects_are_kept_for_the_plugins_that_need_them(
         self, handler: ObjectHandler, store: ObjectStore
     ):
         old, new = ({"metadata": {"namespace": "a", "name": "b"}, "spec": v} for v in (1, 2))
@@ -312,7 +314,7 @@ class TestObjects:
     @pytest.mark.parametrize(
         ("resource", "label"), [(None, "x/v1/things"), (EventResource.CSI_NODE, "storage.k8s.io/CSINode")]
     )
-    def test_what_happens_to_them_is_told(
+    def test_changes_of_objects_are_events(
         self, cluster: Cluster, happenings: Happenings, resource: EventResource | None, label: str
     ):
         handler = ObjectHandler(cluster.parts, "x/v1/things", resource)
@@ -327,7 +329,7 @@ class TestObjects:
             (f"{label}Delete", one, None),
         ]
 
-    def test_an_event_of_an_unnamed_kind_requeues_pods_that_wait_for_anything(
+    def test_an_event_of_an_unnamed_kind_requeues_pods_with_wildcard_registrations(
         self, cluster: Cluster, handler: ObjectHandler
     ):
         reject(cluster, "web")
@@ -335,7 +337,7 @@ class TestObjects:
 
         assert cluster.place_of("web") is Place.BACKOFF
 
-    def test_what_nobody_can_read_is_logged_and_counted(self, cluster: Cluster, handler: ObjectHandler):
+    def test_an_undecodable_object_is_logged_and_counted(self, cluster: Cluster, handler: ObjectHandler):
         handler.on_undecodable(Identity("a/b"), ObjectError("Object", "a/b", "", "no JSON"))
 
         assert cluster.counts.unreadable == ["v1/services"]
@@ -351,11 +353,11 @@ def unreadable(name: str, **more: Any) -> ObjectError:
 BAD = "Pod default/web: spec.containers[0].resources.requests.cpu: 'a little' is not a quantity"
 
 
-class TestPodsNobodyCanRead:
+class TestUndecodablePods:
     def see(self, cluster: Cluster, error: ObjectError) -> None:
         cluster.pods.on_undecodable(Identity(error.key), error)
 
-    def test_the_user_of_a_pending_pod_of_ours_is_told_what_is_wrong(self, cluster: Cluster):
+    def test_a_pending_pod_of_ours_gets_an_event_and_a_condition(self, cluster: Cluster):
         self.see(cluster, unreadable("web"))
 
         [event] = cluster.api.events
@@ -372,7 +374,7 @@ class TestPodsNobodyCanRead:
         assert patch.nominated_node_name is None
         assert cluster.counts.unreadable == ["Pod"]
 
-    def test_a_version_that_says_so_already_is_not_written_to_again(self, cluster: Cluster):
+    def test_a_pod_that_already_has_the_condition_gets_no_second_one(self, cluster: Cluster):
         self.see(cluster, unreadable("web"))
         [patch] = cluster.api.patches
         said = {"conditions": [msgspec.to_builtins(patch.condition)]}
@@ -392,7 +394,7 @@ class TestPodsNobodyCanRead:
             pytest.param(ObjectError("Pod", "?", "", "odd", found={}), id="empty"),
         ],
     )  # fmt: skip
-    def test_of_others_there_is_a_log_line_and_a_count_only(
+    def test_a_pod_of_another_scheduler_is_only_logged_and_counted(
         self, cluster: Cluster, error: ObjectError, caplog: pytest.LogCaptureFixture
     ):
         self.see(cluster, error)
@@ -405,13 +407,15 @@ class TestPodsNobodyCanRead:
     @pytest.mark.parametrize(
         "error", [unreadable("web"), unreadable("web", node="n2")], ids=["pending", "bound"]
     )
-    def test_it_is_not_tried_by_an_earlier_version(self, cluster: Cluster, error: ObjectError):
+    def test_an_undecodable_pod_is_not_tried_by_an_earlier_version(
+        self, cluster: Cluster, error: ObjectError
+    ):
         cluster.pods.on_add(WEB)
         self.see(cluster, error)
 
         assert cluster.place_of("web") is Place.OUTSIDE
 
-    def test_it_comes_back_when_it_can_be_read(self, cluster: Cluster):
+    def test_a_pod_is_requeued_once_it_can_be_decoded(self, cluster: Cluster):
         cluster.pods.on_add(WEB)
         self.see(cluster, unreadable("web"))
         mended = pod("web", labels={"mended": "yes"})
@@ -421,7 +425,7 @@ class TestPodsNobodyCanRead:
         assert queued is not None
         assert queued.pod is mended
 
-    def test_an_attempt_under_way_does_not_bring_it_back(self, cluster: Cluster):
+    def test_a_running_attempt_does_not_requeue_an_undecodable_pod(self, cluster: Cluster):
         cluster.framework.filtering._filter[0].plugin.answer = KeyError("x")  # type: ignore[attr-defined]
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
@@ -433,7 +437,7 @@ class TestPodsNobodyCanRead:
         assert len(cluster.api.events) == 1  # the result of the attempt concerns an outdated version
         cluster.api.delete("default/web")
 
-    def test_room_kept_for_it_is_free(self, cluster: Cluster):
+    def test_capacity_nominated_for_an_undecodable_pod_is_free(self, cluster: Cluster):
         reject(cluster, "low")
         cluster.pods.on_add(pod("web", status={"nominatedNodeName": "n1"}))
         self.see(cluster, unreadable("web"))
@@ -441,7 +445,7 @@ class TestPodsNobodyCanRead:
         assert cluster.place_of("low") is Place.BACKOFF
         assert cluster.nominator.node_of(WEB.uid) == ""
 
-    def test_its_deletion_after_an_earlier_version_is_no_mistake(self, cluster: Cluster):
+    def test_the_deletion_of_an_undecodable_pod_is_accepted(self, cluster: Cluster):
         cluster.pods.on_add(WEB)
         self.see(cluster, unreadable("web"))
         cluster.pods.on_delete(WEB)
@@ -457,7 +461,7 @@ class TestPodsNobodyCanRead:
         pytest.param(WEB, ON_NODE, id="bound"),
     ],
 )
-def test_a_change_of_a_pod_is_interpreted_once_at_most(
+def test_a_change_of_a_pod_is_compared_at_most_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, old: PodInfo, new: PodInfo
 ):
     cluster.pods.on_add(old)

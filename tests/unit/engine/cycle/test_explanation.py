@@ -38,7 +38,7 @@ def refusing(*names: str, status: Status) -> Any:
     return lambda _state, _pod, node: status if node.name in names else None
 
 
-def test_a_pod_that_fits_has_scores_and_totals_and_the_refusals_of_the_other_nodes():
+def test_a_schedulable_pod_has_scores_totals_and_the_rejections_of_other_nodes():
     explanation = explained(
         NodeFilter("F", refusing("n1", status=Status.unschedulable("too small", "too slow"))),
         NodeScore("A", lambda _state, _pod, node: 10 * node.row),
@@ -74,7 +74,7 @@ def test_all_nodes_with_the_highest_total_are_named():
     assert explanation["best"] == ["n0", "n2"]
 
 
-def test_nodes_that_nobody_looked_at_are_counted_and_not_called_feasible():
+def test_unsampled_nodes_are_counted_and_not_feasible():
     nominated = pod("web", status={"nominatedNodeName": "n1"})
     decision = schedule_pod(framework_of(), nominated, SNAPSHOT, nominated={}, random=Random(1))
 
@@ -85,7 +85,7 @@ def test_nodes_that_nobody_looked_at_are_counted_and_not_called_feasible():
 
 
 @pytest.mark.parametrize(
-    ("report", "told"),
+    ("report", "expected"),
     [
         pytest.param(
             PreemptionReport({0: ([pod("x", namespace="a"), pod("y", namespace="a")], 1), 2: ([], 0)}, [2]),
@@ -96,20 +96,20 @@ def test_nodes_that_nobody_looked_at_are_counted_and_not_called_feasible():
                 },
                 "nominated": ["n2"],
             },
-            id="room was looked for",
+            id="a preemption report",
         ),
         pytest.param("somebody else's", None, id="a plugin of that name wrote something else"),
     ],
 )
-def test_where_room_was_found_is_told(report: Any, told: Any):
+def test_the_preemption_report_is_explained(report: Any, expected: Any):
     state = CycleState()
     state.write(REPORT, report)
     decision = Decision(POD, state, Diagnosis.blank(3), status=Status.unschedulable("no"))
 
-    assert explain(decision, SNAPSHOT.names)["preemption"] == told
+    assert explain(decision, SNAPSHOT.names)["preemption"] == expected
 
 
-def test_a_single_node_that_fits_is_ranked_too():
+def test_a_single_feasible_node_is_ranked_too():
     explanation = explained(
         NodeFilter("F", refusing("n1", "n2", status=Status.unschedulable("no"))), NodeScore("A", 7)
     )
@@ -117,13 +117,13 @@ def test_a_single_node_that_fits_is_ranked_too():
     assert explanation["nodes"]["n0"] == {"feasible": True, "scores": {"A": 7}, "total": 7}
 
 
-def test_without_scorers_every_node_totals_one():
+def test_without_scorers_every_node_has_a_total_of_one():
     explanation = explained()
 
     assert explanation["nodes"]["n2"] == {"feasible": True, "total": 1}
 
 
-def test_a_pod_that_fits_nowhere_has_the_message_of_its_event():
+def test_an_unschedulable_pod_has_the_message_of_its_event():
     explanation = explained(
         NodeFilter("F", refusing("n0", "n1", status=Status.unschedulable("no", resolvable=False))),
         NodeFilter("G", Status.unschedulable("never")),
@@ -136,7 +136,7 @@ def test_a_pod_that_fits_nowhere_has_the_message_of_its_event():
     assert explanation["nodes"]["n0"]["code"] == "UnschedulableAndUnresolvable"
 
 
-def test_nodes_that_prefilter_left_out_name_who_did():
+def test_nodes_left_out_by_prefilter_name_its_plugins():
     explanation = explained(
         PreFilter("Y", PreFilterResult(frozenset({"n1", "ghost", "n2"}))),
         PreFilter("X", PreFilterResult(frozenset({"n1", "ghost"}))),
@@ -154,7 +154,7 @@ def test_nodes_that_prefilter_left_out_name_who_did():
     assert list(explanation)[3:5] == ["preFilter", "preFilterNodes"]
 
 
-def test_a_pod_that_prefilter_refuses_has_no_verdicts_on_nodes():
+def test_a_pod_rejected_by_prefilter_has_no_verdicts_on_nodes():
     explanation = explained(PreFilter("X", Status.unschedulable("bad claim", resolvable=False)))
 
     assert explanation["result"] == "unschedulable"
@@ -167,7 +167,7 @@ def test_a_pod_that_prefilter_refuses_has_no_verdicts_on_nodes():
     assert explanation["message"] == "0/3 nodes are available: bad claim."
 
 
-def test_without_nodes_nothing_is_judged():
+def test_without_nodes_nothing_is_evaluated():
     explanation = explained(NodeFilter("F", KeyError("asked")), snapshot=snapshot_of())
 
     assert explanation["result"] == "unschedulable"
@@ -178,11 +178,11 @@ def test_without_nodes_nothing_is_judged():
 @pytest.mark.parametrize(
     ("plugin", "nodes"),
     [
-        pytest.param(PreFilter("X", KeyError("k")), {}, id="PreFilter raises: no node was judged"),
+        pytest.param(PreFilter("X", KeyError("k")), {}, id="PreFilter raises, no node is evaluated"),
         pytest.param(
             Filter("X", KeyError("k")),
             {"n0": False},
-            id="Filter raises: what was refused before stays, the rest is not known",
+            id="Filter raises, earlier rejections stay",
         ),
         pytest.param(
             NodeFilter("X", refusing("n1", status=Status.failed("disk"))),
@@ -196,7 +196,7 @@ def test_without_nodes_nothing_is_judged():
         ),
     ],
 )
-def test_an_error_leaves_what_was_found_out_before_it(plugin: Plugin, nodes: dict[str, bool]):
+def test_an_error_keeps_the_verdicts_before_it(plugin: Plugin, nodes: dict[str, bool]):
     explanation = explained(NodeFilter("F", refusing("n0", status=Status.unschedulable("no"))), plugin)
 
     assert explanation["result"] == "error"
@@ -208,7 +208,7 @@ def test_an_error_leaves_what_was_found_out_before_it(plugin: Plugin, nodes: dic
     )
 
 
-def test_a_node_whose_judging_failed_has_the_code_error():
+def test_a_node_whose_evaluation_failed_has_the_code_error():
     explanation = explained(NodeFilter("X", refusing("n1", status=Status.failed("disk"))))
 
     assert explanation["nodes"]["n1"] == {
@@ -219,7 +219,7 @@ def test_a_node_whose_judging_failed_has_the_code_error():
     }
 
 
-def test_a_gated_pod_has_the_words_of_its_gate():
+def test_a_gated_pod_has_the_message_of_its_gate():
     assert explain_gated(POD, Status.unschedulable("waiting for quota")) == {
         "pod": "shop/web",
         "result": "gated",

@@ -70,7 +70,7 @@ async def extended(
 
 
 @virtually
-async def test_an_extender_chooses_among_what_plugins_leave() -> None:
+async def test_an_extender_chooses_among_the_feasible_nodes() -> None:
     cluster = Cluster(OnePerNode(), Favourite(), nodes=("n1", "n2", "n3"))
     answers = {"filter": {"NodeNames": ["n2", "n3"]}, "prioritize": [{"Host": "n3", "Score": 6}]}
     async with extended(cluster, answers) as (extender, _):
@@ -89,7 +89,7 @@ async def test_an_extender_chooses_among_what_plugins_leave() -> None:
 
 
 @virtually
-async def test_a_pod_that_an_extender_refuses_says_why_and_waits() -> None:
+async def test_a_pod_that_an_extender_rejects_waits_with_the_reason() -> None:
     cluster = Cluster(nodes=("n1", "n2"))
     answers = {"filter": {"NodeNames": [], "FailedNodes": {"n1": "no licence", "n2": "no licence"}}}
     async with extended(cluster, answers):
@@ -100,7 +100,7 @@ async def test_a_pod_that_an_extender_refuses_says_why_and_waits() -> None:
 
 
 @virtually
-async def test_an_extender_that_fails_is_tried_again() -> None:
+async def test_a_failed_extender_request_is_retried() -> None:
     cluster = Cluster()
     answers: dict[str, Any] = {"filter": 500}
     async with extended(cluster, answers) as (extender, heard):
@@ -108,13 +108,15 @@ async def test_an_extender_that_fails_is_tried_again() -> None:
         await cluster.until(lambda: cluster.notes("web"))
         answers["filter"] = {"NodeNames": ["n1"]}
         await cluster.until(lambda: cluster.node_of("web"))
-    told = f'extender "{extender.url}": failed filter with extender at URL {extender.url}/filter, code 500'
-    assert cluster.notes("web") == [told]
+    reported = (
+        f'extender "{extender.url}": failed filter with extender at URL {extender.url}/filter, code 500'
+    )
+    assert cluster.notes("web") == [reported]
     assert heard.failures == ["web filter"]
 
 
 @virtually
-async def test_nothing_changes_while_an_extender_is_asked() -> None:
+async def test_nothing_changes_during_an_extender_request() -> None:
     cluster = Cluster(OnePerNode(), nodes=("n1", "n2"))
     seen: list[int] = []
     hangs = Hangs()
@@ -141,7 +143,7 @@ async def test_nothing_changes_while_an_extender_is_asked() -> None:
 
 
 @virtually
-async def test_bindings_go_on_while_an_extender_is_asked() -> None:
+async def test_bindings_continue_during_an_extender_request() -> None:
     cluster = Cluster(OnePerNode(), nodes=("n1", "n2"))
     cluster.api.bind_seconds = 0.1
     hangs = Hangs()
@@ -158,7 +160,7 @@ async def test_bindings_go_on_while_an_extender_is_asked() -> None:
 
 
 @virtually
-async def test_a_binding_that_fails_meanwhile_takes_its_pod_back_afterwards() -> None:
+async def test_a_binding_that_fails_during_an_extender_request_is_undone_afterwards() -> None:
     cluster = Cluster(OnePerNode(), nodes=("n1",))
     cluster.api.bind_seconds = 0.1
     cluster.api.answers = [RuntimeError("broken")]
@@ -183,7 +185,7 @@ async def test_a_binding_that_fails_meanwhile_takes_its_pod_back_afterwards() ->
 
 
 @virtually
-async def test_an_extender_binds_instead_of_the_plugins() -> None:
+async def test_an_extender_binds_in_place_of_the_plugins() -> None:
     cluster = Cluster(nodes=("n1", "n2"))
 
     def bind(said: Any) -> Any:
@@ -200,7 +202,7 @@ async def test_an_extender_binds_instead_of_the_plugins() -> None:
 
 
 @virtually
-async def test_a_binding_whose_answer_was_lost_is_looked_up() -> None:
+async def test_a_binding_with_a_lost_response_is_looked_up() -> None:
     cluster = Cluster()
 
     def bind(said: Any) -> Any:

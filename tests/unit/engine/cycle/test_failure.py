@@ -41,13 +41,11 @@ def handle(
     [
         pytest.param(None, id="deleted"),
         pytest.param(WEB.placed_on("n9"), id="bound"),
-        pytest.param(pod("web", uid="another"), id="made again"),
+        pytest.param(pod("web", uid="another"), id="recreated"),
     ],
 )
 @pytest.mark.parametrize("status", [REJECTED, FAILED], ids=["rejected", "failed"])
-def test_a_pod_that_is_no_more_ours_to_place_is_dropped_without_a_word(
-    status: Status, newest: PodInfo | None
-):
+def test_a_pod_that_is_no_longer_ours_is_dropped_silently(status: Status, newest: PodInfo | None):
     cluster = Cluster()
 
     assert handle(cluster, status, newest) is Place.OUTSIDE
@@ -56,7 +54,7 @@ def test_a_pod_that_is_no_more_ours_to_place_is_dropped_without_a_word(
     assert len(cluster.counts.attempts) == 1
 
 
-def test_a_rejection_waits_for_events_and_is_told_as_event_and_condition(caplog: pytest.LogCaptureFixture):
+def test_a_rejection_waits_for_events_and_gives_an_event_and_a_condition(caplog: pytest.LogCaptureFixture):
     cluster = Cluster()
     with caplog.at_level(logging.DEBUG):
         place = handle(cluster, REJECTED, unschedulable_plugins=frozenset({"A"}))
@@ -75,7 +73,7 @@ def test_a_rejection_waits_for_events_and_is_told_as_event_and_condition(caplog:
     assert (record.levelno, vars(record)["pod"]) == (logging.DEBUG, "default/web")
 
 
-def test_an_error_backs_off_and_is_told_as_such(caplog: pytest.LogCaptureFixture):
+def test_an_error_backs_off_and_gives_an_event_and_a_condition(caplog: pytest.LogCaptureFixture):
     cluster = Cluster()
 
     assert handle(cluster, FAILED, unschedulable_plugins=frozenset({"A"})) is Place.BACKOFF
@@ -94,7 +92,7 @@ def test_an_error_backs_off_and_is_told_as_such(caplog: pytest.LogCaptureFixture
         pytest.param(None, "n5", id="left"),
     ],
 )
-def test_a_nomination_is_noted_for_the_next_cycle_and_written(nominated: str | None, noted: str):
+def test_a_nomination_is_recorded_for_the_next_cycle_and_written(nominated: str | None, noted: str):
     cluster = Cluster()
     handle(
         cluster,
@@ -108,7 +106,7 @@ def test_a_nomination_is_noted_for_the_next_cycle_and_written(nominated: str | N
     assert cluster.api.patches[0].nominated_node_name == nominated
 
 
-def test_what_is_written_goes_by_the_newest_version():
+def test_writes_use_the_newest_version_of_the_pod():
     cluster = Cluster()
     newest = pod("web", labels={"version": "2"})
     written: list[PodInfo] = []
@@ -119,19 +117,19 @@ def test_what_is_written_goes_by_the_newest_version():
 
 
 @pytest.mark.parametrize(
-    ("status", "line", "told"),
+    ("status", "line", "expected"),
     [
         pytest.param(
-            REJECTED, "Unable to schedule pod; no fit; waiting", REJECTED.message, id="no node would do"
+            REJECTED, "Unable to schedule pod; no fit; waiting", REJECTED.message, id="no node fits"
         ),
         pytest.param(FAILED, "Error scheduling pod; retrying", "odd", id="an error"),
     ],
 )
-def test_the_log_has_kube_schedulers_lines(
-    status: Status, line: str, told: str | None, caplog: pytest.LogCaptureFixture
+def test_the_log_has_the_lines_of_kube_scheduler(
+    status: Status, line: str, expected: str | None, caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.DEBUG):
         handle(Cluster(), status)
 
     [record] = caplog.records
-    assert (record.getMessage(), vars(record).get("err")) == (line, told)
+    assert (record.getMessage(), vars(record).get("err")) == (line, expected)

@@ -81,7 +81,7 @@ def a_small_foreign_pod(it: Chosen) -> None:
         a_small_foreign_pod,
     ],
 )
-def test_a_choice_stands_after(happened: Callable[[Chosen], None]) -> None:
+def test_a_choice_stays_valid_after(happened: Callable[[Chosen], None]) -> None:
     it = Chosen()
 
     happened(it)
@@ -115,7 +115,7 @@ def removal_and_return(it: Chosen) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happened", "told"),
+    ("happened", "expected"),
     [
         (cordon, "node n1 changed before the pod was bound: node(s) were unschedulable"),
         (shrink, "node n1 changed before the pod was bound: Insufficient cpu"),
@@ -126,15 +126,15 @@ def removal_and_return(it: Chosen) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_choice_falls_after(happened: Callable[[Chosen], None], told: str) -> None:
+def test_a_choice_becomes_invalid_after(happened: Callable[[Chosen], None], expected: str) -> None:
     it = Chosen()
 
     happened(it)
 
-    assert it.verdict() == told
+    assert it.verdict() == expected
 
 
-def test_the_pod_is_ours_until_it_is_deleted_recreated_bound_or_going() -> None:
+def test_the_pod_stays_ours_until_it_is_deleted_recreated_bound_or_terminating() -> None:
     choice = Chosen().choice
     assert is_ours(choice, pod("web", cpu="3"))
 
@@ -153,7 +153,7 @@ class Raises(FilterPlugin):
         raise ValueError("out of order")
 
 
-def test_a_plugin_that_fails_at_the_last_look_is_an_error_of_the_attempt() -> None:
+def test_a_plugin_that_fails_in_the_final_check_is_an_error_of_the_attempt() -> None:
     it = Chosen()
     framework = framework_of(Raises())
     it.choice = replace(it.choice, attempt=replace(it.choice.attempt, framework=framework))
@@ -166,7 +166,7 @@ def test_a_plugin_that_fails_at_the_last_look_is_an_error_of_the_attempt() -> No
     assert "out of order" in status.message
 
 
-def test_where_nobody_disturbed_the_node_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch):
+def test_an_unchanged_node_is_not_checked_again(monkeypatch: pytest.MonkeyPatch):
     it = Chosen()
     monkeypatch.setattr(it.cache, "snapshot", None)
 

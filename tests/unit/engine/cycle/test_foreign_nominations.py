@@ -59,7 +59,7 @@ def deliver(cluster: Cluster, *versions: PodInfo) -> None:
 @pytest.mark.parametrize(
     ("priority", "waits"), [(4, True), (5, True), (6, False)], ids=["less", "equal", "more important"]
 )
-def test_a_pod_of_ours_leaves_the_room_alone_unless_it_is_more_important(
+def test_a_pod_of_ours_leaves_nominated_capacity_unless_its_priority_is_higher(
     cluster: Cluster, priority: int, waits: bool
 ):
     deliver(cluster, theirs())
@@ -67,7 +67,7 @@ def test_a_pod_of_ours_leaves_the_room_alone_unless_it_is_more_important(
     assert rejected(cluster, priority) is waits
 
 
-def test_it_counts_from_the_update_that_nominates(cluster: Cluster):
+def test_a_nomination_counts_from_its_update(cluster: Cluster):
     deliver(cluster, theirs(""), theirs("n1"))
 
     assert rejected(cluster)
@@ -82,21 +82,21 @@ def test_it_counts_from_the_update_that_nominates(cluster: Cluster):
         [theirs(gates=["example.com/wait"])],
         [theirs("n1"), theirs("n1", status={"nominatedNodeName": "n1", "phase": "Failed"})],
     ],
-    ids=["nothing said", "taken back", "elsewhere", "gated", "ended"],
+    ids=["no field", "taken back", "elsewhere", "gated", "ended"],
 )
-def test_where_nothing_is_reserved_nothing_is_counted(cluster: Cluster, versions: list[PodInfo]):
+def test_without_a_nomination_nothing_is_counted(cluster: Cluster, versions: list[PodInfo]):
     deliver(cluster, *versions)
 
     assert not rejected(cluster)
 
 
-def test_a_pod_that_is_going_keeps_no_room(cluster: Cluster):
+def test_a_terminating_pod_keeps_no_nominated_capacity(cluster: Cluster):
     deliver(cluster, theirs(), going())
 
     assert cluster.nominator.node_of(UID) == ""
 
 
-def test_once_bound_it_is_counted_as_any_pod_and_once(cluster: Cluster):
+def test_a_bound_pod_is_counted_once_and_no_longer_nominated(cluster: Cluster):
     half = theirs(cpu="1")
     deliver(cluster, half, pod_on(half, "n1"))
 
@@ -104,13 +104,13 @@ def test_once_bound_it_is_counted_as_any_pod_and_once(cluster: Cluster):
     assert not rejected(cluster)  # one CPU is kept for the other pod, one is free
 
 
-def test_it_is_never_put_into_our_queue(cluster: Cluster):
+def test_a_nominated_pod_of_another_scheduler_is_never_queued(cluster: Cluster):
     deliver(cluster, theirs(), theirs("n2"))
 
     assert cluster.place_of("theirs") is Place.OUTSIDE
 
 
-def test_a_pod_made_again_under_its_name_inherits_no_room(cluster: Cluster):
+def test_a_recreated_pod_does_not_inherit_the_nomination(cluster: Cluster):
     deliver(cluster, theirs(), theirs("", uid="another"))
 
     assert cluster.nominator.nominated_nodes == frozenset()
@@ -125,7 +125,7 @@ def end_by_update(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("end", [end_by_deletion, end_by_update], ids=["deleted", "taken back"])
-def test_when_the_room_is_given_up_a_pod_that_waits_for_it_is_tried_again(
+def test_the_end_of_a_nomination_requeues_pods_that_wait_for_its_capacity(
     cluster: Cluster, end: Callable[[Cluster], None]
 ):
     deliver(cluster, theirs())

@@ -1,4 +1,4 @@
-"""During a freeze the cluster does not change; afterwards all deferred changes are made in order."""
+"""During a freeze the cluster does not change; afterwards all deferred changes are applied in order."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def tell_everything(handler: Any) -> list[Any]:
     return [("add", "a"), ("update", "a", "b"), ("undecodable", "b", "why"), ("delete", "b")]
 
 
-def test_without_a_freeze_everything_is_taken_in_at_once() -> None:
+def test_without_a_freeze_changes_are_applied_at_once() -> None:
     heard = Heard(ClusterFreeze())
     assert tell_everything(heard) == heard.calls
 
 
 @virtually
-async def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> None:
+async def test_changes_during_a_freeze_are_applied_in_order_at_its_end() -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
     async with frozen(freeze):
@@ -80,7 +80,7 @@ async def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over()
 
 
 @virtually
-async def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_deferred_change_does_not_block_the_others(caplog: pytest.LogCaptureFixture) -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
     with caplog.at_level(logging.ERROR):
@@ -92,7 +92,7 @@ async def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCa
 
 
 @virtually
-async def test_who_waits_goes_on_only_while_there_is_no_freeze() -> None:
+async def test_a_waiting_task_continues_only_without_a_freeze() -> None:
     freeze, seen = ClusterFreeze(), []
 
     async def wait() -> None:

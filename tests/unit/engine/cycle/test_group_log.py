@@ -13,7 +13,7 @@ from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from tests.support.manual_clock import ManualClock
 
 
-def test_groups_of_which_no_member_could_be_tried_are_forgotten_as_well() -> None:
+def test_groups_without_an_attempt_of_a_member_are_dropped_too() -> None:
     plugin: Any = SimpleNamespace(name="Gangs", waiting="waiting")
     log, keys = (
         GroupLog(ManualClock()),

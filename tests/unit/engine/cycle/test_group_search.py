@@ -172,7 +172,7 @@ def most(sizes: Sequence[int], rooms: Sequence[int]) -> int:
 
 @settings(max_examples=150, deadline=None)
 @given(sizes=SIZES, rooms=ROOMS, data=st.data())
-def test_a_gang_that_fits_in_any_way_is_found(
+def test_any_placement_of_a_gang_that_exists_is_found(
     sizes: list[int], rooms: list[int], data: st.DataObject
 ) -> None:
     min_count = data.draw(st.integers(1, len(sizes)))
@@ -202,7 +202,7 @@ def test_a_gang_that_fits_in_any_way_is_found(
     rooms=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     data=st.data(),
 )
-def test_of_placements_that_hold_enough_the_best_is_taken(
+def test_the_best_of_sufficient_placements_is_chosen(
     size: int, count: int, rooms: list[int], data: st.DataObject
 ) -> None:
     """Identical members fill the free capacity, so the number of members in a placement needs no search."""
@@ -234,7 +234,7 @@ class Breaks(Pods):
         return (decision if choose else replace(decision, status=Status.failed("broken"))), snapshot
 
 
-def test_each_decision_of_a_group_yields_to_the_loop_first() -> None:
+def test_each_decision_of_a_group_yields_to_the_event_loop_first() -> None:
     it = Scene([1, 1, 1, 1], [4], 4)
     turns: list[int] = []
     placed = pod("there", cpu="1", node="n0")
@@ -258,7 +258,7 @@ def test_each_decision_of_a_group_yields_to_the_loop_first() -> None:
     it.cache.check()
 
 
-def test_a_trial_ends_once_too_few_members_are_left() -> None:
+def test_a_trial_ends_once_too_few_members_remain() -> None:
     it = Scene([9, 1, 1, 1], [4], 4)
 
     async def look() -> int:
@@ -271,7 +271,7 @@ def test_a_trial_ends_once_too_few_members_are_left() -> None:
     assert asyncio.run(look()) == 1
 
 
-def test_a_way_that_breaks_off_after_enough_were_placed_is_none() -> None:
+def test_a_pass_interrupted_after_enough_placements_has_no_result() -> None:
     """Members that were not tried must be requeued too."""
     it = Scene([1, 1, 2, 2], [2, 2], 3)
     breaks: Any = Breaks(it.cache, 3)
@@ -298,7 +298,7 @@ class Wavers(Pods):
         return decision, snapshot
 
 
-def test_a_group_that_its_best_placement_no_longer_holds_preempts_nowhere() -> None:
+def test_a_group_whose_best_placement_fails_does_not_preempt() -> None:
     it = Scene([1, 1, 1], [2, 2], 2, racks=2)
     wavers: Any = Wavers(it.cache, 2)
     passes = GroupPasses(wavers, it.cache, Nominator(), Rests())
@@ -338,7 +338,7 @@ class Slow(Pods):
             await yield_to_loop()
 
 
-def test_members_whose_plugins_need_time_are_given_it_within_the_pass() -> None:
+def test_members_of_plugins_that_need_time_get_it_within_the_pass() -> None:
     it = Scene([2, 1, 1], [2, 2], 3)
     slow = Slow(it.cache, 3)
     passes = GroupPasses(cast("PodCycle", slow), it.cache, Nominator(), Rests())

@@ -86,7 +86,7 @@ OBJECT = {"metadata": {"name": "a"}}
         pytest.param(services, "delete", (OBJECT,), ["v1/servicesDelete"], id="other deleted"),
     ],
 )
-def test_an_event_is_told_by_its_name(
+def test_an_event_is_named(
     handler: Callable[[Cluster], Any], method: str, objects: tuple[Any, ...], labels: list[str]
 ) -> None:
     cluster = Cluster()
@@ -100,7 +100,7 @@ def test_an_event_is_told_by_its_name(
     assert cluster.counts.handled == labels
 
 
-def test_an_object_that_cannot_be_read_is_no_event() -> None:
+def test_an_undecodable_object_is_no_event() -> None:
     cluster = Cluster()
     cluster.counts.handled.clear()
 

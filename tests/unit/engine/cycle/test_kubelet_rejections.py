@@ -86,7 +86,7 @@ def bound(**fields: Any) -> PodInfo:
 
 
 @virtually
-async def test_a_rejected_pod_is_counted_told_of_and_its_node_avoided():
+async def test_a_kubelet_rejection_is_counted_and_logged_and_its_node_avoided():
     scene = Scene()
     async with scene.watching():
         await scene.leave(bound(), bound(status=OUT_OF_CPU))
@@ -99,7 +99,7 @@ async def test_a_rejected_pod_is_counted_told_of_and_its_node_avoided():
 
 
 @virtually
-async def test_without_pauses_a_rejection_is_still_counted_and_told_of():
+async def test_without_pauses_a_rejection_is_still_counted_and_logged():
     scene = Scene()
     scene.cache.pauses.configure(initial_seconds=0, max_seconds=0)
     async with scene.watching():
@@ -120,7 +120,7 @@ async def test_without_pauses_a_rejection_is_still_counted_and_told_of():
         (bound(), bound(status={"phase": "Failed", "reason": "DeadlineExceeded", "message": "too late"})),
         (bound(), bound(status={"phase": "Succeeded"})),
     ],
-    ids=["deleted at once", "deleted and made again", "failed otherwise", "done quickly"],
+    ids=["deleted at once", "deleted and recreated", "failed otherwise", "done quickly"],
 )
 @virtually
 async def test_a_pod_that_left_for_another_reason_is_no_rejection(before: PodInfo, after: PodInfo | None):
@@ -139,7 +139,7 @@ async def test_a_pod_that_left_for_another_reason_is_no_rejection(before: PodInf
     ids=["another scheduler's", "ran", "never bound"],
 )
 @virtually
-async def test_nobody_is_asked_about_pods_that_cannot_have_been_rejected(before: PodInfo):
+async def test_pods_that_cannot_have_been_rejected_are_not_read(before: PodInfo):
     scene = Scene()
     async with scene.watching():
         await scene.leave(before, bound(status=OUT_OF_CPU))
@@ -148,7 +148,7 @@ async def test_nobody_is_asked_about_pods_that_cannot_have_been_rejected(before:
 
 
 @virtually
-async def test_a_standby_asks_nothing():
+async def test_a_standby_reads_no_pods():
     scene = Scene()
     scene.is_leading = False
     async with scene.watching():
@@ -158,7 +158,7 @@ async def test_a_standby_asks_nothing():
 
 
 @virtually
-async def test_a_pod_that_was_made_on_its_node_is_no_business_of_ours():
+async def test_a_pod_created_on_its_node_is_ignored():
     scene = Scene()
     async with scene.watching():
         await scene.leave(bound(), bound(status=OUT_OF_CPU), placed=False)
@@ -167,7 +167,7 @@ async def test_a_pod_that_was_made_on_its_node_is_no_business_of_ours():
 
 
 @virtually
-async def test_a_pod_that_somebody_else_put_on_the_very_node_is_no_business_of_ours():
+async def test_a_pod_bound_to_our_node_by_another_scheduler_is_ignored():
     scene = Scene()
     async with scene.watching():
         scene.cache.assume(pod("web"), "n1")
@@ -179,7 +179,7 @@ async def test_a_pod_that_somebody_else_put_on_the_very_node_is_no_business_of_o
 
 
 @virtually
-async def test_a_pod_that_somebody_else_put_on_another_node_is_no_business_of_ours():
+async def test_a_pod_bound_to_another_node_by_another_scheduler_is_ignored():
     scene = Scene()
     async with scene.watching():
         scene.cache.assume(pod("web"), "n2")
@@ -189,7 +189,7 @@ async def test_a_pod_that_somebody_else_put_on_another_node_is_no_business_of_ou
 
 
 @virtually
-async def test_a_node_does_not_rest_for_what_is_wrong_with_the_pod_alone():
+async def test_a_node_is_not_paused_for_a_problem_of_the_pod_alone():
     scene = Scene()
     status = {"phase": "Failed", "reason": "SysctlForbidden", "message": "Pod was rejected: forbidden sysctl"}
     async with scene.watching():
@@ -203,7 +203,7 @@ async def test_a_node_does_not_rest_for_what_is_wrong_with_the_pod_alone():
 
 
 @virtually
-async def test_a_pod_of_which_the_watch_never_showed_that_it_was_bound_is_asked_about():
+async def test_a_pod_without_an_observed_binding_is_read():
     scene = Scene()
     async with scene.watching():
         scene.api.create(pod("web"))
@@ -217,7 +217,7 @@ async def test_a_pod_of_which_the_watch_never_showed_that_it_was_bound_is_asked_
 
 
 @virtually
-async def test_a_pod_that_cannot_be_asked_about_does_not_end_the_asking(caplog: pytest.LogCaptureFixture):
+async def test_an_unreadable_pod_does_not_stop_the_reads(caplog: pytest.LogCaptureFixture):
     scene = Scene()
     scene.api.reads = [ApiError(403, "Forbidden", "no")]
     async with scene.watching():
@@ -238,7 +238,7 @@ async def rejected_scene() -> Scene:
 
 
 @virtually
-async def test_a_pause_outlasts_pods_that_leave_since_others_run_for_the_same_room():
+async def test_a_pause_continues_after_pods_leave_since_others_want_the_same_capacity():
     scene = await rejected_scene()
     await scene.leave(pod("old", node="n1", status={"phase": "Running"}), None)
 
@@ -246,7 +246,7 @@ async def test_a_pause_outlasts_pods_that_leave_since_others_run_for_the_same_ro
 
 
 @virtually
-async def test_a_pause_ends_when_the_node_changes_but_not_with_a_heartbeat():
+async def test_a_pause_ends_when_the_node_changes_and_not_with_a_heartbeat():
     scene = await rejected_scene()
     scene.nodes.on_update(node("n1"), node("n1"))
     assert scene.avoided()
@@ -256,7 +256,7 @@ async def test_a_pause_ends_when_the_node_changes_but_not_with_a_heartbeat():
 
 
 @virtually
-async def test_a_pause_ends_with_the_node():
+async def test_a_pause_ends_with_the_deletion_of_the_node():
     scene = await rejected_scene()
     scene.nodes.on_delete(node("n1"))
     scene.nodes.on_add(node("n1"))
@@ -265,7 +265,7 @@ async def test_a_pause_ends_with_the_node():
 
 
 @virtually
-async def test_pods_go_elsewhere_while_a_node_is_avoided_and_there_again_afterwards():
+async def test_pods_avoid_a_paused_node_and_use_it_again_afterwards():
     scene = Scene(likes("n1"))
     async with scene.running():
         scene.cache.pauses.rejected("n1", "why", at=scene.clock.monotonic())
@@ -279,7 +279,7 @@ async def test_pods_go_elsewhere_while_a_node_is_avoided_and_there_again_afterwa
 
 
 @virtually
-async def test_where_nothing_else_fits_an_avoided_node_is_taken_without_delay():
+async def test_an_avoided_node_is_chosen_at_once_if_no_other_node_fits():
     scene = Scene(nodes=("n1",))
     async with scene.running():
         scene.cache.pauses.rejected("n1", "why", at=scene.clock.monotonic())
@@ -322,9 +322,9 @@ def test_an_avoided_node_is_explained_as_feasible_and_unranked():
     ],
     ids=["today", "no message", "device", "older", "manager", "evicted", "failed by itself", "not failed"],
 )
-def test_what_a_rejection_is(status: dict[str, str], expected: bool):
+def test_the_conditions_of_a_kubelet_rejection(status: dict[str, str], expected: bool):
     assert is_rejected(bound(status=status)) is expected
 
 
-def test_a_pod_that_is_on_no_node_was_rejected_by_nobody():
+def test_a_pod_without_a_node_was_not_rejected_by_a_kubelet():
     assert not is_rejected(pod("web", status=OUT_OF_CPU))

@@ -119,7 +119,7 @@ async def test_other_pods_are_bound_while_a_long_attempt_runs() -> None:
 
 
 @virtually
-async def test_while_pods_wait_long_attempts_get_half_of_the_time_and_else_all_of_it() -> None:
+async def test_long_attempts_get_half_of_the_time_while_pods_wait_and_else_all_of_it() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin, NodeFilter("Slow", lambda *_: spend(0.003)))
     for number in range(400):
@@ -136,7 +136,7 @@ async def test_while_pods_wait_long_attempts_get_half_of_the_time_and_else_all_o
 
 
 @virtually
-async def test_the_loop_has_its_turn_between_two_slices() -> None:
+async def test_the_loop_runs_between_two_slices() -> None:
     cluster = cluster_with(Hungry())
     cluster.api.create(hungry("heavy", 200))
     turns, longest = [cluster.clock.monotonic()], 0.0
@@ -150,7 +150,7 @@ async def test_the_loop_has_its_turn_between_two_slices() -> None:
 
 @pytest.mark.parametrize("is_begun", [True, False])
 @virtually
-async def test_a_pod_that_is_deleted_meanwhile_is_let_go_and_the_work_is_closed(is_begun: bool) -> None:
+async def test_a_pod_deleted_during_a_long_attempt_is_dropped_and_its_work_closed(is_begun: bool) -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     heavy = [hungry(f"heavy-{number}", 100_000) for number in range(6)]
@@ -169,7 +169,7 @@ async def test_a_pod_that_is_deleted_meanwhile_is_let_go_and_the_work_is_closed(
 
 
 @virtually
-async def test_a_pod_that_changes_meanwhile_is_tried_again_as_it_is_now() -> None:
+async def test_a_pod_changed_during_a_long_attempt_is_tried_in_its_new_version() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 100_000))
@@ -181,7 +181,7 @@ async def test_a_pod_that_changes_meanwhile_is_tried_again_as_it_is_now() -> Non
 
 
 @virtually
-async def test_a_pod_that_begins_to_go_meanwhile_is_skipped_as_any_other() -> None:
+async def test_a_pod_that_terminates_during_a_long_attempt_is_skipped() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 100_000))
@@ -194,7 +194,7 @@ async def test_a_pod_that_begins_to_go_meanwhile_is_skipped_as_any_other() -> No
 
 
 @virtually
-async def test_a_pod_that_somebody_else_binds_meanwhile_is_let_go() -> None:
+async def test_a_pod_bound_by_another_scheduler_during_a_long_attempt_is_dropped() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 100_000))
@@ -207,7 +207,7 @@ async def test_a_pod_that_somebody_else_binds_meanwhile_is_let_go() -> None:
 
 
 @virtually
-async def test_other_plugins_that_come_into_force_meanwhile_try_the_pod_again() -> None:
+async def test_a_reload_during_a_long_attempt_starts_it_again() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 100_000))
@@ -242,13 +242,13 @@ async def test_the_next_leader_reads_the_growing_quarantine_of_a_pod() -> None:
         [*_, patch] = cluster.api.patches
     assert patch.condition is not None
     assert patch.condition.reason == "SchedulerError"
-    told = {
+    reported = {
         "type": "PodScheduled",
         "status": "False",
         "reason": patch.condition.reason,
         "message": patch.condition.message,
     }
-    seen = hungry("heavy", 100_000, status={"conditions": [told]})
+    seen = hungry("heavy", 100_000, status={"conditions": [reported]})
     assert times_in_condition(seen) == 2
 
     another = cluster_with(Hungry())
@@ -259,7 +259,7 @@ async def test_the_next_leader_reads_the_growing_quarantine_of_a_pod() -> None:
 
 
 @virtually
-async def test_how_long_attempts_end_is_counted() -> None:
+async def test_the_results_of_long_attempts_are_counted() -> None:
     plugin, ends = Hungry(), list[tuple[str, str, str]]()
     cluster = cluster_with(plugin)
 
@@ -280,7 +280,7 @@ async def test_how_long_attempts_end_is_counted() -> None:
 
 
 @virtually
-async def test_a_plugin_that_may_take_any_time_is_not_ended() -> None:
+async def test_a_plugin_without_a_time_limit_is_not_stopped() -> None:
     plugin = Hungry(is_unlimited=True)
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 12_000))
@@ -291,7 +291,7 @@ async def test_a_plugin_that_may_take_any_time_is_not_ended() -> None:
 
 
 @virtually
-async def test_what_a_choice_reserved_is_free_while_a_plugin_needs_time_at_reserve() -> None:
+async def test_a_choice_is_released_while_a_plugin_needs_time_at_reserve() -> None:
     plugin, before = Hungry(at="reserve"), Hungry(at="never")
     before.name = "Before"
     cluster = cluster_with(before, plugin)
@@ -306,7 +306,7 @@ async def test_what_a_choice_reserved_is_free_while_a_plugin_needs_time_at_reser
 
 
 @virtually
-async def test_a_plugin_whose_work_fails_has_failed() -> None:
+async def test_a_plugin_whose_work_raises_has_failed() -> None:
     plugin = Hungry()
     plugin.error = ValueError("no")
     cluster = cluster_with(plugin)
@@ -318,7 +318,7 @@ async def test_a_plugin_whose_work_fails_has_failed() -> None:
 
 
 @virtually
-async def test_only_a_few_are_advanced_in_turn_and_the_others_wait_in_line() -> None:
+async def test_only_a_few_long_attempts_run_in_turn_and_the_others_wait() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     for number in range(10):
@@ -333,7 +333,7 @@ async def test_only_a_few_are_advanced_in_turn_and_the_others_wait_in_line() -> 
 
 
 @virtually
-async def test_the_end_of_the_scheduler_closes_the_work_and_the_pod_is_for_the_next_leader() -> None:
+async def test_shutdown_closes_the_work_and_leaves_the_pod_to_the_next_leader() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 100_000))
@@ -345,7 +345,7 @@ async def test_the_end_of_the_scheduler_closes_the_work_and_the_pod_is_for_the_n
 
 
 @virtually
-async def test_what_happens_while_a_pod_waits_for_its_work_is_not_kept_and_not_missed() -> None:
+async def test_an_event_during_a_long_attempt_is_not_recorded_and_not_missed() -> None:
     plugin = Hungry()
     rule = NodeFilter(
         "Rule", lambda _state, _pod, node: None if node.name == "n9" else Status.unschedulable("no")
@@ -363,7 +363,7 @@ async def test_what_happens_while_a_pod_waits_for_its_work_is_not_kept_and_not_m
 
 
 @virtually
-async def test_the_queue_tells_what_the_pod_waits_for() -> None:
+async def test_the_history_of_a_pod_names_the_plugin_that_needs_time() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 1000))
@@ -381,14 +381,14 @@ class Opening(PreEnqueuePlugin):
         raise NeedsTime(iter(()))  # type: ignore[arg-type]
 
 
-def test_outside_of_attempts_no_plugin_is_given_time() -> None:
+def test_plugins_get_no_extra_time_outside_of_attempts() -> None:
     cluster = Cluster(Opening())
     cluster.api.create(pod("web"))
     assert cluster.place_of("web") is Place.GATED
 
 
 @virtually
-async def test_who_has_nothing_else_to_do_does_the_work_at_once() -> None:
+async def test_an_offline_caller_runs_the_work_at_once() -> None:
     plugin = Hungry()
     framework = framework_of(plugin)
     cluster = cluster_with(nodes=("n1",))
@@ -400,7 +400,7 @@ async def test_who_has_nothing_else_to_do_does_the_work_at_once() -> None:
 
 
 @virtually
-async def test_what_an_attempt_used_that_needs_time_is_freed_at_once() -> None:
+async def test_objects_of_an_attempt_that_needs_time_are_freed_at_once() -> None:
     framework, snapshot = framework_of(Hungry()), snapshot_of(node("n"))
     gc.disable()
     try:

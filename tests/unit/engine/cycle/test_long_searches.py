@@ -112,7 +112,7 @@ def nothing(_: Cluster) -> None:
 
 
 @virtually
-async def test_other_pods_are_bound_while_room_is_searched_for() -> None:
+async def test_other_pods_are_bound_during_a_search_for_victims() -> None:
     it = Searching()
     cluster = it.cluster
     cluster.api.create(urgent())
@@ -131,7 +131,7 @@ async def test_other_pods_are_bound_while_room_is_searched_for() -> None:
 
 
 @virtually
-async def test_a_node_whose_pods_leave_meanwhile_is_taken_and_nobody_is_evicted() -> None:
+async def test_a_node_whose_pods_leave_during_the_search_is_chosen_without_evictions() -> None:
     it = Searching()
 
     def leave(cluster: Cluster) -> None:
@@ -144,7 +144,7 @@ async def test_a_node_whose_pods_leave_meanwhile_is_taken_and_nobody_is_evicted(
 
 
 @virtually
-async def test_pods_that_matter_more_and_come_meanwhile_are_not_evicted() -> None:
+async def test_new_pods_of_higher_priority_are_not_evicted() -> None:
     it = Searching()
 
     def replace(cluster: Cluster) -> None:
@@ -157,7 +157,7 @@ async def test_pods_that_matter_more_and_come_meanwhile_are_not_evicted() -> Non
 
 
 @virtually
-async def test_the_victims_are_those_that_are_there_when_the_search_has_ended() -> None:
+async def test_the_victims_are_those_present_at_the_end_of_the_search() -> None:
     it = Searching()
 
     def replace(cluster: Cluster) -> None:
@@ -170,7 +170,7 @@ async def test_the_victims_are_those_that_are_there_when_the_search_has_ended() 
 
 
 @virtually
-async def test_a_node_that_was_tried_in_vain_is_tried_again_if_its_pods_have_changed_since() -> None:
+async def test_a_rejected_node_is_evaluated_again_if_its_pods_have_changed() -> None:
     it = Searching(hopeless=True)
 
     def replace(cluster: Cluster) -> None:
@@ -182,7 +182,7 @@ async def test_a_node_that_was_tried_in_vain_is_tried_again_if_its_pods_have_cha
 
 
 @virtually
-async def test_a_node_that_goes_meanwhile_is_not_chosen_and_one_that_comes_is_taken() -> None:
+async def test_a_node_deleted_during_the_search_is_not_chosen_and_a_new_one_is() -> None:
     it = Searching()
     await it.meanwhile(lambda cluster: cluster.nodes.on_delete(node("n0", cpu="2")), urgent())
     assert it.started.found == {"urgent": ("n3", ["v3-0", "v3-1"])}
@@ -194,7 +194,7 @@ async def test_a_node_that_goes_meanwhile_is_not_chosen_and_one_that_comes_is_ta
 
 
 @virtually
-async def test_two_searches_at_once_do_not_evict_for_the_same_room() -> None:
+async def test_two_concurrent_searches_do_not_evict_for_the_same_capacity() -> None:
     it = Searching()
     await it.meanwhile(nothing, urgent("one"), urgent("two"))
     assert it.started.found == {"one": ("n0", ["v0-0", "v0-1"]), "two": ("n3", ["v3-0", "v3-1"])}
@@ -202,7 +202,7 @@ async def test_two_searches_at_once_do_not_evict_for_the_same_room() -> None:
 
 
 @virtually
-async def test_the_search_of_a_pod_that_is_deleted_meanwhile_is_let_go() -> None:
+async def test_the_search_of_a_deleted_pod_is_dropped() -> None:
     it = Searching()
     cluster = it.cluster
     cluster.api.create(urgent())
@@ -214,7 +214,7 @@ async def test_the_search_of_a_pod_that_is_deleted_meanwhile_is_let_go() -> None
     assert not it.plugin._searches._under_way
 
 
-def test_no_more_nodes_are_looked_through_than_there_is_time_for() -> None:
+def test_the_number_of_evaluated_nodes_is_bounded_by_the_time() -> None:
     tried: list[int] = []
 
     class Counting(DryRun):

@@ -177,7 +177,7 @@ async def _in_stretches(cluster: Cluster, queued: QueuedPodInfo) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_wherever_a_plugin_is_stopped_the_state_is_right_and_later_decisions_are(seed: int) -> None:
+def test_a_plugin_stopped_at_any_line_leaves_correct_state_and_later_decisions(seed: int) -> None:
     random, budget, theirs = Random(seed), TracedBudget(), Everywhere()
     cluster = Cluster(made(NodeResourcesFit), theirs, nodes=(), budget=budget)
     for number in range(5):
@@ -203,15 +203,15 @@ def test_wherever_a_plugin_is_stopped_the_state_is_right_and_later_decisions_are
             cluster.api.update(cluster.api.pods[assumed.pod.key].placed_on(assumed.node_name))
             cluster.queue.done(queued.pod.uid)
         asked = web(100 + number)
-        told = [
+        reported = [
             schedule_pod(framework, asked, cluster.cache.snapshot(), nominated={}, random=Random(number))
             for framework in (cluster.framework, framework_of(made(NodeResourcesFit), Everywhere()))
         ]
-        assert told[0].node_name == told[1].node_name
-        assert (told[0].diagnosis.rejected_by == told[1].diagnosis.rejected_by).all()
-        assert told[0].scores is not None
-        assert told[1].scores is not None
-        assert (told[0].scores.total == told[1].scores.total).all()
+        assert reported[0].node_name == reported[1].node_name
+        assert (reported[0].diagnosis.rejected_by == reported[1].diagnosis.rejected_by).all()
+        assert reported[0].scores is not None
+        assert reported[1].scores is not None
+        assert (reported[0].scores.total == reported[1].scores.total).all()
     assert stopped
 
 
@@ -313,7 +313,7 @@ def test_a_pod_stopped_at_any_extension_point_is_quarantined(quick: LoopBudget, 
     cluster.check()
 
 
-def test_without_the_clock_the_time_is_looked_at_between_plugins() -> None:
+def test_without_the_timer_the_time_is_checked_between_plugins() -> None:
     said: list[Any] = []
     now = 0.0
 
@@ -334,8 +334,8 @@ def test_without_the_clock_the_time_is_looked_at_between_plugins() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    told = 'more than 0.05s had passed when plugin "First" was done'
-    assert said == [(None, [f"over budget: {told}; quarantined for 60s after 1 attempt over budget"])]
+    reported = 'more than 0.05s had passed when plugin "First" was done'
+    assert said == [(None, [f"over budget: {reported}; quarantined for 60s after 1 attempt over budget"])]
 
 
 class Patient(PreBindPlugin):
@@ -355,7 +355,7 @@ class Patient(PreBindPlugin):
 
 
 @pytest.mark.parametrize("seconds", [0.0, 600.0], ids=["only waits", "works on and on"])
-def test_time_that_is_awaited_is_no_part_of_a_budget(quick: LoopBudget, seconds: float) -> None:
+def test_awaited_time_does_not_count_against_a_budget(quick: LoopBudget, seconds: float) -> None:
     plugin = Patient(seconds)
 
     async def bind() -> Status:
@@ -363,11 +363,11 @@ def test_time_that_is_awaited_is_no_part_of_a_budget(quick: LoopBudget, seconds:
         return await framework.run_pre_bind(CycleState(), pod("web"), "n1", frozenset({"Patient"}))
 
     status = asyncio.run(bind())
-    told = 'running PreBind plugin "Patient": over budget: stopped: more than 0.05s had passed'
-    assert status.message == (told if seconds else "")
+    reported = 'running PreBind plugin "Patient": over budget: stopped: more than 0.05s had passed'
+    assert status.message == (reported if seconds else "")
 
 
-def test_a_plugin_that_waits_can_be_cancelled_as_without_a_budget(quick: LoopBudget) -> None:
+def test_an_awaiting_plugin_can_be_cancelled_under_a_budget(quick: LoopBudget) -> None:
     said: list[str] = []
 
     class Waits(Patient):
@@ -392,7 +392,7 @@ def test_a_plugin_that_waits_can_be_cancelled_as_without_a_budget(quick: LoopBud
 
 
 @virtually
-async def test_what_an_attempt_waits_for_is_no_part_of_its_budget() -> None:
+async def test_time_that_an_attempt_awaits_does_not_count_against_its_budget() -> None:
     loop = asyncio.get_running_loop()
     budget = LoopBudget(loop.time, seconds=0.5)
 
@@ -416,7 +416,7 @@ async def test_what_an_attempt_waits_for_is_no_part_of_its_budget() -> None:
 
 
 @virtually
-async def test_what_had_to_wait_for_an_attempt_is_done_whatever_that_has_spent() -> None:
+async def test_deferred_changes_are_applied_after_an_attempt_over_budget() -> None:
     loop: Any = asyncio.get_running_loop()
 
     def goes_on() -> Wait:
@@ -441,7 +441,7 @@ class Kept(NodeFilter):
         return "all alike"
 
 
-def test_what_was_kept_of_verdicts_is_dropped_when_a_plugin_was_stopped(quick: LoopBudget) -> None:
+def test_cached_results_are_dropped_when_a_plugin_is_stopped(quick: LoopBudget) -> None:
     quick.seconds = 0.5  # other plugins must not be interrupted on a busy machine
     kept = Kept("Kept")
     endless_for_bad = NodeFilter("Endless", lambda _, asked, __: endless() if asked.name == "bad" else None)
@@ -460,7 +460,7 @@ def test_what_was_kept_of_verdicts_is_dropped_when_a_plugin_was_stopped(quick: L
     cluster.check()
 
 
-def test_a_process_that_was_stopped_does_not_blame_the_plugin() -> None:
+def test_a_suspended_process_does_not_count_against_the_plugin() -> None:
     budget, plugin = TracedBudget(), Everywhere()
     frame = sys._getframe()
 
@@ -517,7 +517,7 @@ class Endless(FilterPlugin, PreEnqueuePlugin):
         return endless()  # type: ignore[no-any-return]
 
 
-def test_a_hint_that_does_not_answer_is_asked_once_and_wakes_the_pods(quick: LoopBudget) -> None:
+def test_an_endless_hint_is_called_once_and_requeues_the_pods(quick: LoopBudget) -> None:
     plugin = Endless()
     cluster = Cluster(plugin, budget=quick)
     for number in range(5):
@@ -533,7 +533,7 @@ def test_a_hint_that_does_not_answer_is_asked_once_and_wakes_the_pods(quick: Loo
 
 
 @pytest.mark.parametrize("silent", ["pod_key", "event_keys", "waits_for_keys"])
-def test_who_does_not_say_what_a_hint_reads_is_asked_about_every_pod(quick: LoopBudget, silent: str) -> None:
+def test_an_endless_hint_key_is_called_once_and_requeues_the_pods(quick: LoopBudget, silent: str) -> None:
     asked = 0
 
     def says_nothing(*_: object) -> Any:
@@ -567,7 +567,7 @@ def test_who_does_not_say_what_a_hint_reads_is_asked_about_every_pod(quick: Loop
     cluster.check()
 
 
-def test_a_gate_that_does_not_answer_keeps_pods_gated_and_the_others_going(quick: LoopBudget) -> None:
+def test_an_endless_gate_keeps_its_pods_gated_and_others_unaffected(quick: LoopBudget) -> None:
     plugin = Endless()
     plugin.is_open = False
     cluster = Cluster(plugin, budget=quick)
@@ -579,7 +579,7 @@ def test_a_gate_that_does_not_answer_keeps_pods_gated_and_the_others_going(quick
     cluster.check()
 
 
-def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(quick: LoopBudget) -> None:
+def test_a_plugin_that_is_stopped_three_times_in_a_row_is_suspended(quick: LoopBudget) -> None:
     cluster = Cluster(NodeFilter("Endless", endless), budget=quick)
     for number in range(30):
         cluster.api.create(pod(f"web-{number}"))
@@ -599,7 +599,7 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     cluster.check()
 
 
-def test_a_guest_that_uses_up_its_time_limit_three_times_in_a_row_rests(quick: LoopBudget) -> None:
+def test_a_guest_that_reaches_its_time_limit_three_times_in_a_row_is_suspended(quick: LoopBudget) -> None:
     quick.seconds = 5.0
     cluster = Cluster(guest(LOOPS, time_limit=Duration(20_000_000)), budget=quick)
     for number in range(8):
@@ -618,7 +618,7 @@ def test_a_guest_that_uses_up_its_time_limit_three_times_in_a_row_rests(quick: L
     cluster.check()
 
 
-def test_a_plugin_that_is_stopped_at_one_point_rests_though_it_ends_at_others(quick: LoopBudget) -> None:
+def test_a_plugin_stopped_at_one_extension_point_is_suspended_despite_other_points(quick: LoopBudget) -> None:
     class Endless(PreFilterPlugin, NodeFilter):
         def pre_filter(self, *_: Any) -> None:
             return None
@@ -633,7 +633,7 @@ def test_a_plugin_that_is_stopped_at_one_point_rests_though_it_ends_at_others(qu
     cluster.check()
 
 
-def test_a_plugin_that_is_stopped_after_it_was_awaited_rests(quick: LoopBudget) -> None:
+def test_a_plugin_that_is_stopped_after_an_await_is_suspended(quick: LoopBudget) -> None:
     async def endless_step() -> None:
         endless()
 

@@ -48,7 +48,7 @@ async def preempt(cluster: Cluster) -> None:
 
 
 @virtually
-async def test_an_unwritten_nomination_that_ends_requeues_the_pods_it_kept_out():
+async def test_an_unwritten_nomination_that_ends_requeues_the_pods_that_it_rejected():
     cluster = begun()
     await preempt(cluster)
 
@@ -57,7 +57,7 @@ async def test_an_unwritten_nomination_that_ends_requeues_the_pods_it_kept_out()
 
 
 @virtually
-async def test_a_nomination_that_the_server_knows_of_ends_when_the_watch_says_so():
+async def test_a_nomination_that_the_server_has_ends_by_the_watch():
     cluster = begun()
     written = pod("nominated", cpu="2", priority=5, status={"nominatedNodeName": "n1"})
     cluster.api.update(written)
@@ -68,7 +68,7 @@ async def test_a_nomination_that_the_server_knows_of_ends_when_the_watch_says_so
 
 
 @virtually
-async def test_a_decision_that_waits_sees_the_nomination_to_its_end():
+async def test_a_deferred_decision_applies_the_end_of_the_nomination():
     cluster = begun()
     cluster.parts.freeze.begin()
     await preempt(cluster)
@@ -79,7 +79,7 @@ async def test_a_decision_that_waits_sees_the_nomination_to_its_end():
 
 
 @virtually
-async def test_a_nomination_to_another_node_that_came_meanwhile_stays():
+async def test_a_new_nomination_to_another_node_stays():
     cluster = begun()
     cluster.parts.freeze.begin()
     await preempt(cluster)
@@ -90,7 +90,7 @@ async def test_a_nomination_to_another_node_that_came_meanwhile_stays():
 
 
 @virtually
-async def test_a_nomination_that_was_not_written_yet_ends_with_its_pod():
+async def test_an_unwritten_nomination_ends_with_its_pod():
     cluster = begun()
     cluster.api.delete(NOMINATED.key)
 
@@ -151,10 +151,10 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
         ("nobody", 60.0, Place.ACTIVE),
     ],
     ids=[
-        "told at once",
-        "told late",
-        "nothing told, not even that it was bound",
-        "gave its room back itself",
+        "watched at once",
+        "watched late",
+        "not watched, not even the binding",
+        "the preemptor releases it",
     ],
 )
 @virtually
@@ -200,7 +200,7 @@ async def test_a_preemption_that_starts_before_another_ends_is_independent() -> 
 
 
 @virtually
-async def test_a_mistake_of_ours_costs_one_preemption(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_fails_one_preemption_only(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     victim = pod("victim", node="n1")
     for each in (PREEMPTOR, victim):

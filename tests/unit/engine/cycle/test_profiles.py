@@ -22,7 +22,7 @@ def profiles() -> Profiles:
     return it
 
 
-def test_before_the_first_nothing_is_in_force() -> None:
+def test_before_the_first_swap_there_are_no_profiles() -> None:
     it = Profiles()
 
     assert list(it) == []
@@ -30,7 +30,7 @@ def test_before_the_first_nothing_is_in_force() -> None:
     assert it.events("a") == {}
 
 
-def test_the_queue_is_answered_by_the_profile_of_the_pod() -> None:
+def test_the_queue_uses_the_profile_of_the_pod() -> None:
     it = profiles()
 
     assert it.sort_key(QueuedPodInfo(WEB, 0.0)) == (1.0,)
@@ -39,7 +39,7 @@ def test_the_queue_is_answered_by_the_profile_of_the_pod() -> None:
     assert it.events("b") == {}
 
 
-def test_a_swap_leaves_nothing_of_what_was() -> None:
+def test_a_swap_replaces_all_profiles() -> None:
     it = profiles()
     it.swap({"b": framework_of(puppets.Sort("Sort", (2.0,)))})
 
@@ -47,7 +47,7 @@ def test_a_swap_leaves_nothing_of_what_was() -> None:
     assert list(it) == ["b"]
 
 
-def test_no_extenders_are_none() -> None:
+def test_an_empty_list_of_extenders_is_none() -> None:
     heard = Cluster().failures
     it = Profiles()
     it.swap({}, Extenders([], heard))

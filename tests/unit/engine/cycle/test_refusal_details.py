@@ -53,7 +53,7 @@ def added(explanation: dict[str, Any], *plugins: Filter, **limits: Any) -> dict[
     return explanation
 
 
-def test_each_node_has_what_its_plugin_says_of_it():
+def test_each_node_has_the_details_of_its_plugin():
     one = Telling("One", why=lambda _pod, _snapshot, node: [f"disk of row {node.row}"])
     two = Telling("Two", why=("a", "b"))
 
@@ -64,7 +64,7 @@ def test_each_node_has_what_its_plugin_says_of_it():
     assert one.calls[0][1][:2] == (POD, SNAPSHOT)
 
 
-def test_a_refusal_whatever_the_node_is_asked_about_without_one():
+def test_a_rejection_for_every_node_has_details_without_a_node():
     one = Telling("One", why=["the claim is gone"])
 
     explanation = added(refused(pre_filter="One"), one)
@@ -78,7 +78,7 @@ def test_a_refusal_whatever_the_node_is_asked_about_without_one():
     assert one.asked == [None]
 
 
-def test_a_plugin_without_more_to_say_leaves_the_refusal_as_it_is():
+def test_a_plugin_without_details_leaves_the_rejection_as_it_is():
     explanation = refused("Plain", "Quiet", pre_filter="Plain")
 
     assert added(explanation, Filter("Plain"), Telling("Quiet", why=None)) == refused(
@@ -86,11 +86,11 @@ def test_a_plugin_without_more_to_say_leaves_the_refusal_as_it_is():
     )
 
 
-def test_nothing_in_the_way_any_more_is_an_empty_list():
+def test_a_plugin_that_no_longer_rejects_gives_an_empty_list():
     assert details_of(added(refused("One"), Telling("One", why=()))) == {"n0": []}
 
 
-def test_nodes_that_can_run_the_pod_are_not_asked_about():
+def test_feasible_nodes_get_no_details():
     one = Telling("One", why=["no"])
     explanation = refused("One") | {"nodes": {"n0": {"feasible": True, "total": 1}}}
 
@@ -98,7 +98,7 @@ def test_nodes_that_can_run_the_pod_are_not_asked_about():
     assert not one.calls
 
 
-def test_nodes_that_are_gone_and_several_plugins_at_once_are_left_out():
+def test_deleted_nodes_and_joint_rejections_get_no_details():
     one = Telling("One", why=["no"])
     explanation = refused("One,Two")
     explanation["nodes"]["gone"] = refused("One")["nodes"]["n0"]
@@ -106,7 +106,7 @@ def test_nodes_that_are_gone_and_several_plugins_at_once_are_left_out():
     assert details_of(added(explanation, one)) == {"n0": None, "gone": None}
 
 
-def test_of_nodes_refused_alike_only_some_are_asked_about():
+def test_details_are_limited_for_nodes_with_the_same_rejection():
     one, two = Telling("One", why=["no"]), Telling("Two", why=["no"])
 
     added(refused("One", "One", "Two", "One"), one, two, nodes_of_a_kind=2)
@@ -129,7 +129,7 @@ def test_nominated_pods_are_named_where_nothing_else_rejects_the_node():
     assert details_of(explanation) == {"n0": ["full", expected], "n1": [], "n2": []}
 
 
-def test_what_is_in_the_way_anyhow_is_told_without_those_who_are_expected():
+def test_nominated_pods_are_not_named_if_the_node_is_rejected_without_them():
     explanation = refused("One")
 
     RefusalDetails([Telling("One", why=["no disk"])], ManualClock()).add_to(
@@ -139,7 +139,7 @@ def test_what_is_in_the_way_anyhow_is_told_without_those_who_are_expected():
     assert details_of(explanation) == {"n0": ["no disk"]}
 
 
-def test_after_a_while_nobody_is_asked_any_more():
+def test_details_end_after_a_time_limit():
     clock = ManualClock()
 
     def slow(*_: Any) -> Sequence[str]:
@@ -155,7 +155,7 @@ def test_after_a_while_nobody_is_asked_any_more():
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         pytest.param(KeyError("zone"), "One returned no valid details: KeyError: 'zone'", id="it raises"),
         pytest.param(
@@ -167,11 +167,11 @@ def test_after_a_while_nobody_is_asked_any_more():
         ),
     ],
 )
-def test_a_plugin_that_fails_is_named(answer: Any, told: str):
-    assert details_of(added(refused("One"), Telling("One", why=answer))) == {"n0": [told]}
+def test_a_plugin_that_fails_is_named(answer: Any, expected: str):
+    assert details_of(added(refused("One"), Telling("One", why=answer))) == {"n0": [expected]}
 
 
-def test_a_plugin_that_goes_on_and_on_is_stopped_at_the_first_node_and_asked_no_more():
+def test_an_endless_plugin_is_stopped_at_the_first_node_and_not_called_again():
     def endless(*_: Any) -> Any:
         while True:
             pass

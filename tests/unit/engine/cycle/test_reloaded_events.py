@@ -25,7 +25,7 @@ def told(cluster: Cluster) -> list[str]:
     return labels
 
 
-def test_deleting_a_pod_in_binding_frees_its_node_after_its_profile_is_gone() -> None:
+def test_deleting_a_pod_in_binding_frees_its_node_after_its_profile_is_removed() -> None:
     cluster = Cluster(puppets.NodeFilter("Picky"))
     cluster.cache.add_node(node("n1"))
     theirs = pod("web", scheduler_name="gone")
@@ -38,7 +38,7 @@ def test_deleting_a_pod_in_binding_frees_its_node_after_its_profile_is_gone() ->
     assert labels == ["AssignedPodDelete"]
 
 
-def test_a_version_that_is_read_again_is_kept_and_no_event() -> None:
+def test_a_version_that_is_decoded_again_is_stored_without_an_event() -> None:
     cluster = Cluster(puppets.NodeFilter("Picky"))
     cluster.cache.add_node(node("n1"))
     whole = pod_object("web", node="n1", annotations={"note": "kept"})

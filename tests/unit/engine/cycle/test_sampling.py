@@ -42,13 +42,13 @@ SCORER = Score(answer=lambda _state, _pod, nodes, _rows: np.zeros(nodes.n_nodes,
         pytest.param(100, 5000, 5000, id="all"),
     ],
 )
-def test_enough_is_a_share_of_the_nodes_but_not_less_than_a_hundred(
+def test_the_sample_is_a_share_of_the_nodes_and_at_least_a_hundred(
     percentage: int, n_nodes: int, wanted: int
 ) -> None:
     assert nodes_to_find(percentage, n_nodes) == wanted
 
 
-def test_a_profiles_own_percentage_goes_before_the_configurations() -> None:
+def test_the_percentage_of_a_profile_takes_precedence() -> None:
     configuration = parse(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "percentageOfNodesToScore: 40\n"
@@ -83,7 +83,7 @@ def _search(
     scores=st.booleans(),
     seed=st.integers(0, 2**32),
 )
-def test_the_search_ends_and_begins_where_one_that_goes_node_by_node_does(
+def test_a_search_starts_and_ends_as_one_that_evaluates_node_by_node(
     percentage: int, n_nodes: int, share: float, narrowed: bool, scores: bool, seed: int
 ) -> None:
     framework = framework_of(SCORER) if scores else framework_of()
@@ -142,7 +142,7 @@ def _decide(*plugins: Any, sampling: NodeSampling, snapshot: Snapshot = SNAPSHOT
     )
 
 
-def test_only_the_nodes_found_are_ranked_and_the_next_pod_goes_on_from_there() -> None:
+def test_only_the_nodes_found_are_ranked_and_the_next_pod_continues_after_them() -> None:
     sampling = NodeSampling({PROFILE: 50})
 
     first = _decide(SCORER, sampling=sampling)
@@ -154,7 +154,7 @@ def test_only_the_nodes_found_are_ranked_and_the_next_pod_goes_on_from_there() -
     assert second.scores.rows.tolist() == list(range(150, 300))
 
 
-def test_without_scorers_the_first_feasible_node_is_taken_in_turn() -> None:
+def test_without_scorers_feasible_nodes_are_chosen_in_turn() -> None:
     sampling = NodeSampling({PROFILE: 100})
     even = NodeFilter(
         answer=lambda _state, _pod, node: Status.unschedulable("odd") if node.row % 2 else None,
@@ -170,7 +170,7 @@ def test_at_a_hundred_percent_every_node_is_ranked() -> None:
     assert len(decision.scores.rows) == 300
 
 
-def test_a_plugin_that_refused_only_nodes_beyond_the_end_is_not_held_against_the_pod() -> None:
+def test_a_plugin_that_rejects_only_unsampled_nodes_does_not_reject_the_pod() -> None:
     late = NodeFilter(
         "Late", lambda _state, _pod, node: Status.unschedulable("late") if node.row >= 200 else None
     )
@@ -185,7 +185,7 @@ def test_a_plugin_that_refused_only_nodes_beyond_the_end_is_not_held_against_the
     assert decision.diagnosis.outcome_of(299) is None
 
 
-def test_an_exhaustive_search_looks_at_every_node_and_leaves_the_start_alone() -> None:
+def test_an_exhaustive_search_evaluates_every_node_and_keeps_the_start() -> None:
     sampling = NodeSampling({PROFILE: 50})
 
     decision = _decide(SCORER, sampling=sampling, exhaustive=True)

@@ -57,7 +57,7 @@ class Room(puppets.NodeFilter):
 
 
 @virtually
-async def test_pods_are_bound_as_they_come_by_priority():
+async def test_pods_are_bound_in_order_of_arrival_and_priority():
     cluster = Cluster()
     for name, priority in [("low", 0), ("high", 9), ("middle", 5)]:
         cluster.api.create(pod(name, priority=priority))
@@ -134,11 +134,11 @@ async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
 
 
 @virtually
-async def test_which_pod_an_attempt_is_at_is_told_and_that_it_has_ended_however_it_does():
-    told: list[str | None] = []
+async def test_the_pod_of_the_current_attempt_is_reported_until_the_attempt_ends():
+    reported: list[str | None] = []
 
     cluster = Cluster()
-    cluster.scheduler.at_work = lambda asked: told.append(asked and asked.name)
+    cluster.scheduler.at_work = lambda asked: reported.append(asked and asked.name)
     original = cluster.pod_cycle.note
 
     def note(attempt: Any, *decided: Any) -> None:
@@ -152,11 +152,11 @@ async def test_which_pod_an_attempt_is_at_is_told_and_that_it_has_ended_however_
     async with cluster.running():
         await asyncio.sleep(0.5)
 
-    assert told == ["web", None, "breaks", None]
+    assert reported == ["web", None, "breaks", None]
 
 
 @virtually
-async def test_what_is_by_row_is_not_kept_while_a_pod_waits_to_be_bound_and_the_rest_is():
+async def test_data_by_row_are_dropped_while_a_pod_waits_to_be_bound_and_the_rest_stays():
     kept = []
 
     def write(state: CycleState, *_: object) -> None:
@@ -175,7 +175,7 @@ async def test_what_is_by_row_is_not_kept_while_a_pod_waits_to_be_bound_and_the_
 
 
 @virtually
-async def test_each_pod_sees_where_those_before_it_went():
+async def test_each_pod_sees_the_placements_of_those_before_it():
     cluster = Cluster(Room(answer=at_most(2)), nodes=("n1", "n2", "n3"))
     cluster.api.bind_seconds = 5
     async with cluster.running():
@@ -190,7 +190,7 @@ async def test_each_pod_sees_where_those_before_it_went():
 
 
 @virtually
-async def test_a_rejected_pod_sleeps_until_something_happens_that_may_help():
+async def test_a_rejected_pod_waits_for_an_event_that_may_help():
     cluster = Cluster(Room("Room", at_most(1)))
     cluster.api.create(pod("first"))
     cluster.api.create(pod("second"))
@@ -204,7 +204,7 @@ async def test_a_rejected_pod_sleeps_until_something_happens_that_may_help():
 
 
 @virtually
-async def test_a_pod_that_goes_makes_room_for_one_that_waits():
+async def test_a_deleted_pod_frees_capacity_for_a_waiting_one():
     cluster = Cluster(Room("Room", at_most(1)))
     cluster.api.create(pod("first"))
     cluster.api.create(pod("second"))
@@ -215,7 +215,7 @@ async def test_a_pod_that_goes_makes_room_for_one_that_waits():
 
 
 @virtually
-async def test_without_nodes_a_pod_is_tried_again_after_a_backoff_and_bound_when_one_comes():
+async def test_without_nodes_a_pod_is_retried_after_a_backoff_and_bound_to_a_new_node():
     cluster = Cluster(nodes=())
     cluster.api.create(WEB)
     async with cluster.running():
@@ -240,7 +240,7 @@ async def test_a_pod_that_is_being_deleted_is_skipped_with_an_event():
     cluster.api.delete("default/web")
 
 
-def test_a_pod_that_is_counted_already_is_not_placed_again():
+def test_a_pod_that_is_already_counted_is_not_placed_again():
     cluster = Cluster()
     cluster.queue.add(WEB)
     cluster.cache.add_pod(WEB.placed_on("n1"))
@@ -252,7 +252,7 @@ def test_a_pod_that_is_counted_already_is_not_placed_again():
     assert cluster.counts.decisions == []
 
 
-def test_a_pod_whose_profile_is_gone_is_dropped():
+def test_a_pod_of_a_removed_profile_is_dropped():
     cluster = Cluster()
     cluster.queue.add(WEB)
     queued = cluster.queue.pop()
@@ -263,7 +263,7 @@ def test_a_pod_whose_profile_is_gone_is_dropped():
     assert cluster.queue.count(Place.IN_FLIGHT) == 0
 
 
-def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
+def test_a_nomination_counts_at_once_and_keeps_others_off_the_node():
     full = puppets.NodeFilter("Full", Status.unschedulable("full"))
     cluster = Cluster(full, puppets.PostFilter("Evict", PostFilterResult(Status(Code.SUCCESS), "n1")))
     cluster.api.create(pod("high", priority=9))
@@ -282,7 +282,7 @@ def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
 
 
 @virtually
-async def test_a_plugin_that_awaited_something_cancelled_to_make_room_costs_one_attempt():
+async def test_a_plugin_that_awaits_a_cancelled_task_fails_one_attempt():
     async def waits(*_: Any) -> None:
         task = asyncio.ensure_future(asyncio.sleep(60))
         task.cancel()
@@ -312,7 +312,7 @@ async def test_a_nomination_ends_when_the_pod_is_placed():
 
 
 @virtually
-async def test_a_rejected_pod_whose_nomination_nobody_renews_loses_it():
+async def test_a_rejected_pod_whose_nomination_is_not_renewed_loses_it():
     cluster = Cluster(Room("Room", at_most(0)))
     async with cluster.running():
         cluster.api.create(pod("web", status={"nominatedNodeName": "n1"}))
@@ -323,7 +323,7 @@ async def test_a_rejected_pod_whose_nomination_nobody_renews_loses_it():
 
 
 @virtually
-async def test_stopping_finishes_what_is_being_bound():
+async def test_shutdown_finishes_the_current_bindings():
     cluster = Cluster()
     async with cluster.running():
         cluster.api.bind_seconds = 5
@@ -334,7 +334,7 @@ async def test_stopping_finishes_what_is_being_bound():
     assert cluster.binding.under_way == 0
 
 
-def test_stopping_does_not_wait_for_pods_that_are_held(caplog: pytest.LogCaptureFixture):
+def test_shutdown_does_not_wait_for_pods_at_permit(caplog: pytest.LogCaptureFixture):
     @virtually
     async def scenario() -> None:
         cluster = Cluster(puppets.Permit("Hold", Wait(600)))
@@ -353,7 +353,7 @@ def test_stopping_does_not_wait_for_pods_that_are_held(caplog: pytest.LogCapture
 
 
 @virtually
-async def test_pods_that_are_dropped_in_the_end_are_nobodys_mistake():
+async def test_pods_dropped_at_shutdown_are_not_reported_as_errors():
     cluster = Cluster(puppets.Permit("Hold", Wait(600)))
     async with cluster.running():
         cluster.api.create(WEB)
@@ -376,7 +376,7 @@ async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
 
 
 @virtually
-async def test_an_update_that_helps_a_sleeping_pod_wakes_the_loop():
+async def test_an_update_that_helps_a_waiting_pod_wakes_the_loop():
     gate = puppets.Gate("Gate", lambda each: None if each.labels else Status.unschedulable("unlabelled"))
     cluster = Cluster(gate)
     async with cluster.running():
@@ -388,11 +388,11 @@ async def test_an_update_that_helps_a_sleeping_pod_wakes_the_loop():
         await cluster.until(lambda: cluster.node_of("web"), seconds=1)
 
 
-class TestMistakesOfOurs:
+class TestInternalErrors:
     """A bug affects one attempt only."""
 
     @virtually
-    async def test_the_loop_is_woken_for_the_pod_that_it_struck(self):
+    async def test_an_internal_error_wakes_the_loop_for_its_pod(self):
         cluster = Cluster(puppets.PreBind("Slow", pre_bind=lambda *_: asyncio.sleep(30)))
         _break_once(cluster.framework, "run_bind")
         async with cluster.running():
@@ -400,7 +400,7 @@ class TestMistakesOfOurs:
             await cluster.until(lambda: cluster.node_of("web"), seconds=70)
 
     @virtually
-    async def test_the_pod_that_it_struck_is_not_held_any_more(self):
+    async def test_an_internal_error_releases_its_pod_from_permit(self):
         cluster = Cluster(puppets.Permit("Hold", Wait(600)))
         _break_once(cluster.api, "patch_pod_status")
         async with cluster.running():
@@ -413,7 +413,9 @@ class TestMistakesOfOurs:
             await cluster.until(lambda: cluster.node_of("web"))
 
     @pytest.mark.parametrize("where", ["run_pre_bind", "run_bind", "run_pre_bind_pre_flights"])
-    def test_of_the_binding_cycle(self, where: str, caplog: pytest.LogCaptureFixture):
+    def test_an_error_in_the_binding_cycle_is_logged_and_the_pods_are_bound(
+        self, where: str, caplog: pytest.LogCaptureFixture
+    ):
         @virtually
         async def scenario() -> None:
             cluster = Cluster()
@@ -427,7 +429,9 @@ class TestMistakesOfOurs:
         assert "Binding cycle failed" in [record.getMessage() for record in caplog.records]
 
     @pytest.mark.parametrize("where", ["run_unreserve", "run_post_bind"])
-    def test_of_what_ends_a_binding_cycle(self, where: str, caplog: pytest.LogCaptureFixture):
+    def test_an_error_at_the_end_of_a_binding_cycle_is_logged_and_the_pods_are_bound(
+        self, where: str, caplog: pytest.LogCaptureFixture
+    ):
         @virtually
         async def scenario() -> None:
             cluster = Cluster()
@@ -442,7 +446,9 @@ class TestMistakesOfOurs:
         assert "Binding cycle failed" in [record.getMessage() for record in caplog.records]
 
     @pytest.mark.parametrize("where", ["run_reserve", "run_permit", "measure_plugins"])
-    def test_of_the_scheduling_cycle(self, where: str, caplog: pytest.LogCaptureFixture):
+    def test_an_error_in_the_scheduling_cycle_is_logged_and_the_pods_are_bound(
+        self, where: str, caplog: pytest.LogCaptureFixture
+    ):
         @virtually
         async def scenario() -> None:
             cluster = Cluster()
@@ -455,7 +461,7 @@ class TestMistakesOfOurs:
         scenario()
         assert "Scheduling cycle failed" in [record.getMessage() for record in caplog.records]
 
-    def test_of_what_reports(self, caplog: pytest.LogCaptureFixture):
+    def test_an_error_in_reporting_is_logged_and_the_pods_are_bound(self, caplog: pytest.LogCaptureFixture):
         @virtually
         async def scenario() -> None:
             cluster = Cluster(Room("Room", at_most(1)))
@@ -591,7 +597,9 @@ class Trouble:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_pod_is_lost_whatever_plugins_and_the_api_server_do(seed: int, caplog: pytest.LogCaptureFixture):
+def test_no_pod_is_lost_for_any_results_of_plugins_and_the_api_server(
+    seed: int, caplog: pytest.LogCaptureFixture
+):
     @virtually
     async def scenario() -> None:
         trouble = Trouble(seed)

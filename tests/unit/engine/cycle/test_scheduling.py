@@ -52,7 +52,7 @@ def decide(
     return schedule_pod(framework_of(*plugins), each, snapshot, random=Random(seed), **more)
 
 
-def test_without_nodes_the_pod_waits_and_its_nomination_is_taken_back():
+def test_without_nodes_the_pod_waits_and_its_nomination_is_cleared():
     decision = decide(NodeFilter(answer=KeyError("asked")), snapshot=snapshot_of())
 
     assert decision.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
@@ -60,7 +60,7 @@ def test_without_nodes_the_pod_waits_and_its_nomination_is_taken_back():
     assert (decision.node_name, decision.nominated_node_name) == ("", "")
 
 
-def test_when_no_node_fits_the_reasons_are_counted():
+def test_the_reasons_are_counted_when_no_node_fits():
     decision = decide(
         NodeFilter(
             "A", lambda _state, _pod, node: Status.unschedulable("odd" if node.name in "n1 n3" else "even")
@@ -80,19 +80,19 @@ def test_when_no_node_fits_the_reasons_are_counted():
         pytest.param([], "", id="without PostFilter a nomination is taken back"),
         pytest.param([PostFilter(answer=PostFilterResult(SUCCESS, "n1"))], "n1", id="success"),
         pytest.param(
-            [PostFilter(answer=PostFilterResult(Status.unschedulable("x")))], None, id="nothing said"
+            [PostFilter(answer=PostFilterResult(Status.unschedulable("x")))], None, id="no nomination"
         ),
         pytest.param([PostFilter(answer=KeyError("x"))], None, id="a failure leaves it"),
     ],
 )
-def test_post_filter_says_what_becomes_of_the_nomination(plugins: list[Plugin], nominated: str | None):
+def test_post_filter_decides_about_the_nomination(plugins: list[Plugin], nominated: str | None):
     decision = decide(NodeFilter("A", refusing("n0", "n1", "n2", "n3")), *plugins)
 
     assert decision.status.code is Code.UNSCHEDULABLE  # also if PostFilter failed
     assert decision.nominated_node_name == nominated
 
 
-def test_a_failure_of_post_filter_is_told_with_the_reasons():
+def test_a_failure_of_post_filter_is_reported_with_the_reasons():
     decision = decide(NodeFilter("A", refusing("n0", "n1", "n2", "n3")), PostFilter("B", KeyError("x")))
 
     assert decision.status.message == (
@@ -100,7 +100,7 @@ def test_a_failure_of_post_filter_is_told_with_the_reasons():
     )
 
 
-def test_a_rejection_at_pre_filter_asks_no_filter_but_post_filter():
+def test_a_rejection_at_pre_filter_calls_no_filter_but_post_filter():
     last = PostFilter("C", PostFilterResult(SUCCESS, "n1"))
     decision = decide(
         PreFilter("A", Status.unschedulable("no claim")), NodeFilter("B", KeyError("asked")), last
@@ -111,7 +111,7 @@ def test_a_rejection_at_pre_filter_asks_no_filter_but_post_filter():
     assert last.called() == ["post_filter"]
 
 
-def test_a_single_feasible_node_is_taken_without_scoring():
+def test_a_single_feasible_node_is_chosen_without_scoring():
     decision = decide(
         NodeFilter("A", refusing("n0", "n1", "n3")),
         PreScore("B", KeyError("asked")),
@@ -123,7 +123,7 @@ def test_a_single_feasible_node_is_taken_without_scoring():
     assert decision.scores is None
 
 
-def test_the_best_node_is_taken():
+def test_the_best_node_is_chosen():
     decision = decide(NodeScore("A", lambda _state, _pod, node: {"n2": 90}.get(node.name, 10)))
 
     assert decision.node_name == "n2"
@@ -131,7 +131,7 @@ def test_the_best_node_is_taken():
     assert decision.scores.total.tolist() == [10, 10, 90, 10]
 
 
-def test_ties_are_broken_by_the_random_source_among_the_best_only():
+def test_the_random_source_breaks_ties_among_the_best_only():
     scorer = NodeScore("A", lambda _state, _pod, node: 5 if node.name in {"n1", "n3"} else 4)
 
     chosen = Counter(decide(scorer, seed=seed).node_name for seed in range(200))
@@ -144,7 +144,7 @@ def test_the_same_random_source_breaks_ties_the_same_way():
     assert [decide(seed=7).node_name for _ in range(5)] == [decide(seed=7).node_name] * 5
 
 
-def test_a_clear_winner_costs_no_random_number():
+def test_a_clear_winner_needs_no_random_number():
     class Untouched(Random):
         def random(self) -> float:
             raise AssertionError("asked")
@@ -157,7 +157,7 @@ def test_a_clear_winner_costs_no_random_number():
     assert pick(scores, Untouched()) == 5
 
 
-def test_who_only_asks_has_no_room_made():
+def test_a_decision_without_preemption_calls_no_post_filter():
     preemption = PostFilter("B", PostFilterResult(SUCCESS, "n2"))
     refused = decide(NodeFilter("A", Status.unschedulable("no")), preemption, may_preempt=False)
 
@@ -168,7 +168,7 @@ def test_who_only_asks_has_no_room_made():
 NOMINATED = pod("web", status={"nominatedNodeName": "n2"})
 
 
-def test_the_nominated_node_is_judged_first_and_alone():
+def test_the_nominated_node_is_evaluated_first_and_alone():
     asked = NodeFilter("A")
     decision = decide(asked, each=NOMINATED)
 
@@ -178,14 +178,14 @@ def test_the_nominated_node_is_judged_first_and_alone():
     assert decision.diagnosis.n_not_examined == 3
 
 
-def test_a_nominated_node_that_does_not_fit_leaves_the_search_to_all():
+def test_a_nominated_node_that_does_not_fit_falls_back_to_all_nodes():
     decision = decide(NodeFilter("A", refusing("n0", "n1", "n2")), each=NOMINATED)
 
     assert decision.node_name == "n3"
     assert decision.diagnosis.message() == "0/4 nodes are available: 3 no."
 
 
-def test_a_failure_at_the_nominated_node_alone_is_not_the_last_word(caplog: pytest.LogCaptureFixture):
+def test_a_failure_at_the_nominated_node_alone_falls_back_to_all_nodes(caplog: pytest.LogCaptureFixture):
     answers = iter([KeyError("x"), None, None, None, None])
 
     def once(*_: Any) -> None:
@@ -197,13 +197,13 @@ def test_a_failure_at_the_nominated_node_alone_is_not_the_last_word(caplog: pyte
     assert [record.getMessage() for record in caplog.records] == ["Plugin failed"]
 
 
-def test_a_nominated_node_that_is_gone_is_nobodys_business():
+def test_a_deleted_nominated_node_is_ignored():
     each = pod("web", status={"nominatedNodeName": "gone"})
 
     assert decide(NodeFilter("A", refusing("n0", "n1", "n2")), each=each).node_name == "n3"
 
 
-def test_others_nominated_to_a_node_keep_it_for_themselves():
+def test_other_nominated_pods_keep_their_capacity_on_a_node():
     def room(_state: Any, _pod: Any, node: Any) -> Status | None:
         return Status.unschedulable("full") if any(True for _ in node.pods) else None
 
@@ -221,25 +221,25 @@ def raising_at(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("plugins", "told"),
+    ("plugins", "expected"),
     [
         pytest.param([PreFilter("A", KeyError("x"))], "running PreFilter plugin \"A\": KeyError: 'x'", id="pre_filter"),
         pytest.param([NodeFilter("A", raising_at("n2"))], 'running Filter plugin "A" for node "n2": OSError: no answer', id="at one node"),
         pytest.param(
             [NodeFilter("A", lambda _s, _p, node: Status.failed("down") if node.name == "n3" else None)],
             'running Filter plugin "A" for node "n3": down',
-            id="said of one node",
+            id="of one node",
         ),
         pytest.param([Filter("A", KeyError("x"))], "running Filter plugin \"A\": KeyError: 'x'", id="at all nodes"),
         pytest.param([PreScore("A", Status.unschedulable("no")), NodeScore("B", 1)], 'running PreScore plugin "A": unexpected return value', id="pre_score"),
         pytest.param([Score("A", np.zeros(4))], 'running Score plugin "A": ValueError', id="score"),
     ],
 )  # fmt: skip
-def test_a_failure_is_an_error_though_other_nodes_would_do(plugins: list[Plugin], told: str):
+def test_a_failure_is_an_error_though_other_nodes_fit(plugins: list[Plugin], expected: str):
     decision = decide(*plugins)
 
     assert decision.status.code is Code.ERROR
-    assert decision.status.message.startswith(told)
+    assert decision.status.message.startswith(expected)
     assert (decision.node_name, decision.nominated_node_name) == ("", "")
 
 
@@ -251,7 +251,7 @@ def test_narrowing_searches_the_named_nodes_only():
     assert len(asked.calls) == 1
 
 
-def test_only_others_of_at_least_the_pods_priority_keep_nodes_for_themselves():
+def test_only_nominated_pods_of_equal_or_higher_priority_keep_their_capacity():
     nominator = Nominator()
     for name, priority, where in [
         ("low", 4, "n0"),

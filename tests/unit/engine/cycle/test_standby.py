@@ -43,18 +43,18 @@ class Standby:
         return self.heard.notes
 
 
-def test_what_is_still_so_is_said_once_it_leads() -> None:
+def test_a_finding_that_still_holds_is_reported_once_it_leads() -> None:
     assert Standby().lead() == ["unreadable"]
 
 
-def test_what_a_version_that_can_be_read_has_overtaken_is_not_said() -> None:
+def test_a_finding_replaced_by_a_decodable_version_is_not_reported() -> None:
     standby = Standby()
     standby.seen["default/web"] = pod("web", node="n1")
 
     assert standby.lead() == []
 
 
-def test_what_a_version_that_nobody_can_read_has_overtaken_is_not_said_either() -> None:
+def test_a_finding_replaced_by_an_undecodable_version_is_not_reported() -> None:
     standby = Standby()
     standby.reporter.outdated("default/web")
 

@@ -40,7 +40,7 @@ def counting(steps: int) -> Generator[None, None, int]:
     return steps
 
 
-def test_short_work_waits_for_nothing_and_freezes_nothing() -> None:
+def test_short_work_neither_waits_nor_freezes() -> None:
     freeze = ClusterFreeze()
 
     assert run_now(TimeSlices(freeze, ManualClock(0.0)).done(counting(1000))) == 1000
@@ -48,7 +48,7 @@ def test_short_work_waits_for_nothing_and_freezes_nothing() -> None:
 
 
 @virtually
-async def test_between_slices_others_have_their_turn_and_nothing_changes() -> None:
+async def test_other_tasks_run_between_slices_and_the_cluster_is_frozen() -> None:
     freeze, turns = ClusterFreeze(), []
 
     async def other() -> None:
@@ -95,7 +95,7 @@ def preempting(clock: Any) -> tuple[Cluster, list[str]]:
 
 
 @virtually
-async def test_what_happens_while_room_is_looked_for_is_taken_in_afterwards() -> None:
+async def test_events_during_a_search_for_victims_are_applied_afterwards() -> None:
     judged_at_once, expected = preempting(ManualClock(0.0))
     judged_at_once.api.create(pod("urgent", cpu="2", priority=9))
     async with judged_at_once.running():
@@ -139,7 +139,7 @@ class Broken(PostFilterPlugin):
 
 
 @virtually
-async def test_a_freeze_ends_with_its_attempt_whatever_happens() -> None:
+async def test_a_freeze_ends_with_its_attempt_in_any_case() -> None:
     freeze = ClusterFreeze()
     cluster = Cluster(
         made(NodeResourcesFit), Broken(TimeSlices(freeze, SlowClock(0.0))), nodes=("n1",), freeze=freeze

@@ -7,7 +7,7 @@ from tests.support.builders import pod
 from tests.unit.engine.queue.cluster import PROFILE, Cluster
 
 
-def test_the_highest_priority_is_tried_first_and_equals_in_the_order_they_came(cluster: Cluster):
+def test_the_highest_priority_is_tried_first_and_equals_in_order_of_arrival(cluster: Cluster):
     for name, priority in [("low", 0), ("first", 5), ("second", 5), ("high", 9)]:
         cluster.queue.add(pod(name, priority=priority))
         cluster.clock.advance(0.1)
@@ -15,7 +15,7 @@ def test_the_highest_priority_is_tried_first_and_equals_in_the_order_they_came(c
     assert cluster.pop_names() == ["high", "first", "second", "low"]
 
 
-def test_pods_added_at_the_same_moment_are_tried_in_the_order_they_came(cluster: Cluster):
+def test_pods_added_at_the_same_time_are_tried_in_order_of_arrival(cluster: Cluster):
     for name in ("c", "a", "b"):
         cluster.queue.add(pod(name))
 
@@ -26,7 +26,7 @@ def test_an_empty_queue_pops_nothing(cluster: Cluster):
     assert cluster.queue.pop() is None
 
 
-def test_adding_a_pod_twice_keeps_one_of_the_newest_version(cluster: Cluster):
+def test_adding_a_pod_twice_keeps_one_entry_of_the_newest_version(cluster: Cluster):
     cluster.queue.add(pod("web", labels={"version": "1"}))
     cluster.queue.add(pod("web", labels={"version": "2"}))
 
@@ -34,7 +34,7 @@ def test_adding_a_pod_twice_keeps_one_of_the_newest_version(cluster: Cluster):
     assert cluster.pop().pod.labels == {"version": "2"}
 
 
-def test_popping_counts_the_attempt_and_keeps_when_the_pod_first_could_be_tried(cluster: Cluster):
+def test_popping_counts_the_attempt_and_records_the_time_of_the_first_one(cluster: Cluster):
     cluster.queue.add(pod("web"))
     cluster.clock.advance(3)
     queued = cluster.pop()
@@ -60,7 +60,7 @@ def test_a_rejected_pod_waits_as_unschedulable(cluster: Cluster):
     assert cluster.queue.history("uid-of-default-web")[-1].why == "rejected by Fit, Taints"
 
 
-def test_a_pod_that_failed_with_an_error_backs_off_whoever_is_named(cluster: Cluster):
+def test_a_pod_that_failed_with_an_error_backs_off_for_any_plugins(cluster: Cluster):
     cluster.queue.add(pod("web"))
     place = cluster.queue.add_unschedulable(
         cluster.pop(), unschedulable_plugins=["Fit"], pending_plugins=["Volumes"], is_error=True
@@ -74,11 +74,11 @@ def test_a_pod_that_failed_with_an_error_backs_off_whoever_is_named(cluster: Clu
     assert (queued.consecutive_errors_count, queued.unschedulable_count) == (1, 0)
 
 
-def test_a_rejection_that_names_nobody_is_as_good_as_an_error(cluster: Cluster):
+def test_a_rejection_without_a_plugin_is_treated_as_an_error(cluster: Cluster):
     assert cluster.reject(pod("web")) is Place.BACKOFF
 
 
-def test_a_rejection_ends_the_row_of_errors(cluster: Cluster):
+def test_a_rejection_resets_the_count_of_errors(cluster: Cluster):
     cluster.fail(pod("web"))
     cluster.queue.activate(["uid-of-default-web"])
     queued = cluster.pop()
@@ -96,7 +96,7 @@ def test_an_error_keeps_the_count_of_rejections(cluster: Cluster):
     assert (queued.consecutive_errors_count, queued.unschedulable_count) == (1, 1)
 
 
-def test_a_pod_that_is_done_is_outside_and_done_again_changes_nothing(cluster: Cluster):
+def test_done_removes_a_pod_and_a_second_done_changes_nothing(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     for _ in range(2):
@@ -106,14 +106,14 @@ def test_a_pod_that_is_done_is_outside_and_done_again_changes_nothing(cluster: C
     assert cluster.queue.count(Place.IN_FLIGHT) == 0
 
 
-def test_done_does_nothing_to_a_pod_that_came_back(cluster: Cluster):
+def test_done_does_not_affect_a_pod_that_returned(cluster: Cluster):
     cluster.reject(pod("web"), "Fit")
     cluster.queue.done("uid-of-default-web")
 
     assert cluster.queue.place_of("uid-of-default-web") is Place.UNSCHEDULABLE
 
 
-def test_coming_back_twice_raises_with_the_story(cluster: Cluster):
+def test_returning_twice_raises_with_the_history(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
@@ -122,7 +122,7 @@ def test_coming_back_twice_raises_with_the_story(cluster: Cluster):
         cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
 
 
-def test_coming_back_after_done_raises(cluster: Cluster):
+def test_returning_after_done_raises(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     cluster.queue.done(queued.pod.uid)
@@ -132,7 +132,7 @@ def test_coming_back_after_done_raises(cluster: Cluster):
 
 
 @pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
-def test_a_deleted_pod_is_gone_from_wherever_it_waited(cluster: Cluster, place: str):
+def test_a_deleted_pod_leaves_any_place_of_the_queue(cluster: Cluster, place: str):
     web = pod("web", gates=["wait"] if place == "gated" else [])
     if place == "backoff":
         cluster.fail(web)
@@ -156,7 +156,7 @@ def test_deleting_an_unknown_pod_does_nothing(cluster: Cluster):
     assert cluster.queue.history("uid-of-default-web") == ()
 
 
-def test_a_pod_deleted_while_in_flight_does_not_come_back(cluster: Cluster):
+def test_a_pod_deleted_while_in_flight_does_not_return(cluster: Cluster):
     web = pod("web")
     cluster.queue.add(web)
     queued = cluster.pop()
@@ -167,7 +167,7 @@ def test_a_pod_deleted_while_in_flight_does_not_come_back(cluster: Cluster):
     assert cluster.queue.pop() is None
 
 
-def test_a_pod_made_again_under_its_name_starts_anew(cluster: Cluster):
+def test_a_recreated_pod_starts_with_new_counts(cluster: Cluster):
     old, new = pod("web", uid="one"), pod("web", uid="two")
     cluster.reject(old, "Fit")
     cluster.update(old, new)
@@ -176,7 +176,7 @@ def test_a_pod_made_again_under_its_name_starts_anew(cluster: Cluster):
     assert cluster.pop().attempts == 1
 
 
-def test_waiting_pods_are_counted_for_those_who_rejected_them_until_they_are_tried(cluster: Cluster):
+def test_waiting_pods_are_counted_per_rejecting_plugin_until_they_are_tried(cluster: Cluster):
     cluster.reject(pod("web"), "Fit", "Taints")
     cluster.reject(pod("db"), "Fit")
     assert cluster.queue.rejections == {("Fit", PROFILE): 2, ("Taints", PROFILE): 1}

@@ -44,7 +44,7 @@ def test_backoff_doubles_up_to_the_maximum(
     assert backoff_queue(initial, most).duration(queued) == expected
 
 
-def test_a_pod_backs_off_until_the_window_is_over_in_which_its_backoff_ends():
+def test_a_pod_backs_off_until_the_end_of_its_backoff_window():
     queue = backoff_queue()
     queued = QueuedPodInfo(pod("web"), 100.4, unschedulable_count=1)
 
@@ -53,7 +53,7 @@ def test_a_pod_backs_off_until_the_window_is_over_in_which_its_backoff_ends():
     assert not queue.is_backing_off(queued, 102.0)
 
 
-def test_without_a_maximum_nobody_backs_off():
+def test_without_a_maximum_no_pod_backs_off():
     queued = QueuedPodInfo(pod("web"), 100.0, unschedulable_count=3)
 
     assert backoff_queue(most=0).ends_in(queued) == -inf
@@ -78,7 +78,7 @@ def test_a_deadline_in_the_past_is_now(cluster: Cluster):
     assert cluster.queue.next_deadline(5000.0) == 5000.0
 
 
-def test_with_nobody_waiting_there_is_no_deadline(cluster: Cluster):
+def test_without_waiting_pods_there_is_no_deadline(cluster: Cluster):
     cluster.queue.add(pod("web"))
 
     assert cluster.queue.next_deadline(1000.0) is None
@@ -91,7 +91,7 @@ def backing_off(cluster: Cluster, name: str, **fields: object) -> None:
     assert cluster.queue.place_of(f"uid-of-default-{name}") is Place.BACKOFF
 
 
-def test_when_active_is_empty_the_pod_is_popped_whose_backoff_ends_first(cluster: Cluster):
+def test_an_empty_active_queue_pops_the_pod_whose_backoff_ends_first(cluster: Cluster):
     backing_off(cluster, "first")
     cluster.clock.advance(5)
     backing_off(cluster, "second", priority=9)
@@ -100,7 +100,7 @@ def test_when_active_is_empty_the_pod_is_popped_whose_backoff_ends_first(cluster
     assert cluster.counts.came_in["active", "PopFromBackoffQ"] == 2
 
 
-def test_within_a_window_of_backoff_priority_decides(cluster: Cluster):
+def test_within_a_backoff_window_the_priority_decides(cluster: Cluster):
     cluster.clock.now = 1000.1
     backing_off(cluster, "low")
     cluster.clock.now = 1000.8

@@ -14,7 +14,7 @@ LARGE = node("n1", labels={"size": "9"})
 SMALL = node("n2", labels={"size": "1"})
 
 
-def test_an_event_that_helps_takes_a_pod_to_backoff_while_it_backs_off(cluster: Cluster):
+def test_an_event_that_helps_moves_a_pod_in_backoff_to_the_backoff_queue(cluster: Cluster):
     web = pod("web", labels={"size": "5"})
     cluster.reject(web, "Fit")
 
@@ -23,7 +23,7 @@ def test_an_event_that_helps_takes_a_pod_to_backoff_while_it_backs_off(cluster: 
     assert cluster.counts.came_in["backoff", "NodeAdd"] == 1
 
 
-def test_an_event_that_helps_takes_a_pod_to_active_when_its_backoff_is_over(cluster: Cluster):
+def test_an_event_that_helps_moves_a_pod_after_its_backoff_to_the_active_queue(cluster: Cluster):
     web = pod("web", labels={"size": "5"})
     cluster.reject(web, "Fit")
     cluster.clock.advance(2)
@@ -42,34 +42,34 @@ def test_an_event_that_does_not_help_leaves_the_pod(cluster: Cluster):
     assert cluster.counts.hints == [("Fit", "NodeAdd", "QueueSkip")]
 
 
-def test_only_plugins_that_rejected_the_pod_are_asked(cluster: Cluster):
+def test_only_hints_of_rejecting_plugins_are_called(cluster: Cluster):
     cluster.reject(pod("web"), "Taints")
 
     assert cluster.queue.move_all(NODE_ADD, None, LARGE) == 0
     assert cluster.counts.hints == []
 
 
-def test_one_helping_hint_of_several_is_enough(cluster: Cluster):
+def test_one_positive_hint_of_several_is_enough(cluster: Cluster):
     cluster.reject(pod("web", labels={"size": "5"}), "Fit", "Anything", "Labels")
 
     assert cluster.queue.move_all(NODE_ADD, None, SMALL) == 1
     assert cluster.counts.hints == [("Fit", "NodeAdd", "QueueSkip"), ("Anything", "NodeAdd", "Queue")]
 
 
-def test_a_pod_is_asked_about_once_though_several_plugins_wait(cluster: Cluster):
+def test_a_pod_is_evaluated_once_for_several_plugins(cluster: Cluster):
     cluster.reject(pod("web"), "Taints", "Anything")
 
     assert cluster.queue.move_all(NODE_TAINT, SMALL, LARGE) == 1
     assert cluster.counts.hints == [("Taints", "NodeUpdateNodeTaint", "Queue")]
 
 
-def test_a_plugin_without_a_hint_helps_with_every_event_it_registered_for(cluster: Cluster):
+def test_a_plugin_without_a_hint_requeues_at_every_registered_event(cluster: Cluster):
     cluster.reject(pod("web"), "Taints")
 
     assert cluster.queue.move_all(NODE_TAINT, SMALL, SMALL) == 1
 
 
-def test_a_failing_hint_counts_as_help_and_is_logged(cluster: Cluster, caplog: pytest.LogCaptureFixture):
+def test_a_failing_hint_requeues_and_is_logged(cluster: Cluster, caplog: pytest.LogCaptureFixture):
     cluster.reject(pod("web"), "Broken")
 
     with caplog.at_level(logging.ERROR):
@@ -82,7 +82,7 @@ def test_a_failing_hint_counts_as_help_and_is_logged(cluster: Cluster, caplog: p
     assert "no idea" in str(record.exc_info[1])
 
 
-def test_what_a_pending_plugin_waited_for_takes_the_pod_to_active_at_once(cluster: Cluster):
+def test_an_event_for_a_pending_plugin_moves_the_pod_to_the_active_queue(cluster: Cluster):
     web = pod("web")
     cluster.reject(web, "Taints", "Volumes", pending=["Volumes"])
 
@@ -90,7 +90,7 @@ def test_what_a_pending_plugin_waited_for_takes_the_pod_to_active_at_once(cluste
     assert cluster.queue.place_of(web.uid) is Place.ACTIVE
 
 
-def test_help_for_another_plugin_than_the_pending_one_still_backs_off(cluster: Cluster):
+def test_an_event_for_another_plugin_than_the_pending_one_backs_off(cluster: Cluster):
     web = pod("web")
     cluster.reject(web, "Taints", "Volumes", pending=["Volumes"])
 
@@ -98,7 +98,7 @@ def test_help_for_another_plugin_than_the_pending_one_still_backs_off(cluster: C
     assert cluster.queue.place_of(web.uid) is Place.BACKOFF
 
 
-def test_the_pending_plugin_is_asked_first(cluster: Cluster):
+def test_the_hint_of_the_pending_plugin_is_called_first(cluster: Cluster):
     web = pod("web")
     cluster.reject(web, "Taints", "Anything", pending=["Anything"])
 
@@ -108,7 +108,7 @@ def test_the_pending_plugin_is_asked_first(cluster: Cluster):
     assert [plugin for plugin, _, _ in cluster.counts.hints] == ["Anything"]
 
 
-def test_a_wildcard_event_wakes_every_unschedulable_pod_without_asking(cluster: Cluster):
+def test_a_wildcard_event_requeues_every_unschedulable_pod_without_hints(cluster: Cluster):
     for name in ("web", "db"):
         cluster.reject(pod(name), "Fit")
 
@@ -116,7 +116,7 @@ def test_a_wildcard_event_wakes_every_unschedulable_pod_without_asking(cluster: 
     assert cluster.counts.hints == []
 
 
-def test_a_wildcard_event_with_a_pod_wakes_that_pod_only(cluster: Cluster):
+def test_a_wildcard_event_with_a_pod_requeues_that_pod_only(cluster: Cluster):
     web, db = pod("web"), pod("db")
     cluster.reject(web, "Fit")
     cluster.reject(db, "Fit")
@@ -125,13 +125,13 @@ def test_a_wildcard_event_with_a_pod_wakes_that_pod_only(cluster: Cluster):
     assert cluster.queue.place_of(web.uid) is Place.UNSCHEDULABLE
 
 
-def test_a_wildcard_event_with_another_object_wakes_nobody(cluster: Cluster):
+def test_a_wildcard_event_with_another_object_requeues_no_pod(cluster: Cluster):
     cluster.reject(pod("web"), "Fit")
 
     assert cluster.queue.move_all(UNSCHEDULABLE_TIMEOUT, None, SMALL) == 0
 
 
-def test_the_pre_check_leaves_pods_out_unasked(cluster: Cluster):
+def test_the_pre_check_excludes_pods_before_their_hints(cluster: Cluster):
     low, high = pod("low", priority=1), pod("high", priority=9)
     cluster.reject(low, "Labels")
     cluster.reject(high, "Labels")
@@ -141,7 +141,7 @@ def test_the_pre_check_leaves_pods_out_unasked(cluster: Cluster):
     assert len(cluster.counts.hints) == 1
 
 
-def test_pods_of_a_profile_hear_what_that_profile_registered(cluster: Cluster):
+def test_pods_use_the_registered_events_of_their_profile(cluster: Cluster):
     cluster.profiles["other"] = {"Fit": REGISTERED["Taints"]}
     web, db = pod("web"), pod("db", scheduler_name="other")
     cluster.reject(web, "Fit")
@@ -152,7 +152,7 @@ def test_pods_of_a_profile_hear_what_that_profile_registered(cluster: Cluster):
     assert cluster.queue.place_of(db.uid) is Place.BACKOFF
 
 
-def test_a_reloaded_profile_is_heard_from_then_on(cluster: Cluster):
+def test_a_reloaded_profile_uses_its_new_registered_events(cluster: Cluster):
     cluster.reject(pod("web"), "Fit")
     assert cluster.queue.move_all(NODE_TAINT) == 0
 
@@ -161,7 +161,7 @@ def test_a_reloaded_profile_is_heard_from_then_on(cluster: Cluster):
     assert cluster.queue.move_all(NODE_TAINT) == 1
 
 
-def test_a_pod_whose_profile_is_gone_waits_for_the_flush(cluster: Cluster):
+def test_a_pod_of_a_removed_profile_waits_for_the_flush(cluster: Cluster):
     web = pod("web", scheduler_name="gone")
     cluster.reject(web, "Fit")
 
@@ -173,12 +173,12 @@ def test_a_pod_whose_profile_is_gone_waits_for_the_flush(cluster: Cluster):
     ("event", "woken"),
     [
         pytest.param(
-            ClusterEvent(EventResource.NODE, ActionType.UPDATE), 1, id="only those who take all updates"
+            ClusterEvent(EventResource.NODE, ActionType.UPDATE), 1, id="only registrations for all updates"
         ),
-        pytest.param(ClusterEvent(EventResource.POD_GROUP, ActionType.ADD), 1, id="a kind nobody named"),
+        pytest.param(ClusterEvent(EventResource.POD_GROUP, ActionType.ADD), 1, id="an unnamed kind"),
     ],
 )
-def test_a_general_event_reaches_only_those_who_registered_for_all_of_it(
+def test_a_general_event_matches_only_registrations_for_all_of_it(
     cluster: Cluster, event: ClusterEvent, woken: int
 ):
     cluster.reject(pod("web"), "Taints")
@@ -187,7 +187,7 @@ def test_a_general_event_reaches_only_those_who_registered_for_all_of_it(
     assert cluster.queue.move_all(event, SMALL, LARGE) == woken
 
 
-def test_pods_not_among_the_unschedulable_are_not_asked_about(cluster: Cluster):
+def test_hints_are_called_for_unschedulable_pods_only(cluster: Cluster):
     cluster.fail(pod("backs-off"))
     cluster.queue.add(pod("active"))
 
@@ -196,7 +196,7 @@ def test_pods_not_among_the_unschedulable_are_not_asked_about(cluster: Cluster):
     assert cluster.counts.hints == []
 
 
-def test_an_event_that_nobody_waits_for_asks_nobody(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+def test_an_event_without_registrations_calls_no_hint(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "events", None)
     monkeypatch.setattr(cluster.clock, "monotonic", None)
 

@@ -39,7 +39,7 @@ def test_a_gated_pod_has_no_time_of_a_first_attempt(cluster: Cluster):
     assert (queued.timestamp, queued.initial_attempt_timestamp) == (1000.0, 1060.0)
 
 
-def test_an_event_of_the_gating_plugin_lets_the_pod_in_if_preenqueue_agrees(cluster: Cluster):
+def test_an_event_of_the_gating_plugin_admits_the_pod_if_preenqueue_passes(cluster: Cluster):
     held(cluster)
     assert cluster.queue.move_all(CSI_NODE_ADD) == 0
     assert cluster.queue.place_of(WEB) is Place.GATED
@@ -50,7 +50,7 @@ def test_an_event_of_the_gating_plugin_lets_the_pod_in_if_preenqueue_agrees(clus
     assert cluster.queue.place_of(WEB) is Place.ACTIVE
 
 
-def test_events_of_other_plugins_do_not_even_ask_preenqueue(cluster: Cluster):
+def test_events_of_other_plugins_do_not_call_preenqueue(cluster: Cluster):
     held(cluster)
     cluster.queue.move_all(NODE_ADD, None, node("n1"))
     cluster.queue.move_all(NODE_TAINT)
@@ -59,7 +59,7 @@ def test_events_of_other_plugins_do_not_even_ask_preenqueue(cluster: Cluster):
     assert cluster.asked["web"] == 1
 
 
-def test_a_new_refusal_by_another_plugin_changes_whom_the_pod_waits_for(cluster: Cluster):
+def test_a_rejection_by_another_plugin_changes_the_awaited_events(cluster: Cluster):
     held(cluster)
     cluster.held.clear()
     cluster.under_curfew.add(WEB)
@@ -71,7 +71,7 @@ def test_a_new_refusal_by_another_plugin_changes_whom_the_pod_waits_for(cluster:
     assert cluster.queue.move_all(NODE_TAINT) == 1
 
 
-def test_removing_the_last_gate_lets_the_pod_in(cluster: Cluster):
+def test_removing_the_last_gate_admits_the_pod(cluster: Cluster):
     old, new = pod("web", gates=["a"]), pod("web")
     cluster.queue.add(old)
     assert cluster.queue.place_of(WEB) is Place.GATED
@@ -82,7 +82,7 @@ def test_removing_the_last_gate_lets_the_pod_in(cluster: Cluster):
     assert cluster.counts.came_in["active", "UnschedulablePodUpdatePodSchedulingGatesEliminated"] == 1
 
 
-def test_removing_one_gate_of_two_leaves_the_pod_unasked(cluster: Cluster):
+def test_removing_one_gate_of_two_calls_no_preenqueue(cluster: Cluster):
     old, new = pod("web", gates=["a", "b"]), pod("web", gates=["b"])
     cluster.queue.add(old)
     cluster.update(old, new)
@@ -91,7 +91,7 @@ def test_removing_one_gate_of_two_leaves_the_pod_unasked(cluster: Cluster):
     assert cluster.asked["web"] == 1
 
 
-def test_preenqueue_is_asked_again_on_the_way_from_unschedulable(cluster: Cluster):
+def test_preenqueue_is_called_again_on_the_way_from_unschedulable(cluster: Cluster):
     cluster.reject(pod("web"), "Taints")
     cluster.held.add(WEB)
 
@@ -100,7 +100,7 @@ def test_preenqueue_is_asked_again_on_the_way_from_unschedulable(cluster: Cluste
     assert (cluster.queue.count(Place.GATED), cluster.queue.count(Place.UNSCHEDULABLE)) == (1, 0)
 
 
-def test_preenqueue_is_asked_again_when_an_attempt_failed(cluster: Cluster):
+def test_preenqueue_is_called_again_after_a_failed_attempt(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     cluster.held.add(WEB)
@@ -111,7 +111,7 @@ def test_preenqueue_is_asked_again_when_an_attempt_failed(cluster: Cluster):
     assert cluster.queue.place_of(WEB) is Place.BACKOFF
 
 
-def test_preenqueue_is_not_asked_again_between_backoff_and_active(cluster: Cluster):
+def test_preenqueue_is_not_called_between_backoff_and_active(cluster: Cluster):
     cluster.fail(pod("web"))
     asked = cluster.asked["web"]
     cluster.held.add(WEB)
@@ -129,7 +129,7 @@ def test_an_unschedulable_pod_is_not_gated_while_it_waits(cluster: Cluster):
     assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"]) is Place.UNSCHEDULABLE
 
 
-def test_a_pod_gated_after_an_attempt_hears_its_gating_plugin_alone(cluster: Cluster):
+def test_a_pod_gated_after_an_attempt_reacts_to_its_gating_plugin_alone(cluster: Cluster):
     cluster.reject(pod("web"), "Taints")
     cluster.held.add(WEB)
     cluster.queue.move_all(NODE_TAINT)
@@ -140,7 +140,7 @@ def test_a_pod_gated_after_an_attempt_hears_its_gating_plugin_alone(cluster: Clu
     assert cluster.asked["web"] == asked
 
 
-def test_activation_asks_preenqueue(cluster: Cluster):
+def test_activation_calls_preenqueue(cluster: Cluster):
     held(cluster)
     cluster.queue.activate([WEB])
     assert cluster.queue.place_of(WEB) is Place.GATED
@@ -164,7 +164,7 @@ def test_a_plugin_that_fails_at_preenqueue_keeps_the_pod_gated_and_is_logged(
     assert caplog.records[0].__dict__["error"] == "no answer"
 
 
-def test_a_refusal_without_a_plugin_is_a_mistake(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+def test_a_rejection_without_a_plugin_raises(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "run_pre_enqueue", lambda _pod: Status.unschedulable("no"))
     with pytest.raises(AssertionError, match="default/web"):
         cluster.queue.add(pod("web"))

@@ -12,7 +12,7 @@ LARGE = node("n1", labels={"size": "9"})
 SMALL = node("n2", labels={"size": "1"})
 
 
-def test_an_event_during_the_attempt_that_helps_takes_the_pod_to_backoff(cluster: Cluster):
+def test_an_event_during_the_attempt_that_helps_moves_the_pod_to_backoff(cluster: Cluster):
     web = pod("web", labels={"size": "5"})
     cluster.queue.add(web)
     queued = cluster.pop()
@@ -37,7 +37,7 @@ def test_an_event_outside_the_attempt_does_not_count(cluster: Cluster, when: str
     cluster.queue.done(other.pod.uid)
 
 
-def test_a_pending_plugin_that_got_what_it_waited_for_skips_backoff(cluster: Cluster):
+def test_a_pending_plugin_with_its_event_during_the_attempt_skips_backoff(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     cluster.queue.move_all(NODE_TAINT)
@@ -53,7 +53,7 @@ def test_a_pending_plugin_that_got_what_it_waited_for_skips_backoff(cluster: Clu
     )
 
 
-def test_an_error_does_not_ask_what_happened(cluster: Cluster):
+def test_an_error_ignores_events_during_the_attempt(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     cluster.queue.move_all(NODE_TAINT)
@@ -62,7 +62,7 @@ def test_an_error_does_not_ask_what_happened(cluster: Cluster):
     assert cluster.counts.hints == []
 
 
-def test_a_wildcard_event_during_the_attempt_counts_for_all(cluster: Cluster):
+def test_a_wildcard_event_during_the_attempt_counts_for_every_pod(cluster: Cluster):
     cluster.queue.add(pod("web"))
     queued = cluster.pop()
     cluster.queue.move_all(UNSCHEDULABLE_TIMEOUT)
@@ -70,7 +70,7 @@ def test_a_wildcard_event_during_the_attempt_counts_for_all(cluster: Cluster):
     assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"]) is Place.BACKOFF
 
 
-def test_a_pod_comes_back_in_its_newest_version_and_its_update_may_help_it(cluster: Cluster):
+def test_a_pod_returns_in_its_newest_version_and_its_update_may_help_it(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.queue.add(old)
     queued = cluster.pop()
@@ -81,7 +81,7 @@ def test_a_pod_comes_back_in_its_newest_version_and_its_update_may_help_it(clust
     assert queued.pod is new
 
 
-def test_an_update_of_one_pod_is_not_shown_to_another(cluster: Cluster):
+def test_an_update_of_one_pod_is_not_used_for_another(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.queue.add(old)
     cluster.queue.add(pod("db"))
@@ -119,7 +119,7 @@ def test_events_are_counted_by_label_with_the_pods(cluster: Cluster):
     assert cluster.queue.in_flight_events == {}
 
 
-def test_nothing_is_recorded_when_nobody_is_in_flight(cluster: Cluster):
+def test_nothing_is_recorded_without_pods_in_flight(cluster: Cluster):
     cluster.queue.add(pod("web"))
     cluster.queue.move_all(NODE_TAINT)
     cluster.queue.move_all(UNSCHEDULABLE_TIMEOUT)
@@ -146,7 +146,7 @@ def test_a_wildcard_event_is_recorded_though_no_plugin_registered_for_it(cluster
     assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"]) is Place.BACKOFF
 
 
-def test_events_are_let_go_when_the_oldest_pod_that_needs_them_is_done():
+def test_events_are_dropped_when_the_oldest_pod_that_needs_them_is_done():
     in_flight = InFlight()
     pods = [pod(name) for name in "abc"]
     for each in pods:
@@ -163,7 +163,7 @@ def test_events_are_let_go_when_the_oldest_pod_that_needs_them_is_done():
     in_flight.check()
 
 
-def test_no_event_is_kept_for_an_attempt_that_events_cannot_help_any_more(cluster: Cluster):
+def test_no_event_is_recorded_for_an_attempt_that_ignores_events(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.queue.add(old)
     web = cluster.pop()
@@ -190,7 +190,7 @@ def test_an_attempt_that_ends_in_an_error_returns_in_its_newest_version(cluster:
     assert web.pod is new
 
 
-def test_a_pod_deleted_during_such_an_attempt_is_gone_when_it_ends(cluster: Cluster):
+def test_a_pod_deleted_during_an_attempt_that_ignores_events_is_gone_at_its_end(cluster: Cluster):
     cluster.queue.add(pod("web"))
     web = cluster.pop()
     cluster.queue.ignore_events(web.pod.uid)
@@ -199,7 +199,7 @@ def test_a_pod_deleted_during_such_an_attempt_is_gone_when_it_ends(cluster: Clus
     assert cluster.queue.add_unschedulable(web, is_error=True) is Place.OUTSIDE
 
 
-def test_events_are_kept_for_those_that_they_can_help_though_another_ignores_them(cluster: Cluster):
+def test_events_are_recorded_for_pods_that_need_them_though_another_ignores_them(cluster: Cluster):
     for name in ("first", "second"):
         cluster.queue.add(pod(name, labels={"size": "5"}))
     first, second = cluster.pop(), cluster.pop()
@@ -211,7 +211,7 @@ def test_events_are_kept_for_those_that_they_can_help_though_another_ignores_the
     assert cluster.queue.add_unschedulable(second, unschedulable_plugins=["Fit"]) is Place.BACKOFF
 
 
-def test_a_pod_that_is_not_in_flight_ignores_nothing(cluster: Cluster):
+def test_only_pods_in_flight_can_ignore_events(cluster: Cluster):
     cluster.queue.add(pod("web"))
     cluster.queue.ignore_events(pod("web").uid)
     cluster.queue.ignore_events("nobody")
@@ -219,6 +219,6 @@ def test_a_pod_that_is_not_in_flight_ignores_nothing(cluster: Cluster):
     assert cluster.queue.count(Place.ACTIVE) == 1
 
 
-def test_an_event_for_nobody_is_a_mistake():
+def test_an_event_without_pods_in_flight_raises():
     with pytest.raises(AssertionError, match="for nobody"):
         InFlight().record(NODE_ADD, None, SMALL)

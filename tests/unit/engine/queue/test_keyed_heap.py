@@ -15,7 +15,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_pops_as_a_list_that_is_searched_would(steps: list[tuple[str, str, int]]):
+def test_it_pops_in_the_order_of_a_sorted_list(steps: list[tuple[str, str, int]]):
     heap = KeyedHeap()
     slow: list[tuple[tuple[float, ...], str]] = []  # in the order they came
     for step, uid, number in steps:
@@ -37,7 +37,7 @@ def test_it_pops_as_a_list_that_is_searched_would(steps: list[tuple[str, str, in
         assert set(heap) == {uid for _, uid in slow}
 
 
-def test_equals_come_out_in_the_order_they_came():
+def test_equal_keys_are_popped_in_insertion_order():
     heap = KeyedHeap()
     for uid in "cab":
         heap.put(uid, (1.0,))
@@ -45,7 +45,7 @@ def test_equals_come_out_in_the_order_they_came():
     assert [heap.pop() for _ in range(3)] == ["c", "a", "b"]
 
 
-def test_entries_that_were_changed_do_not_pile_up():
+def test_changed_entries_do_not_accumulate():
     heap = KeyedHeap()
     heap.put("first", (0.0,))  # stays at the top, so that no tombstone reaches it
     for number in range(10_000):
@@ -57,7 +57,7 @@ def test_entries_that_were_changed_do_not_pile_up():
     assert heap.pop() is None
 
 
-def test_entries_that_were_removed_do_not_pile_up():
+def test_removed_entries_do_not_accumulate():
     heap = KeyedHeap()
     heap.put("first", (0.0,))
     for number in range(10_000):

@@ -24,13 +24,13 @@ def test_the_queue_nominates_a_new_pod_by_its_status(cluster: Cluster):
     assert cluster.nominator.node_of(WEB) == "n1"
 
 
-def test_the_queue_nominates_no_pod_that_is_gated_when_it_comes(cluster: Cluster):
+def test_the_queue_nominates_no_gated_new_pod(cluster: Cluster):
     cluster.queue.add(web("n1", gates=["a"]))
 
     assert cluster.nominator.node_of(WEB) == ""
 
 
-def test_the_queue_nominates_the_newest_version_of_a_pod_it_knows(cluster: Cluster):
+def test_the_queue_nominates_the_newest_version_of_a_queued_pod(cluster: Cluster):
     old, new = web(), web(labels={"a": "b"})
     cluster.queue.add(old)
     cluster.pop()
@@ -55,7 +55,7 @@ def test_the_queue_nominates_no_pod_deleted_while_in_flight(cluster: Cluster):
     assert cluster.nominator.node_of(WEB) == ""
 
 
-def test_a_deleted_pod_is_nominated_no_longer(cluster: Cluster):
+def test_a_deleted_pod_is_no_longer_nominated(cluster: Cluster):
     cluster.queue.add(web("n1"))
     cluster.queue.delete(web("n1"))
 

@@ -42,12 +42,12 @@ def test_every_place_has_moves():
     assert set(MOVES) == set(Place)
 
 
-def test_every_place_but_outside_can_be_left_for_outside():
+def test_every_place_can_be_left_for_outside():
     assert all(Place.OUTSIDE in ends for start, ends in MOVES.items() if start is not Place.OUTSIDE)
 
 
 @pytest.mark.parametrize(("start", "end"), ILLEGAL, ids=lambda place: place.value)
-def test_a_move_that_is_not_in_the_table_raises_with_the_story(places: Places, start: Place, end: Place):
+def test_an_invalid_move_raises_with_the_history(places: Places, start: Place, end: Place):
     go(places, "u", *WAY_TO[start])
 
     with pytest.raises(AssertionError) as raised:
@@ -59,7 +59,7 @@ def test_a_move_that_is_not_in_the_table_raises_with_the_story(places: Places, s
     assert places.of("u") is start
 
 
-def test_a_story_tells_when_where_from_where_to_and_why(places: Places):
+def test_the_history_shows_time_places_and_reason_of_each_move(places: Places):
     go(places, "u", Place.ACTIVE, Place.IN_FLIGHT)
 
     assert places.history("u") == (
@@ -69,12 +69,12 @@ def test_a_story_tells_when_where_from_where_to_and_why(places: Places):
     assert str(places.history("u")[1]) == "1.000 active -> in flight: step 1"
 
 
-def test_an_unknown_pod_is_outside_and_has_no_story(places: Places):
+def test_an_unknown_pod_is_outside_and_has_no_history(places: Places):
     assert places.of("u") is Place.OUTSIDE
     assert places.history("u") == ()
 
 
-def test_pods_are_counted_where_they_are(places: Places):
+def test_pods_are_counted_by_place(places: Places):
     go(places, "a", Place.ACTIVE)
     go(places, "b", Place.ACTIVE, Place.IN_FLIGHT)
     go(places, "c", Place.ACTIVE, Place.OUTSIDE)
@@ -84,14 +84,14 @@ def test_pods_are_counted_where_they_are(places: Places):
     assert counted == dict.fromkeys(Place, 0) | {Place.ACTIVE: 1, Place.IN_FLIGHT: 1}
 
 
-def test_a_story_goes_on_when_a_pod_comes_back(places: Places):
+def test_the_history_continues_when_a_pod_returns(places: Places):
     go(places, "u", Place.ACTIVE, Place.OUTSIDE)
     places.move("u", Place.ACTIVE, at=5.0, why="again")
 
     assert [move.why for move in places.history("u")] == ["step 0", "step 1", "again"]
 
 
-def test_a_long_story_forgets_its_beginning(places: Places):
+def test_a_long_history_drops_its_beginning(places: Places):
     go(places, "u", *[Place.ACTIVE, Place.IN_FLIGHT, Place.BACKOFF] * 20)
 
     history = places.history("u")
@@ -100,7 +100,7 @@ def test_a_long_story_forgets_its_beginning(places: Places):
     assert history[-1].why == "step 59"
 
 
-def test_of_pods_outside_the_last_thousand_stories_are_kept(places: Places):
+def test_the_last_thousand_histories_of_pods_outside_are_kept(places: Places):
     for number in range(1001):
         go(places, f"u{number}", Place.ACTIVE, Place.OUTSIDE)
 
@@ -108,7 +108,7 @@ def test_of_pods_outside_the_last_thousand_stories_are_kept(places: Places):
     assert len(places.history("u1")) == 2
 
 
-def test_a_note_says_why_a_pod_stays_and_is_not_repeated(places: Places):
+def test_a_note_gives_the_reason_to_stay_and_is_not_repeated(places: Places):
     go(places, "u", Place.GATED)
     for at in (1.0, 2.0):
         places.note("u", at=at, why="still gated")
@@ -119,7 +119,7 @@ def test_a_note_says_why_a_pod_stays_and_is_not_repeated(places: Places):
     ]
 
 
-def test_many_notes_do_not_make_a_story_longer(places: Places):
+def test_many_notes_do_not_lengthen_the_history(places: Places):
     go(places, "u", Place.GATED)
     for number in range(100):
         places.note("u", at=float(number), why=f"reason {number}")

@@ -59,7 +59,7 @@ def test_no_event_ends_the_quarantine_of_a_pod() -> None:
     assert cluster.advance_and_flush(2) == 1
 
 
-def test_after_an_attempt_that_ended_the_count_begins_anew() -> None:
+def test_an_attempt_that_ends_in_time_resets_the_count() -> None:
     cluster = Cluster()
     cluster.queue.add(WEB)
     put_aside(cluster)
@@ -80,7 +80,7 @@ def test_after_an_attempt_that_ended_the_count_begins_anew() -> None:
         pytest.param({"status": {"nominatedNodeName": ""}}, Place.BACKOFF, id="only its status"),
     ],
 )
-def test_a_quarantined_pod_is_tried_at_once_when_it_changed(changed: dict[str, Any], place: Place) -> None:
+def test_a_quarantined_pod_is_tried_at_once_after_a_change(changed: dict[str, Any], place: Place) -> None:
     cluster, new = Cluster(), pod("web", **changed)
     cluster.queue.add(WEB)
     put_aside(cluster)
@@ -101,7 +101,7 @@ def test_a_pod_that_changed_during_its_attempt_is_not_quarantined() -> None:
     assert cluster.advance_and_flush(5) == 1
 
 
-def test_a_new_configuration_lets_it_be_tried_at_once() -> None:
+def test_a_new_configuration_ends_the_quarantine() -> None:
     cluster = Cluster()
     cluster.queue.add(WEB)
     put_aside(cluster)
@@ -115,16 +115,16 @@ def test_a_new_configuration_lets_it_be_tried_at_once() -> None:
     ("found", "times"),
     [
         pytest.param(WEB, 0, id="no condition"),
-        pytest.param(told(3), 3, id="told"),
-        pytest.param(told(1), 1, id="told once"),
+        pytest.param(told(3), 3, id="three times"),
+        pytest.param(told(1), 1, id="once"),
         pytest.param(told(3, reason="Unschedulable"), 0, id="rejected since"),
     ],
 )
-def test_how_often_is_read_from_the_condition(found: PodInfo, times: int) -> None:
+def test_the_count_is_read_from_the_condition(found: PodInfo, times: int) -> None:
     assert times_in_condition(found) == times
 
 
-def test_what_was_said_of_an_older_generation_does_not_count() -> None:
+def test_a_condition_of_an_older_generation_does_not_count() -> None:
     found = told(3, observed=4)
     older, newer = (
         type(found)(
@@ -137,7 +137,7 @@ def test_what_was_said_of_an_older_generation_does_not_count() -> None:
     assert (times_in_condition(older), times_in_condition(newer)) == (3, 0)
 
 
-def test_the_next_leader_does_not_begin_with_a_quarantined_pod() -> None:
+def test_the_next_leader_does_not_start_with_a_quarantined_pod() -> None:
     cluster = Cluster()
     for each in (told(2), pod("other")):
         cluster.queue.add(each)
@@ -147,7 +147,7 @@ def test_the_next_leader_does_not_begin_with_a_quarantined_pod() -> None:
     put_aside(cluster, 3)
 
 
-def test_a_replica_that_stands_by_follows_what_the_leader_says() -> None:
+def test_a_standby_follows_the_condition_of_the_leader() -> None:
     cluster = Cluster()
     cluster.queue.add(WEB)
     cluster.update(WEB, told(1))
@@ -161,7 +161,7 @@ def test_a_replica_that_stands_by_follows_what_the_leader_says() -> None:
     cluster.queue.check()
 
 
-def test_the_leader_does_not_follow_its_own_words_late() -> None:
+def test_the_leader_does_not_follow_its_own_late_condition() -> None:
     cluster = Cluster()
     cluster.queue.add(WEB)
     put_aside(cluster)

@@ -74,7 +74,7 @@ def place(profiles: Profiles, name: str) -> Place:
     return profiles.queue.place_of(f"uid-of-default-{name}")
 
 
-def test_a_pod_whose_turn_would_come_is_gated_if_new_plugins_refuse_it(profiles: Profiles) -> None:
+def test_an_active_pod_is_gated_if_new_plugins_reject_it(profiles: Profiles) -> None:
     profiles.queue.add(pod("web"))
     profiles.refuses = True
 
@@ -86,7 +86,7 @@ def test_a_pod_whose_turn_would_come_is_gated_if_new_plugins_refuse_it(profiles:
     assert place(profiles, "web") is Place.ACTIVE
 
 
-def test_a_pod_that_backs_off_is_gated_if_new_plugins_refuse_it(profiles: Profiles) -> None:
+def test_a_pod_in_backoff_is_gated_if_new_plugins_reject_it(profiles: Profiles) -> None:
     profiles.fail("web")
     assert place(profiles, "web") is Place.BACKOFF
     profiles.refuses = True
@@ -96,7 +96,7 @@ def test_a_pod_that_backs_off_is_gated_if_new_plugins_refuse_it(profiles: Profil
     assert place(profiles, "web") is Place.GATED
 
 
-def test_a_pod_goes_on_backing_off_as_long_as_the_new_settings_say(profiles: Profiles) -> None:
+def test_a_pod_stays_in_backoff_for_the_time_of_the_new_settings(profiles: Profiles) -> None:
     profiles.fail("web")
     profiles.clock.now += 10
 
@@ -107,7 +107,7 @@ def test_a_pod_goes_on_backing_off_as_long_as_the_new_settings_say(profiles: Pro
     assert place(profiles, "web") is Place.ACTIVE
 
 
-def test_an_unschedulable_pod_is_tried_again_after_its_backoff(profiles: Profiles) -> None:
+def test_an_unschedulable_pod_is_retried_after_its_backoff(profiles: Profiles) -> None:
     profiles.fail("web", by="Fit")
     assert place(profiles, "web") is Place.UNSCHEDULABLE
 
@@ -128,7 +128,7 @@ def test_pods_take_the_order_of_the_new_queue_sort(profiles: Profiles) -> None:
     assert [queued.pod.name for queued in popped if queued] == ["low", "also-low", "high"]
 
 
-def test_a_pod_in_flight_that_is_rejected_is_tried_again(profiles: Profiles) -> None:
+def test_a_pod_in_flight_that_is_rejected_is_retried(profiles: Profiles) -> None:
     profiles.queue.add(pod("web"))
     queued = profiles.queue.pop()
     assert queued is not None

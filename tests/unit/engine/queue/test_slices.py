@@ -66,7 +66,7 @@ def waiting(cluster: Cluster, count: int, *plugins: str, size: int = 5) -> list[
     return pods
 
 
-def test_an_event_for_many_pods_is_worked_in_turns() -> None:
+def test_an_event_for_many_pods_is_processed_in_slices() -> None:
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Taints")
 
@@ -79,7 +79,7 @@ def test_an_event_for_many_pods_is_worked_in_turns() -> None:
     assert len(cluster.retried()) == 50
 
 
-def test_events_are_worked_in_the_order_they_happened() -> None:
+def test_events_are_processed_in_the_order_of_arrival() -> None:
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Taints", "Volumes")
 
@@ -93,7 +93,7 @@ def test_events_are_worked_in_the_order_they_happened() -> None:
     assert not [event for place, event in cluster.counts.came_in if event == PVC_ADD.label]
 
 
-def test_a_pod_that_begins_to_wait_is_not_shown_what_happened_before() -> None:
+def test_a_pod_is_not_tested_against_events_before_its_rejection() -> None:
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Taints")
     cluster.queue.move_all(NODE_TAINT, SMALL, LARGE)
@@ -108,7 +108,7 @@ def test_a_pod_that_begins_to_wait_is_not_shown_what_happened_before() -> None:
     assert len(cluster.retried()) == 50
 
 
-def test_a_pod_in_flight_is_shown_an_event_that_is_not_worked_yet() -> None:
+def test_a_pod_in_flight_is_tested_against_an_unprocessed_event() -> None:
     cluster = SlicedCluster(20)
     late = pod("late", priority=10)
     waiting(cluster, 50, "Taints")
@@ -120,7 +120,7 @@ def test_a_pod_in_flight_is_shown_an_event_that_is_not_worked_yet() -> None:
     assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Taints"]) in RETRIED
 
 
-def test_a_new_version_of_a_pod_is_shown_what_its_old_one_has_not_seen() -> None:
+def test_a_new_version_of_a_pod_is_tested_against_unprocessed_events() -> None:
     cluster = SlicedCluster(20)
     pods = waiting(cluster, 50, "Taints", "Labels", size=5)
     cluster.queue.move_all(NODE_TAINT, SMALL, LARGE)
@@ -134,7 +134,7 @@ def test_a_new_version_of_a_pod_is_shown_what_its_old_one_has_not_seen() -> None
     assert len(cluster.retried()) == 50
 
 
-def test_a_pod_that_an_event_left_out_is_not_shown_it_after_an_update() -> None:
+def test_a_pod_excluded_from_an_event_is_not_tested_after_an_update() -> None:
     cluster = SlicedCluster(20)
     pods = waiting(cluster, 50, "Labels")
     last = pods[-1]
@@ -149,7 +149,7 @@ def test_a_pod_that_an_event_left_out_is_not_shown_it_after_an_update() -> None:
     assert len(cluster.retried()) == 49
 
 
-def test_backoffs_that_end_together_are_flushed_in_turns() -> None:
+def test_backoffs_that_end_together_are_flushed_in_slices() -> None:
     cluster = SlicedCluster(20, max_in_unschedulable_seconds=30.0)
     waiting(cluster, 50, "Taints")
     cluster.clock.advance(31)
@@ -162,7 +162,7 @@ def test_backoffs_that_end_together_are_flushed_in_turns() -> None:
     assert len(cluster.retried()) == 50
 
 
-def test_a_reload_judges_in_turns_and_forgets_what_happened_before() -> None:
+def test_a_reload_evaluates_in_slices_and_drops_earlier_events() -> None:
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Volumes")
     cluster.queue.move_all(PVC_ADD)
@@ -178,7 +178,7 @@ def test_a_reload_judges_in_turns_and_forgets_what_happened_before() -> None:
     assert cluster.queue.place_of(late.uid) is Place.UNSCHEDULABLE
 
 
-def test_pods_alike_are_asked_about_once() -> None:
+def test_identical_pods_are_evaluated_once() -> None:
     cluster = Cluster()
     with_size = cluster.profiles["custom-scheduler"] = dict(cluster.profiles["custom-scheduler"])
     fits = with_size["Fit"][0]
@@ -192,7 +192,7 @@ def test_pods_alike_are_asked_about_once() -> None:
 
 
 @pytest.mark.parametrize("broken", ["pod_key", "event_keys", "waits_for_keys"])
-def test_a_plugin_that_fails_to_say_what_it_reads_is_asked_about_every_pod(broken: str) -> None:
+def test_a_plugin_whose_key_fails_is_called_for_every_pod(broken: str) -> None:
     def fail(*_: Any) -> Any:
         raise ValueError("no idea")
 
@@ -238,7 +238,7 @@ STORIES = st.lists(
     sizes=st.lists(st.integers(0, 9), min_size=12, max_size=12),
     history=STORIES,
 )
-def test_slices_wake_whom_doing_all_at_once_wakes(hooks: int, first: Any, sizes: Any, history: Any) -> None:
+def test_slices_requeue_the_same_pods_as_one_pass(hooks: int, first: Any, sizes: Any, history: Any) -> None:
     """Six pods wait, and six are in flight and come back at any time."""
     found = []
     for slice_steps in (inf, hooks):
@@ -265,7 +265,7 @@ def test_slices_wake_whom_doing_all_at_once_wakes(hooks: int, first: Any, sizes:
     assert found[0] == found[1]
 
 
-def test_where_nobody_takes_turns_events_go_on_with_what_is_left() -> None:
+def test_without_slices_events_continue_with_the_remaining_pods() -> None:
     """A standby tries no pods, and keeps the gated ones."""
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Taints")

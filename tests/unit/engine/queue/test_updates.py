@@ -10,14 +10,14 @@ from tests.unit.engine.queue.cluster import NODE_TAINT, Cluster
 WEB = "uid-of-default-web"
 
 
-def test_an_update_of_an_unknown_pod_takes_it_in(cluster: Cluster):
+def test_an_update_of_an_unknown_pod_adds_it(cluster: Cluster):
     cluster.update(pod("web"), pod("web", labels={"a": "b"}))
 
     assert cluster.queue.place_of(WEB) is Place.ACTIVE
     assert cluster.counts.came_in["active", "UnschedulablePodUpdate"] == 1
 
 
-def test_an_active_pod_takes_the_turn_of_its_new_version(cluster: Cluster):
+def test_an_active_pod_is_ordered_by_its_new_version(cluster: Cluster):
     old = pod("web", priority=1)
     cluster.queue.add(old)
     cluster.queue.add(pod("db", priority=5))
@@ -26,7 +26,7 @@ def test_an_active_pod_takes_the_turn_of_its_new_version(cluster: Cluster):
     assert cluster.pop_names() == ["web", "db"]
 
 
-def test_an_update_does_not_cost_a_pod_its_turn(cluster: Cluster):
+def test_an_update_keeps_the_position_of_a_pod(cluster: Cluster):
     old = pod("web")
     cluster.queue.add(old)
     cluster.queue.add(pod("db"))
@@ -35,7 +35,7 @@ def test_an_update_does_not_cost_a_pod_its_turn(cluster: Cluster):
     assert cluster.pop_names() == ["web", "db"]
 
 
-def test_a_pod_that_backs_off_stays_there_in_its_new_version(cluster: Cluster):
+def test_a_pod_in_backoff_stays_there_in_its_new_version(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.fail(old)
     cluster.update(old, new)
@@ -46,7 +46,7 @@ def test_a_pod_that_backs_off_stays_there_in_its_new_version(cluster: Cluster):
     assert cluster.pop().pod is new
 
 
-def test_its_own_update_wakes_a_pod_if_a_plugin_that_rejected_it_says_so(cluster: Cluster):
+def test_an_update_requeues_a_pod_if_a_rejecting_plugin_agrees(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.reject(old, "Labels")
     cluster.clock.advance(2)
@@ -56,7 +56,7 @@ def test_its_own_update_wakes_a_pod_if_a_plugin_that_rejected_it_says_so(cluster
     assert cluster.counts.came_in["active", "UnschedulablePodUpdatePodLabel"] == 1
 
 
-def test_its_own_update_takes_a_pod_to_backoff_while_it_backs_off(cluster: Cluster):
+def test_an_update_moves_a_pod_in_backoff_to_the_backoff_queue(cluster: Cluster):
     old = pod("web")
     cluster.reject(old, "Labels")
     cluster.update(old, pod("web", labels={"a": "b"}))
@@ -64,7 +64,7 @@ def test_its_own_update_takes_a_pod_to_backoff_while_it_backs_off(cluster: Clust
     assert cluster.queue.place_of(WEB) is Place.BACKOFF
 
 
-def test_an_update_that_helps_nobody_only_renews_the_pod(cluster: Cluster):
+def test_an_update_that_helps_no_plugin_only_replaces_the_pod(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.reject(old, "Fit")
     cluster.update(old, new)
@@ -75,7 +75,7 @@ def test_an_update_that_helps_nobody_only_renews_the_pod(cluster: Cluster):
     assert queued.pod is new
 
 
-def test_an_update_of_one_pod_does_not_wake_another(cluster: Cluster):
+def test_an_update_of_one_pod_does_not_requeue_another(cluster: Cluster):
     old = pod("web")
     cluster.reject(old, "Fit")
     cluster.reject(pod("db"), "Anything")
@@ -85,7 +85,7 @@ def test_an_update_of_one_pod_does_not_wake_another(cluster: Cluster):
 
 
 @pytest.mark.parametrize("place", ["backoff", "unschedulable"])
-def test_activation_takes_a_waiting_pod_to_active_without_backoff(cluster: Cluster, place: str):
+def test_activation_moves_a_waiting_pod_to_active_without_backoff(cluster: Cluster, place: str):
     if place == "backoff":
         cluster.fail(pod("web"))
     else:
@@ -104,7 +104,7 @@ def test_activation_ignores_active_and_unknown_pods(cluster: Cluster):
     assert len(cluster.queue.history(WEB)) == 1
 
 
-def test_a_pod_is_tried_again_after_five_minutes_though_nothing_happened(cluster: Cluster):
+def test_a_pod_is_retried_after_five_minutes_without_events(cluster: Cluster):
     cluster.reject(pod("web"), "Fit")
     assert cluster.queue.next_deadline(cluster.clock.now) == 1300.0
 
@@ -119,7 +119,7 @@ def test_a_pod_is_tried_again_after_five_minutes_though_nothing_happened(cluster
     assert not queued.was_flushed_from_unschedulable
 
 
-def test_a_pod_woken_by_an_event_does_not_count_as_flushed(cluster: Cluster):
+def test_a_pod_requeued_by_an_event_does_not_count_as_flushed(cluster: Cluster):
     cluster.reject(pod("web"), "Taints")
     cluster.clock.advance(10)
     cluster.queue.move_all(NODE_TAINT)
@@ -127,7 +127,7 @@ def test_a_pod_woken_by_an_event_does_not_count_as_flushed(cluster: Cluster):
     assert not cluster.pop().was_flushed_from_unschedulable
 
 
-def test_a_flushed_pod_that_still_backs_off_goes_to_backoff():
+def test_a_flushed_pod_in_backoff_goes_to_the_backoff_queue():
     cluster = Cluster(initial_backoff_seconds=500.0, max_backoff_seconds=500.0)
     cluster.reject(pod("web"), "Fit")
     cluster.advance_and_flush(300)
@@ -144,7 +144,7 @@ def test_a_gated_pod_is_not_flushed(cluster: Cluster):
     assert cluster.advance_and_flush(1000) == 0
 
 
-def test_a_gated_pod_is_checked_again_every_five_minutes(
+def test_a_gated_pod_is_evaluated_again_every_five_minutes(
     cluster: Cluster,
 ):
     cluster.under_curfew.add(WEB)
@@ -178,7 +178,7 @@ def test_the_next_deadline_is_the_earliest_of_all(cluster: Cluster):
     assert cluster.queue.next_deadline(cluster.clock.now) == 1301.0
 
 
-def test_a_pod_woken_in_time_leaves_no_deadline_behind(cluster: Cluster):
+def test_a_pod_requeued_in_time_leaves_no_deadline_behind(cluster: Cluster):
     cluster.reject(pod("web"), "Fit")
     cluster.clock.advance(10)
     cluster.queue.move_all(NODE_ADD, None, node("n1"))

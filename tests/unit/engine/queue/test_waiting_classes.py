@@ -183,7 +183,7 @@ def is_waiting(parts: Parts, uid: str) -> bool:
 @pytest.mark.parametrize("plugin", EVENTS)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data(), waiting=st.lists(pods("waiting"), min_size=2, max_size=4))
-def test_an_event_wakes_whom_asking_about_every_pod_would_wake(
+def test_an_event_requeues_the_same_pods_as_hints_for_every_pod(
     plugin: str, data: st.DataObject, waiting: Any
 ) -> None:
     happened = data.draw(st.lists(EVENTS[plugin], min_size=3, max_size=6))
@@ -230,7 +230,7 @@ def renamed(written: Any, uid: str) -> Any:
         ),
     ],
 )
-def test_a_pod_that_left_wakes_those_that_it_kept_away(selector: Any, woken: set[str]) -> None:
+def test_a_deleted_pod_requeues_those_that_it_rejected(selector: Any, woken: set[str]) -> None:
     parts = Parts(ManualClock(1000.0), NoObserver(), IN_TREE)
     parts.profiles.swap(PARTS.profiles.frameworks)
     labels = {"kept-away": {"x": "a"}, "other": {"y": "b"}}

@@ -54,7 +54,7 @@ class Machine(LoopBudget):
                 self._on_alarm(signal.SIGALRM, None)
 
 
-def test_an_in_tree_plugin_that_computes_too_long_is_named() -> None:
+def test_a_slow_in_tree_plugin_is_named() -> None:
     budget = Machine()
     budget.begin()
     budget.call(OURS, budget.pass_, 0.6)
@@ -67,7 +67,7 @@ def test_an_in_tree_plugin_that_computes_too_long_is_named() -> None:
     assert over.value.used_by is OURS
 
 
-def test_the_plugin_that_would_have_been_next_is_not_blamed() -> None:
+def test_a_plugin_that_did_not_run_is_not_blamed() -> None:
     budget = Machine()
 
     def heavy(*_: Any) -> None:
@@ -89,7 +89,7 @@ async def _awaited(awaitable: Any) -> Any:
     return await awaitable
 
 
-def test_while_others_have_the_machine_nobody_is_charged() -> None:
+def test_time_of_other_processes_is_not_charged() -> None:
     budget = Machine()
     budget.begin()
     budget.call(OURS, lambda: budget.pass_(60.0, used=0.3, waited=59.7))
@@ -98,7 +98,7 @@ def test_while_others_have_the_machine_nobody_is_charged() -> None:
     assert not budget.is_spent
 
 
-def test_what_was_used_before_the_stretch_began_is_not_its_own() -> None:
+def test_time_used_before_the_start_is_not_charged() -> None:
     budget = Machine()
     budget.run_slice(lambda: None)
     budget.pass_(0.45, used=0.45)
@@ -109,7 +109,7 @@ def test_what_was_used_before_the_stretch_began_is_not_its_own() -> None:
     assert budget.is_spent
 
 
-def test_the_garbage_of_all_is_collected_at_the_cost_of_nobody() -> None:
+def test_the_time_of_garbage_collection_is_not_charged() -> None:
     budget = Machine()
     budget.begin()
     budget._on_collection("start", {"generation": 2})
@@ -119,7 +119,7 @@ def test_the_garbage_of_all_is_collected_at_the_cost_of_nobody() -> None:
     assert not budget.is_spent
 
 
-def test_sleeping_counts_against_a_plugin_and_waiting_for_the_cpu_does_not() -> None:
+def test_sleeping_is_charged_and_waiting_for_the_cpu_is_not() -> None:
     budget = Machine()
     budget.begin()
     budget.call(THEIRS, lambda: budget.pass_(5.0, waited=4.9))
@@ -128,7 +128,7 @@ def test_sleeping_counts_against_a_plugin_and_waiting_for_the_cpu_does_not() -> 
     assert budget.is_spent
 
 
-def test_a_process_that_was_stopped_is_charged_to_nobody_and_a_long_call_of_c_is() -> None:
+def test_a_suspended_process_is_not_charged_and_a_long_c_call_is() -> None:
     budget = Machine()
     budget.begin()
     budget.call(THEIRS, lambda: budget.pass_(10.0, late=9.0))
@@ -138,7 +138,7 @@ def test_a_process_that_was_stopped_is_charged_to_nobody_and_a_long_call_of_c_is
     assert budget.is_spent
 
 
-def test_an_attempt_of_many_stretches_ends_when_all_of_them_have_used_its_limit() -> None:
+def test_an_attempt_of_many_slices_ends_when_their_sum_reaches_its_limit() -> None:
     budget, usage = Machine(), AttemptUsage(limit=2.0)
     for number in range(7):
         over = budget.run_slice_of(usage, lambda: budget.is_spent)
@@ -149,7 +149,7 @@ def test_an_attempt_of_many_stretches_ends_when_all_of_them_have_used_its_limit(
         budget.run_slice_of(usage, budget.call, OURS, lambda: None)
 
 
-def test_how_long_the_loop_was_held_beyond_the_budget_is_noted() -> None:
+def test_the_longest_block_beyond_the_budget_is_recorded() -> None:
     budget, usage = Machine(), AttemptUsage()
     budget.run_slice_of(usage, lambda: budget.pass_(0.4, used=0.4))
     assert usage.longest == 0.0

@@ -77,7 +77,7 @@ def by_class() -> Judge:
     return Again(evaluation.by_class)
 
 
-class TestWhoIsAsked:
+class TestEvaluatedNodes:
     @pytest.fixture
     def cache(self) -> Cache:
         return cache_of(["n0", "n1", "n2", "n3"])
@@ -89,7 +89,7 @@ class TestWhoIsAsked:
     @pytest.mark.parametrize(
         "way", [evaluation.by_plugin, evaluation.by_class], ids=["by plugin", "by class"]
     )
-    def test_nothing_is_kept_of_the_first_pod_of_a_class(self, cache: Cache, plugin: Any, way: Judge):
+    def test_results_of_the_first_pod_of_a_class_are_not_cached(self, cache: Cache, plugin: Any, way: Judge):
         framework = framework_of(plugin)
         counts = []
         for kind in "aabcbca":
@@ -98,7 +98,7 @@ class TestWhoIsAsked:
 
         assert counts == [4, 4, 4, 4, 4, 4, 0]
 
-    def test_the_next_pod_alike_asks_nothing(self, cache: Cache, plugin: Any, judge: Judge):
+    def test_the_next_identical_pod_evaluates_nothing(self, cache: Cache, plugin: Any, judge: Judge):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         assert asked(plugin) == ["n0", "n1", "n2", "n3"]
@@ -106,7 +106,7 @@ class TestWhoIsAsked:
         judge(framework, of_class("web-1"), cache.snapshot())
         assert asked(plugin) == []
 
-    def test_only_the_node_that_a_pod_went_to_is_asked_about_again(
+    def test_only_the_node_of_the_previous_pod_is_evaluated_again(
         self, cache: Cache, plugin: Any, judge: Judge
     ):
         framework = framework_of(plugin)
@@ -117,9 +117,7 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n2"]
 
-    def test_nodes_that_are_new_changed_or_moved_are_asked_about(
-        self, cache: Cache, plugin: Any, judge: Judge
-    ):
+    def test_new_changed_and_moved_nodes_are_evaluated(self, cache: Cache, plugin: Any, judge: Judge):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         asked(plugin)
@@ -132,7 +130,7 @@ class TestWhoIsAsked:
         judge(framework, of_class("web-2"), cache.snapshot())
         assert asked(plugin) == ["n4"]
 
-    def test_a_node_that_comes_back_is_asked_about(self, cache: Cache, plugin: Any, judge: Judge):
+    def test_a_recreated_node_is_evaluated(self, cache: Cache, plugin: Any, judge: Judge):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         asked(plugin)
@@ -142,7 +140,7 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n3"]
 
-    def test_pods_of_another_signature_and_without_one_are_asked_for(
+    def test_pods_of_another_signature_and_without_one_are_evaluated(
         self, cache: Cache, plugin: Any, judge: Judge
     ):
         framework = framework_of(plugin)
@@ -150,7 +148,7 @@ class TestWhoIsAsked:
             judge(framework, of_class("web", kind), cache.snapshot())
             assert len(asked(plugin)) == count, kind
 
-    def test_another_version_of_the_plugins_data_makes_all_verdicts_worthless(
+    def test_a_new_version_of_the_data_of_a_plugin_invalidates_all_results(
         self, cache: Cache, plugin: Any, judge: Judge
     ):
         framework = framework_of(plugin)
@@ -161,7 +159,7 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n0", "n1", "n2", "n3"]
 
-    def test_what_is_forgotten_is_asked_again(self, cache: Cache, plugin: Any, judge: Judge):
+    def test_dropped_results_are_evaluated_again(self, cache: Cache, plugin: Any, judge: Judge):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         asked(plugin)
@@ -170,7 +168,7 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n0", "n1", "n2", "n3"]
 
-    def test_nodes_that_were_not_wanted_are_asked_about_once_they_are(self, cache: Cache):
+    def test_nodes_outside_an_earlier_search_are_evaluated_once_they_are_in_one(self, cache: Cache):
         plugin = KeptFilter()
         framework = framework_of(plugin)
         snapshot = cache.snapshot()
@@ -182,7 +180,7 @@ class TestWhoIsAsked:
             )
             assert asked(plugin) == wanted
 
-    def test_pods_expected_on_a_node_are_seen_and_forgotten_again(self, cache: Cache, by_class: Judge):
+    def test_nominated_pods_on_a_node_are_added_and_removed_again(self, cache: Cache, by_class: Judge):
         def room(_state: Any, _pod: Any, node: Any) -> Status | None:
             return Status.unschedulable("full") if any(True for _ in node.pods) else None
 
@@ -196,7 +194,7 @@ class TestWhoIsAsked:
         assert rows == [[0, 1, 2, 3], [0, 2, 3], [0, 1, 2, 3]]
         assert asked(plugin) == ["n0", "n1", "n2", "n3", "n1"]
 
-    def test_one_that_does_not_read_pods_is_not_asked_again_when_they_come(
+    def test_a_plugin_that_does_not_read_pods_is_not_called_again_when_they_change(
         self, cache: Cache, plugin: Any, judge: Judge
     ):
         plugin.reads_pods = False
@@ -209,9 +207,7 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n1"]
 
-    def test_heartbeats_and_the_confirmation_of_a_choice_ask_nothing(
-        self, cache: Cache, plugin: Any, judge: Judge
-    ):
+    def test_heartbeats_and_confirmations_cause_no_evaluation(self, cache: Cache, plugin: Any, judge: Judge):
         framework = framework_of(plugin)
         cache.assume(of_class("web-0"), "n2")
         judge(framework, of_class("web-1"), cache.snapshot())
@@ -222,7 +218,9 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == []
 
-    def test_what_was_said_before_the_nodes_is_taken_over_for_pods_alike(self, cache: Cache, by_class: Judge):
+    def test_results_of_pre_filter_and_pre_score_are_reused_for_identical_pods(
+        self, cache: Cache, by_class: Judge
+    ):
         class Prepares(Kept, PreFilter, PreScore, NodeScore):
             def pre_filter(self, state: Any, pod: Any, snapshot: Any) -> None:
                 self.say("pre_filter")
@@ -242,7 +240,7 @@ class TestWhoIsAsked:
 @pytest.mark.parametrize(
     ("bases", "method"), [((NodeFilter, Filter), "filter"), ((NodeScore, Score), "score")], ids=["filter", "score"]
 )  # fmt: skip
-def test_a_plugin_with_both_forms_is_called_per_node_for_few_nodes(
+def test_a_plugin_with_both_methods_is_called_per_node_for_few_nodes(
     bases: tuple[type, ...], method: str, judge: Judge
 ):
     def at_once(*args: Any) -> Any:
@@ -265,7 +263,7 @@ def test_a_plugin_with_both_forms_is_called_per_node_for_few_nodes(
 
 
 class TestFailures:
-    def test_a_failure_is_no_verdict_so_the_node_is_asked_about_again(self, by_class: Judge):
+    def test_a_failure_is_not_cached_and_the_node_is_evaluated_again(self, by_class: Judge):
         answers = iter([None, Status.failed("no answer"), Status.unschedulable("no"), None])
         plugin = KeptFilter(answer=lambda *_: next(answers))
         framework = framework_of(plugin)
@@ -277,7 +275,7 @@ class TestFailures:
         assert by_class(framework, of_class("web"), snapshot)[0] == [0]
         assert asked(plugin) == ["n0"]
 
-    def test_a_failure_is_over_for_a_class_when_pods_of_another_had_the_node_judged(self, by_class: Judge):
+    def test_a_failure_ends_for_a_class_when_another_class_evaluates_the_node(self, by_class: Judge):
         class OfAll(NodeFilter):
             def signature(self, pod: PodInfo) -> str:
                 return "all alike"
@@ -292,7 +290,7 @@ class TestFailures:
         assert by_class(framework, of_class("web", "b"), snapshot)[0] == [0, 1]
         assert by_class(framework, of_class("web", "a"), snapshot)[0] == [0, 1]
 
-    def test_a_failure_at_a_node_that_is_gone_is_forgotten(self, by_class: Judge):
+    def test_a_failure_at_a_deleted_node_is_dropped(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         plugin = KeptFilter(answer=lambda *args: Status.failed("no") if args[2].name == "n1" else None)
         framework = framework_of(plugin)
@@ -303,7 +301,7 @@ class TestFailures:
         assert by_class(framework, of_class("web"), cache.snapshot())[0] == [0]
 
     @pytest.mark.parametrize("kind", [KeptFilter, KeptScore])
-    def test_nothing_is_kept_of_an_attempt_that_raised(self, kind: Any, judge: Judge):
+    def test_results_of_an_attempt_that_raised_are_not_cached(self, kind: Any, judge: Judge):
         def fails_once(_state: Any, _pod: Any, node: Any) -> Any:
             if node.name == "n1" and len(plugin.calls) == 2:
                 raise KeyError("x")
@@ -320,7 +318,7 @@ class TestFailures:
         assert asked(plugin) == ["n0", "n1", *names]
 
     @pytest.mark.parametrize("kind", [KeptFilter, KeptScore])
-    def test_a_node_at_which_a_plugin_raised_is_asked_about_again(self, kind: Any, judge: Judge):
+    def test_a_node_at_which_a_plugin_raised_is_evaluated_again(self, kind: Any, judge: Judge):
         def fails_once(_state: Any, _pod: Any, node: Any) -> Any:
             if node.labels.get("new") and not failed:
                 failed.append(node.name)
@@ -340,7 +338,7 @@ class TestFailures:
         assert judge(framework, of_class("web"), cache.snapshot()) == expected
 
     @pytest.mark.parametrize("kind", [KeptFilter, KeptScore])
-    def test_a_signature_that_is_no_key_is_an_error_of_the_plugin(self, kind: Any, judge: Judge):
+    def test_an_unhashable_signature_is_an_error_of_the_plugin(self, kind: Any, judge: Judge):
         class Odd(kind):  # type: ignore[misc]
             def signature(self, pod: PodInfo) -> Any:
                 return [pod.name]
@@ -379,7 +377,7 @@ class TestClasses:
             self.say("normalize")
             return scores * 100 // max(int(scores[feasible].max()), 1)
 
-    def test_what_one_class_asked_is_normalised_anew_for_the_other(self, by_class: Judge):
+    def test_results_shared_by_two_classes_are_normalized_for_each(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         framework = framework_of(KeptFilter(), self.Nodes())
         for rank in (1, 4):
@@ -389,7 +387,7 @@ class TestClasses:
 
         assert totals == [[100, 50], [100, 50]]
 
-    def test_what_did_not_change_is_not_normalised_again(self, by_class: Judge):
+    def test_unchanged_scores_are_not_normalized_again(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         plugin = self.Nodes()
         framework = framework_of(KeptFilter(), plugin)
@@ -399,7 +397,7 @@ class TestClasses:
 
         assert plugin.called() == ["normalize"]
 
-    def test_scores_are_normalised_anew_where_as_many_other_nodes_are_left(self, by_class: Judge):
+    def test_scores_are_normalized_again_for_the_same_number_of_other_nodes(self, by_class: Judge):
         cache = cache_of([])
         for name, rank in (("n0", 4), ("n1", 1), ("n2", 2)):
             cache.add_node(node(name, labels={"rank": str(rank)}))
@@ -412,7 +410,7 @@ class TestClasses:
 
         assert totals[2:] == [[100, 50], [50, 100]]
 
-    def test_unchanged_scores_are_not_normalised_again_for_another_class(self, by_class: Judge):
+    def test_unchanged_scores_are_not_normalized_again_for_another_class(self, by_class: Judge):
         class OneOfTwo(KeptFilter):
             def filter_node(self, state: Any, pod: PodInfo, node: Any) -> Status | None:
                 return None if node.name in {pod.labels["on"], "n2"} else Status.unschedulable("not there")
@@ -435,7 +433,7 @@ class TestClasses:
         assert plugin.called() == []
 
     @pytest.mark.parametrize("ranked", ["nothing", "a part"])
-    def test_changed_rows_that_were_never_ranked_may_go(self, ranked: str, by_class: Judge):
+    def test_changed_rows_that_were_never_ranked_may_be_deleted(self, ranked: str, by_class: Judge):
         cache = cache_of([f"n{number}" for number in range(6)])
         framework = framework_of(KeptFilter(answer=refuses_full_nodes), KeptScore(answer=1))
         by_class(framework, of_class("web"), cache.snapshot())
@@ -454,7 +452,7 @@ class TestClasses:
 
         assert by_class(framework, of_class("web"), cache.snapshot())[:2] == ([1, 2], [1, 1])
 
-    def test_an_answer_for_one_class_is_not_taken_for_that_of_another(self, by_class: Judge):
+    def test_a_result_of_one_class_is_not_used_for_another(self, by_class: Judge):
         def refuses(_state: Any, each: Any, _node: Any) -> Status:
             return Status.unschedulable(f"no {each.labels['class']}")
 
@@ -469,7 +467,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         "way", [evaluation.by_plugin, evaluation.by_class], ids=["by plugin", "by class"]
     )
-    def test_of_very_many_classes_of_one_pod_the_oldest_are_forgotten(
+    def test_the_oldest_of_very_many_classes_with_one_pod_are_dropped(
         self, monkeypatch: pytest.MonkeyPatch, way: Judge
     ):
         monkeypatch.setattr(cached_verdicts, "_MOST_ASKED_ONCE", 2)
@@ -486,7 +484,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         "way", [evaluation.by_plugin, evaluation.by_class], ids=["by plugin", "by class"]
     )
-    def test_of_what_the_only_one_of_its_kind_wrote_nothing_is_held(self, way: Judge):
+    def test_state_of_the_only_pod_of_a_class_is_not_retained(self, way: Judge):
         class Written(str):
             """A plugin with a very long signature."""
 
@@ -509,9 +507,7 @@ class TestLimits:
         assert written
         assert not any(reference() for reference in written)
 
-    def test_the_signature_not_asked_for_the_longest_is_forgotten_first(
-        self, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_the_least_recently_used_signature_is_dropped_first(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(cached_verdicts, "_MOST_SIGNATURES", 2)
         plugin = KeptFilter()
         framework = framework_of(plugin)
@@ -523,7 +519,7 @@ class TestLimits:
 
         assert counts == [1, 1, 1, 1, 1, 0, 1, 0, 1]
 
-    def test_the_class_that_had_no_pod_for_the_longest_is_forgotten_first(
+    def test_the_least_recently_used_class_is_dropped_first(
         self, monkeypatch: pytest.MonkeyPatch, by_class: Judge
     ):
         class Prepares(Kept, PreFilter): ...
@@ -539,7 +535,7 @@ class TestLimits:
 
         assert counts == [1, 1, 0, 1, 0, 1]
 
-    def test_a_table_is_made_anew_before_it_holds_too_much_of_the_past(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_table_is_rebuilt_before_it_holds_too_many_old_outcomes(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(cached_verdicts, "_PAST_OUTCOMES", 5)
         kept = CachedOutcomes(0)
         cache = cache_of(["n0", "n1", "n2"])
@@ -561,7 +557,7 @@ class TestLimits:
         assert sizes.count(4) >= 3  # reset, with three current outcomes and PASS
 
     @pytest.mark.parametrize("changes", [1, 12])
-    def test_words_stay_those_of_now_when_a_table_is_made_anew(
+    def test_messages_stay_current_when_a_table_is_rebuilt(
         self, monkeypatch: pytest.MonkeyPatch, judge: Judge, changes: int
     ):
         monkeypatch.setattr(cached_verdicts, "_PAST_OUTCOMES", 10)
@@ -588,7 +584,7 @@ class TestLimits:
             assert len(asked(plugin)) == (1 if turn else 5000)
             cache.assume(pod(f"p{turn}"), "n7")
 
-    def test_outcomes_that_no_node_has_are_not_kept(self):
+    def test_outcomes_without_a_node_are_dropped(self):
         kept = CachedOutcomes(0)
         snapshot = snapshot_of("n0")
         statuses = [Status.unschedulable(str(number)) for number in range(3)]
@@ -600,7 +596,7 @@ class TestLimits:
         assert Outcomes(kept.values, tuple(kept.table)).of(0).reasons == ("1",)
 
 
-def test_state_of_pre_filter_is_readable_at_scoring_for_the_whole_class():
+def test_the_state_of_pre_filter_is_readable_at_scoring_for_the_whole_class():
     class Remembers(Kept, PreFilter, PreScore, NodeScore):
         def pre_filter(self, state: Any, *_: Any) -> None:
             state.write("Remembers", 7)
@@ -621,7 +617,7 @@ def test_state_of_pre_filter_is_readable_at_scoring_for_the_whole_class():
         assert framework.scoring.run(state, of_class(name), snapshot, rows).total.tolist() == [7, 7]
 
 
-def test_plugins_after_a_final_rejection_write_nothing_for_the_class():
+def test_plugins_after_a_final_rejection_write_no_state_for_the_class():
     class Later(Kept, PreFilter, NodeFilter):
         def pre_filter(self, state: Any, *_: Any) -> None:
             state.write("Later", True)
@@ -640,7 +636,7 @@ def test_plugins_after_a_final_rejection_write_nothing_for_the_class():
     assert [left_by(name) for name in ("web-3", "web-4")] == [False, False]
 
 
-def test_of_a_very_large_pod_nothing_is_kept(judge: Judge):
+def test_results_of_a_very_large_pod_are_not_cached(judge: Judge):
     plugin, cache = KeptFilter(), cache_of(["n0", "n1"])
     framework = framework_of(plugin)
     for number in range(3):
@@ -648,7 +644,7 @@ def test_of_a_very_large_pod_nothing_is_kept(judge: Judge):
         assert asked(plugin) == ["n0", "n1"]
 
 
-def test_plugins_are_asked_about_a_class_with_the_group_of_its_pods():
+def test_plugins_of_a_class_are_called_with_the_group_of_its_pods():
     class Grouped(Kept, PreFilter, PreScore, NodeScore):
         def __init__(self) -> None:
             super().__init__(answer=1)
@@ -676,7 +672,7 @@ def test_plugins_are_asked_about_a_class_with_the_group_of_its_pods():
     assert plugin.groups == [one] * 4 + [other] * 4 + [None] * 4
 
 
-def test_a_pod_that_prefilter_rejects_is_asked_about_once_and_leaves_what_the_plugins_before_wrote():
+def test_a_prefilter_rejection_is_cached_with_the_state_of_the_plugins_before_it():
     class Writes(Kept, PreFilter):
         def pre_filter(self, state: CycleState, *_: Any) -> None:
             state.write(self.name, 1)

@@ -187,7 +187,7 @@ def pod_of(kinds: Kinds) -> PodInfo:
 
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=40))
-def test_kept_verdicts_are_those_that_would_be_given_now(steps: list[Any]):
+def test_cached_results_equal_new_ones(steps: list[Any]):
     twins = Twins()
     for step in steps:
         twins.step(*step)

@@ -54,7 +54,7 @@ def faults_of(candidate: type) -> list[str]:
     return faults
 
 
-def test_a_whole_plugin_is_taken():
+def test_a_complete_plugin_is_accepted():
     assert check_plugin(Whole, "mine.py") is Whole
 
 
@@ -63,7 +63,7 @@ def test_a_whole_plugin_is_taken():
     [print, Whole(), int, None, "Whole"],
     ids=["a function", "an instance", "another class", "nothing", "a name"],
 )
-def test_what_is_no_plugin_class_is_refused(candidate: object):
+def test_a_value_that_is_no_plugin_class_is_refused(candidate: object):
     with pytest.raises(PluginLoadError, match=r"is not a subclass of scheduler.framework.Plugin"):
         check_plugin(candidate, "mine.py")
 
@@ -103,7 +103,7 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
         pytest.param(filter_plugin(refresh_seconds="5"), "refresh_seconds: a positive number", id="refresh_seconds of text"),
         pytest.param(filter_plugin(refresh_seconds=0), "refresh_seconds: a positive number", id="no refresh_seconds"),
         pytest.param(filter_plugin(filter_node=_async_filter_node), "filter_node: a plain def is expected", id="async in the cycle"),
-        pytest.param(filter_plugin(signature=type), "signature: a method is expected, was <class 'type'>", id="a class that does not say what it takes"),
+        pytest.param(filter_plugin(signature=type), "signature: a method is expected, was <class 'type'>", id="a signature that is no method"),
         pytest.param(filter_plugin(refresh=_plain_refresh), "refresh: async def is expected", id="def where async is due"),
         pytest.param(
             filter_plugin(filter_node=_short_filter_node),
@@ -120,7 +120,7 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
         pytest.param(wants(_broken), "__init__: an annotation cannot be resolved: ", id="unknown attribute"),
     ],
 )  # fmt: skip
-def test_each_fault_has_its_line(candidate: type[Plugin], fault: str):
+def test_each_error_has_its_line(candidate: type[Plugin], fault: str):
     faults = faults_of(candidate)
 
     assert len(faults) == 1
@@ -167,7 +167,7 @@ def test_a_point_without_its_method_has_its_line(candidate: type[Plugin], fault:
     assert any(found.startswith(fault) for found in faults_of(candidate))
 
 
-def test_all_faults_come_at_once_and_always_in_the_same_order():
+def test_all_errors_come_at_once_in_a_constant_order():
     class Mine(ReservePlugin, PreFilterPlugin, BindPlugin, FilterPlugin, PermitPlugin):
         api_version = 9
         refresh_seconds = -1
@@ -198,7 +198,7 @@ def test_all_faults_come_at_once_and_always_in_the_same_order():
     ]
 
 
-def test_arguments_may_have_other_names_and_more_of_them_with_defaults():
+def test_arguments_may_have_other_names_and_extra_defaults():
     class Mine(FilterPlugin):
         name = "Mine"
         api_version = 1
@@ -216,7 +216,7 @@ def test_arguments_may_have_other_names_and_more_of_them_with_defaults():
     assert check_plugin(Mine, "mine.py") is Mine
 
 
-def test_constructor_annotations_may_name_imports_for_types_only():
+def test_constructor_annotations_may_use_imports_for_types_only():
     def constructor(
         self: Any, *, args: PluginArgs, binder: PodBinder, sleep: Sleep, depth: int = 3
     ) -> None: ...
@@ -228,7 +228,7 @@ def test_constructor_annotations_may_name_imports_for_types_only():
     }
 
 
-def test_a_plugin_without_constructor_wants_nothing():
+def test_a_plugin_without_a_constructor_needs_no_capability():
     assert constructor_wants(Whole) == {}
 
 

@@ -16,7 +16,7 @@ STATE = CycleState()
 REFUSED = Status.unschedulable("no")
 
 
-def test_a_pod_is_gated_by_the_first_that_refuses_it():
+def test_the_first_rejecting_plugin_gates_a_pod():
     last = Gate("C")
     framework = framework_of(Gate("A"), Gate("B", REFUSED), last)
 
@@ -25,7 +25,7 @@ def test_a_pod_is_gated_by_the_first_that_refuses_it():
     assert framework_of(Gate("A")).run_pre_enqueue(POD).is_success
 
 
-def test_reserve_goes_up_to_the_first_that_refuses_and_unreserve_back_through_all():
+def test_reserve_stops_at_the_first_rejection_and_unreserve_runs_all_in_reverse():
     log: list[str] = []
 
     def writes(text: str, answer: Any = None) -> Any:
@@ -42,7 +42,7 @@ def test_reserve_goes_up_to_the_first_that_refuses_and_unreserve_back_through_al
     assert log == ["reserve A", "reserve B", "unreserve C", "unreserve B", "unreserve A"]
 
 
-def test_all_reserve_when_nobody_refuses():
+def test_all_plugins_reserve_without_a_rejection():
     plugins = [Reserve("A"), Reserve("B", Status(Code.SUCCESS))]
 
     assert framework_of(*plugins).run_reserve(STATE, POD, "n0").is_success
@@ -61,7 +61,7 @@ def test_permit_collects_the_waiting_plugins_and_their_capped_timeouts():
     assert framework.run_permit(STATE, POD, "n0") == {"A": 5, "C": 900, "D": 0, "E": 900}
 
 
-def test_a_rejection_at_permit_ends_it_whoever_wanted_to_wait():
+def test_a_rejection_at_permit_ends_it_despite_earlier_waits():
     last = Permit("C", Wait(5))
 
     assert framework_of(Permit("A", Wait(5)), Permit("B", REFUSED), last).run_permit(
@@ -77,7 +77,7 @@ def test_permit_without_objections_is_a_success():
     assert answer.is_success
 
 
-def test_pre_flight_tells_who_has_something_to_do_and_only_they_are_run():
+def test_pre_flight_selects_the_plugins_that_run():
     plugins = [PreBind("A", pre_bind_pre_flight=SKIP), PreBind("B"), PreBind("C", pre_bind_pre_flight=SKIP)]
     framework = framework_of(*plugins)
 
@@ -92,7 +92,7 @@ def test_pre_flight_tells_who_has_something_to_do_and_only_they_are_run():
     ]
 
 
-def test_pre_bind_goes_up_to_the_first_that_does_not_succeed():
+def test_pre_bind_stops_at_the_first_failure():
     last = PreBind("C")
     framework = framework_of(PreBind("A"), PreBind("B", REFUSED), last)
 
@@ -114,13 +114,13 @@ def test_pre_bind_goes_up_to_the_first_that_does_not_succeed():
         pytest.param([], Status(Code.ERROR, ("no Bind plugin handled the pod",)), id="there is none"),
     ],
 )
-def test_the_first_bind_plugin_that_does_not_skip_has_the_word(answers: list[Any], status: Status):
+def test_the_first_bind_plugin_that_does_not_skip_decides(answers: list[Any], status: Status):
     framework = framework_of(*(Bind(str(number), answer) for number, answer in enumerate(answers)))
 
     assert asyncio.run(framework.run_bind(STATE, POD, "n0")) == status
 
 
-def test_all_post_bind_plugins_are_told():
+def test_all_post_bind_plugins_are_called():
     plugins = [PostBind("A"), PostBind("B")]
     asyncio.run(framework_of(*plugins).run_post_bind(STATE, POD, "n0"))
 

@@ -50,7 +50,7 @@ def names(found: Found) -> dict[int, list[str] | tuple[str, ...]]:
     }
 
 
-def test_only_pods_that_do_not_fit_beside_the_preemptor_stay_away() -> None:
+def test_only_pods_that_do_not_fit_beside_the_preemptor_are_evicted() -> None:
     small, large = pod("small", cpu="1", node="n0"), pod("large", cpu="3", node="n0")
     snapshot = snapshot_of("n0", pods=[small, large])
 
@@ -59,7 +59,7 @@ def test_only_pods_that_do_not_fit_beside_the_preemptor_stay_away() -> None:
     assert names(dry_run(snapshot, pod("p", cpu="1"), {0: [large, small]})) == {0: ["small"]}
 
 
-def test_a_node_that_is_too_full_without_its_victims_says_why() -> None:
+def test_a_node_that_is_too_full_without_its_victims_has_a_reason() -> None:
     stays, goes = pod("stays", cpu="3", node="n0"), pod("goes", cpu="1", node="n0")
     found = dry_run(snapshot_of("n0", pods=[stays, goes]), pod("p", cpu="2"), {0: [goes]})
 
@@ -68,7 +68,7 @@ def test_a_node_that_is_too_full_without_its_victims_says_why() -> None:
     assert found[0].code is Code.UNSCHEDULABLE
 
 
-def test_room_of_nominated_pods_is_not_given_away() -> None:
+def test_capacity_of_nominated_pods_is_kept() -> None:
     first, second = pod("first", cpu="2", node="n0"), pod("second", cpu="2", node="n0")
     snapshot, removable = snapshot_of("n0", pods=[first, second]), {0: [first, second]}
 
@@ -78,7 +78,7 @@ def test_room_of_nominated_pods_is_not_given_away() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_nodes_together_find_what_one_after_another_does(seed: int) -> None:
+def test_all_nodes_together_give_the_same_result_as_one_by_one(seed: int) -> None:
     random = Random(seed)
     nodes = [node(f"n{row}", cpu=str(random.randint(2, 6)), pods=random.randint(2, 6)) for row in range(6)]
     pods = [
@@ -110,12 +110,12 @@ def test_all_nodes_together_find_what_one_after_another_does(seed: int) -> None:
         for row, result in dry_run(snapshot, preemptor, {row: its}, nominated).items()
     }
     assert together == apart
-    told = PreFilter("Told")
-    assert dry_run(snapshot, preemptor, removable, nominated, told) == together
-    assert told.called().count("remove_pods") >= len(removable)  # each node was evaluated alone
+    reported = PreFilter("Told")
+    assert dry_run(snapshot, preemptor, removable, nominated, reported) == together
+    assert reported.called().count("remove_pods") >= len(removable)  # each node was evaluated alone
 
 
-def test_a_plugin_that_is_told_of_pods_must_promise_to_tell_rows_apart() -> None:
+def test_a_plugin_with_pod_updates_must_promise_independent_rows() -> None:
     class Promises(PreFilter):
         keeps_rows_apart = True
 
@@ -126,19 +126,19 @@ def test_a_plugin_that_is_told_of_pods_must_promise_to_tell_rows_apart() -> None
     assert keeps_rows_apart([PreFilter("Told")], pod("web"), frozenset({"Told"}))
 
 
-def test_plugins_are_told_of_very_many_pods_that_leave_in_several_steps() -> None:
-    told: list[int] = []
+def test_plugins_remove_very_many_pods_in_several_steps() -> None:
+    reported: list[int] = []
 
     class Counts(PreFilter):
         keeps_rows_apart = True
 
         def remove_pods(self, state: Any, pod: PodInfo, removed: Sequence[Any], snapshot: Snapshot) -> None:
-            told.append(len(removed))
+            reported.append(len(removed))
 
     victims = {row: [pod(f"{row}-{place}", node=f"n{row}") for place in range(600)] for row in range(2)}
     snapshot = snapshot_of("n0", "n1", pods=[each for its in victims.values() for each in its])
 
     dry_run(snapshot, pod("p"), victims, None, Counts("Counts"))
 
-    assert told[:3] == [500, 500, 200]
-    assert max(told) == 500
+    assert reported[:3] == [500, 500, 200]
+    assert max(reported) == 500

@@ -66,7 +66,7 @@ def feasible(
 
 
 class TestPreFilter:
-    def test_a_plugin_that_skips_is_not_asked_at_filter_nor_told_of_pods(self):
+    def test_a_skipped_plugin_is_called_neither_at_filter_nor_for_pod_updates(self):
         class Both(PreFilter, Filter): ...
 
         skips = Both("Skips", pre_filter=SKIP, filter=KeyError("asked"))
@@ -82,7 +82,7 @@ class TestPreFilter:
         assert skips.called() == ["pre_filter"]
         assert goes_on.called() == ["pre_filter", "add_pods", "remove_pods", "filter"]
 
-    def test_narrowing_leaves_the_nodes_that_all_who_narrow_name(self):
+    def test_narrowing_leaves_the_intersection_of_the_named_nodes(self):
         status, state, diagnosis = pre_filtered(
             PreFilter("B", only("n0", "n1", "gone")), PreFilter("A", only("n1", "n2", "gone")), PreFilter("C")
         )
@@ -112,7 +112,7 @@ class TestPreFilter:
         )
         assert diagnosis.unschedulable_plugins == {"A", "B"}
 
-    def test_a_rejection_lets_the_others_speak_and_the_last_one_wins(self):
+    def test_a_rejection_calls_the_other_plugins_and_the_last_one_counts(self):
         first, second = Status.unschedulable("first"), Status.unschedulable("second")
         last = PreFilter("D", only("n0"))
         status, _, diagnosis = pre_filtered(
@@ -124,7 +124,7 @@ class TestPreFilter:
         assert diagnosis.message() == "0/4 nodes are available: second."
         assert diagnosis.unschedulable_plugins == {"C", "D"}
 
-    def test_a_rejection_that_preemption_cannot_mend_stops_at_once(self):
+    def test_an_unresolvable_rejection_stops_at_once(self):
         stop = Status.unschedulable("never", resolvable=False)
         last = PreFilter("C")
         status, _, diagnosis = pre_filtered(PreFilter("A", only("n0")), PreFilter("B", stop), last)
@@ -133,7 +133,7 @@ class TestPreFilter:
         assert not last.calls
         assert diagnosis.unschedulable_plugins == {"B"}
 
-    def test_narrowing_to_nothing_after_a_rejection_is_the_last_word(self):
+    def test_narrowing_to_nothing_after_a_rejection_decides(self):
         status, _, diagnosis = pre_filtered(
             PreFilter("A", Status.unschedulable("first")), PreFilter("B", only())
         )
@@ -141,7 +141,7 @@ class TestPreFilter:
         assert status.message == "node(s) didn't satisfy plugin B"
         assert diagnosis.unschedulable_plugins == {"B"}
 
-    def test_a_pending_plugin_is_noted(self):
+    def test_a_pending_plugin_is_recorded(self):
         _, _, diagnosis = pre_filtered(PreFilter("A", Status(Code.PENDING, ("soon",))))
 
         assert diagnosis.pending_plugins == {"A"}
@@ -155,7 +155,7 @@ class TestPreFilter:
 
 
 class TestFilter:
-    def test_a_node_is_refused_by_the_first_that_refuses_it_and_the_next_are_not_asked(self):
+    def test_the_first_plugin_to_reject_a_node_is_the_last_one_called(self):
         first, second = NodeFilter("A", refusing("n0", "n1")), NodeFilter("B", refusing("n1", "n2"))
         diagnosis = Diagnosis.blank(4)
 
@@ -164,13 +164,13 @@ class TestFilter:
         assert diagnosis.outcome_of(1) == ("A", (Code.UNSCHEDULABLE, ("no",)))
         assert diagnosis.unschedulable_plugins == {"A", "B"}
 
-    def test_no_plugin_is_asked_once_no_node_stands(self):
+    def test_no_plugin_is_called_without_remaining_nodes(self):
         last = NodeFilter("B")
 
         assert feasible(NodeFilter("A", refusing("n0", "n1", "n2", "n3")), last) == []
         assert not last.calls
 
-    def test_what_is_said_of_nodes_not_asked_about_is_ignored(self):
+    def test_results_for_nodes_outside_the_search_are_ignored(self):
         everything = Filter("B", Outcomes.refuse(np.array([True, False, True, False]), "odd"))
         diagnosis = Diagnosis.blank(4)
 
@@ -220,56 +220,56 @@ class TestNominatedPods:
         )
         return rows.tolist()
 
-    def test_a_node_must_pass_with_those_expected_there(self, state: CycleState):
+    def test_a_node_must_pass_with_its_nominated_pods(self, state: CycleState):
         diagnosis = Diagnosis.blank(4)
         nominated = {1: [pod("a"), pod("b")], 2: [pod("c")]}
 
         assert self.run(Room(1), nominated=nominated, state=state, diagnosis=diagnosis) == [0, 2, 3]
         assert diagnosis.message() == "0/4 nodes are available: 1 no room."
 
-    def test_each_node_is_judged_with_its_own_and_nobody_elses_in_a_state_of_its_own(self, state: CycleState):
+    def test_each_node_is_evaluated_with_only_its_own_nominated_pods(self, state: CycleState):
         room = Room(9)
         self.run(room, nominated={1: [pod("a"), pod("b")], 2: [pod("c")]}, state=state)
 
         assert room.told == [([(1, "a"), (1, "b")], [0, 2, 0, 0]), ([(2, "c")], [0, 0, 1, 0])]
         assert state.read("Room", np.ndarray).tolist() == [0, 0, 0, 0]
 
-    def test_a_node_must_pass_without_those_expected_there_too(self, state: CycleState):
+    def test_a_node_must_pass_without_its_nominated_pods_too(self, state: CycleState):
         def needs_company(_state: Any, _pod: Any, node: Any) -> Status | None:
             return None if any(True for _ in node.pods) else Status.unschedulable("lonely")
 
         assert self.run(NodeFilter("A", needs_company), nominated={1: [pod("a")]}, state=state) == []
 
-    def test_only_rows_with_nominations_are_judged_twice(self, state: CycleState):
+    def test_only_rows_with_nominations_are_evaluated_twice(self, state: CycleState):
         asked = NodeFilter("A")
         self.run(asked, nominated={2: [pod("a")]}, state=state)
 
         assert [args[2].name for _, args in asked.calls] == ["n2", "n0", "n1", "n2", "n3"]
 
-    def test_a_node_that_fails_with_them_is_not_judged_without_them(self, state: CycleState):
+    def test_a_node_that_fails_with_nominated_pods_is_not_evaluated_without_them(self, state: CycleState):
         asked = NodeFilter("A", refusing("n2"))
         self.run(asked, nominated={2: [pod("a")]}, state=state)
 
         assert [args[2].name for _, args in asked.calls] == ["n2", "n0", "n1", "n3"]
 
-    def test_a_node_that_is_not_searched_is_not_judged_for_its_nominations_either(self, state: CycleState):
+    def test_a_node_outside_the_search_is_not_evaluated_for_its_nominations(self, state: CycleState):
         asked = NodeFilter("A")
         self.run(PreFilter("B", only("n0")), asked, nominated={2: [pod("a")]}, state=state)
 
         assert [args[2].name for _, args in asked.calls] == ["n0"]
 
-    def test_a_plugin_that_cannot_take_them_in_fails_the_attempt(self, state: CycleState):
+    def test_a_plugin_that_cannot_add_nominated_pods_fails_the_attempt(self, state: CycleState):
         with pytest.raises(PluginError, match='running PreFilter plugin "A": KeyError'):
             self.run(PreFilter("A", add_pods=KeyError("x")), nominated={2: [pod("a")]}, state=state)
 
-    def test_an_error_with_them_is_an_error(self, state: CycleState):
+    def test_an_error_with_nominated_pods_is_an_error(self, state: CycleState):
         def fails(_state: Any, _pod: Any, node: Any) -> Status | None:
             return Status.failed("odd") if any(True for _ in node.pods) else None
 
         with pytest.raises(PluginError, match='running Filter plugin "A" for node "n2": odd'):
             self.run(NodeFilter("A", fails), nominated={2: [pod("a")]}, state=state)
 
-    def test_what_they_ask_for_is_counted_on_their_node(self):
+    def test_the_requests_of_nominated_pods_count_on_their_node(self):
         crowd = {0: [pod("a", cpu="3")]}
         snapshot = snapshot_of(node("n0", cpu="4"), node("n1", cpu="4"))
 
@@ -302,9 +302,7 @@ class TestPostFilter:
             ),
         ],
     )
-    def test_who_succeeds_or_knows_that_nothing_helps_has_the_last_word(
-        self, answer: PostFilterResult, code: Code
-    ):
+    def test_a_success_or_an_unresolvable_rejection_decides(self, answer: PostFilterResult, code: Code):
         last = PostFilter("C")
         result = self.run(PostFilter("A", unschedulable("a", node_name="n0")), PostFilter("B", answer), last)
 
@@ -312,7 +310,7 @@ class TestPostFilter:
         assert result.status.reasons == answer.status.reasons
         assert not last.calls
 
-    def test_who_fails_ends_the_point_and_nominates_nobody(self):
+    def test_a_failure_ends_the_point_and_nominates_no_node(self):
         last = PostFilter("B")
         result = self.run(PostFilter("A", PostFilterResult(Status.failed("x"), "n1")), last)
 
@@ -320,7 +318,7 @@ class TestPostFilter:
         assert result.status.message == "x"
         assert not last.calls
 
-    def test_the_reasons_of_all_that_could_do_nothing_are_joined_under_the_firsts_name(self):
+    def test_the_reasons_of_all_plugins_are_joined_under_the_name_of_the_first(self):
         result = self.run(
             PostFilter("A", unschedulable("a1", "a2", node_name="")), PostFilter("B", unschedulable("b"))
         )
@@ -328,7 +326,7 @@ class TestPostFilter:
         assert result.status == Status(Code.UNSCHEDULABLE, ("a1", "a2", "b"), "A")
         assert result.nominated_node_name == ""
 
-    def test_the_last_that_says_something_of_the_nomination_counts(self):
+    def test_the_last_plugin_with_a_nomination_decides(self):
         result = self.run(
             PostFilter("A", unschedulable(node_name="")),
             PostFilter("B", unschedulable(node_name="n2")),
@@ -337,6 +335,6 @@ class TestPostFilter:
 
         assert result.nominated_node_name == "n2"
 
-    def test_a_profile_says_whether_it_has_any(self):
+    def test_a_profile_knows_whether_it_has_post_filter_plugins(self):
         assert framework_of(PostFilter()).filtering.has_post_filter
         assert not framework_of().filtering.has_post_filter

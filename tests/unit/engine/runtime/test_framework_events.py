@@ -18,15 +18,15 @@ def heard_by(plugin: str) -> list[ClusterEvent]:
 TAINTED = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)
 
 
-def test_a_plugin_that_hears_of_new_nodes_hears_of_changed_taints_too() -> None:
+def test_a_plugin_registered_for_new_nodes_also_gets_changed_taints() -> None:
     assert TAINTED in heard_by("NodeResourcesFit")
     assert TAINTED in heard_by("NodeName")
 
 
-def test_a_plugin_with_a_hint_of_its_own_for_taints_keeps_that_one() -> None:
+def test_a_plugin_with_its_own_hint_for_taints_keeps_it() -> None:
     assert TAINTED not in heard_by("TaintToleration")
     assert any(TAINTED.action in event.action for event in heard_by("TaintToleration"))
 
 
-def test_a_plugin_that_does_not_hear_of_nodes_hears_of_no_taints() -> None:
+def test_a_plugin_without_node_events_gets_no_taint_events() -> None:
     assert not [event for event in heard_by("SchedulingGates") if event.resource is EventResource.NODE]

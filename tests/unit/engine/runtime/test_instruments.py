@@ -116,7 +116,7 @@ def test_a_filter_that_fails_ends_its_point_with_an_error():
     assert measurements.points == [("custom-scheduler", "Filter", "Error")]
 
 
-def test_plugins_are_timed_one_by_one_only_when_it_is_said():
+def test_single_plugins_are_timed_only_when_sampled():
     measurements = Measurements()
     framework = framework_of(*everyone(), instruments=measurements)
     run_all(framework)
@@ -135,14 +135,14 @@ def test_plugins_are_timed_one_by_one_only_when_it_is_said():
     assert ("NodeScore", "Score", "Success") in measurements.plugins
 
 
-def test_a_loop_over_nodes_is_told_with_their_number():
+def test_a_loop_over_nodes_is_measured_with_their_number():
     measurements = Measurements()
     run_all(framework_of(*everyone(), instruments=measurements))
 
     assert measurements.loops == [("NodeFilter", "Filter", 2), ("NodeScore", "Score", 2)]
 
 
-def test_kept_verdicts_are_not_counted_as_asking():
+def test_cached_results_are_not_counted_as_evaluated():
     class Kept(puppets.NodeFilter):
         def signature(self, pod: Any) -> str:
             return "all"

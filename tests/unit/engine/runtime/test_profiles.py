@@ -107,7 +107,7 @@ class FakeSleep:
 SLEEP = {Sleep: FakeSleep()}
 
 
-def test_the_default_profile_runs_the_plugins_that_are_here_in_upstreams_order():
+def test_the_default_profile_runs_the_available_plugins_in_the_order_of_upstream():
     [framework] = built("").values()
 
     at_filter = [plugin.name for plugin in framework.plugins.at[ExtensionPoint.FILTER]]
@@ -117,7 +117,7 @@ def test_the_default_profile_runs_the_plugins_that_are_here_in_upstreams_order()
     assert only({"": framework}, "DefaultBinder")._binder is BINDER
 
 
-def test_upstreams_plugins_that_are_not_here_are_left_out_with_one_warning(caplog: pytest.LogCaptureFixture):
+def test_missing_upstream_plugins_are_left_out_with_one_warning(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         registry = Registry({name: IN_TREE[name] for name in ("PrioritySort", "DefaultBinder")})
         two = parse(f"{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n")
@@ -129,7 +129,7 @@ def test_upstreams_plugins_that_are_not_here_are_left_out_with_one_warning(caplo
     assert [len(framework.plugins.all()) for framework in frameworks.values()] == [2, 2]
 
 
-def test_a_plugin_is_one_object_at_all_its_points_and_another_in_each_profile():
+def test_a_plugin_is_one_instance_at_all_its_points_and_another_in_each_profile():
     profiles = "profiles:" + "".join(
         f"""
 - schedulerName: {name}
@@ -148,7 +148,7 @@ def test_a_plugin_is_one_object_at_all_its_points_and_another_in_each_profile():
 
 
 @pytest.mark.parametrize("name", ["Licences", "LicenceAware"], ids=["by reference", "by its own name"])
-def test_arguments_are_found_by_the_reference_or_by_the_plugins_own_name(name: str):
+def test_arguments_are_found_by_the_reference_or_by_the_name_of_the_plugin(name: str):
     config = f"  pluginConfig:\n  - name: {name}\n    args: {{serverName: lic1, seats: 7}}\n"
     plugin = only(
         built(enabling("Licences", config=config), plugins=[Licences], capabilities=SLEEP), "LicenceAware"
@@ -159,7 +159,7 @@ def test_arguments_are_found_by_the_reference_or_by_the_plugins_own_name(name: s
     assert plugin.patience == 3
 
 
-def test_weights_go_by_the_plugins_own_name():
+def test_weights_are_found_by_the_name_of_the_plugin():
     score = "profiles:\n- plugins:\n    score:\n      enabled:\n      - {name: Licences, weight: 5}\n"
     [framework] = built(score, plugins=[Licences], capabilities=SLEEP).values()
 
@@ -278,7 +278,7 @@ class RaisingArgs(Bare):
 
 
 @pytest.mark.parametrize(
-    ("plugins", "told"),
+    ("plugins", "expected"),
     [
         pytest.param([Positional], "profiles[0].plugins: plugin Positional: Positional is not a valid plugin:", id="not whole"),
         pytest.param([HastyRefresh], "plugin HastyRefresh: refresh_seconds: a positive number of seconds or None is expected, was 0", id="refresh_seconds from a constructor"),
@@ -290,10 +290,10 @@ class RaisingArgs(Bare):
         pytest.param([OddEvent], "plugin OddEvent: events: EventWithHint of a ClusterEvent is expected", id="a hint for text"),
         pytest.param([NoEvents], "plugin NoEvents: events: TypeError", id="no events"),
         pytest.param([Bare, BareAgain], "profiles[0].plugins: Bare and BareAgain are both called 'Bare'", id="two of one name"),
-        pytest.param([RaisingArgs], "plugin RaisingArgs: Args: ArithmeticError: who knows", id="arguments that cannot judge themselves"),
+        pytest.param([RaisingArgs], "plugin RaisingArgs: Args: ArithmeticError: who knows", id="arguments whose validation raises"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_built_is_told_with_its_path(plugins: list[type[Plugin]], told: str):
+def test_a_plugin_that_cannot_be_built_is_reported_with_its_path(plugins: list[type[Plugin]], expected: str):
     # A plugin is validated when it is loaded, so an invalid one is loaded from a module.
     references = [
         f"{plugin.__module__}:{plugin.__name__}" if plugin is Positional else plugin.__name__
@@ -302,11 +302,11 @@ def test_what_cannot_be_built_is_told_with_its_path(plugins: list[type[Plugin]],
 
     [fault] = faults(enabling(*references), *plugins)
 
-    assert told.removeprefix("profiles[0].plugins: plugin Positional: ") in fault
+    assert expected.removeprefix("profiles[0].plugins: plugin Positional: ") in fault
     assert fault.startswith("profiles[0].")
 
 
-def test_everything_that_is_wrong_with_names_files_and_arguments_comes_at_once(tmp_path: Path):
+def test_all_errors_of_names_files_and_arguments_come_at_once(tmp_path: Path):
     (tmp_path / "broken.py").write_text("raise RuntimeError('no')")
     config = """
   pluginConfig:
@@ -331,7 +331,7 @@ def test_everything_that_is_wrong_with_names_files_and_arguments_comes_at_once(t
     assert "did you mean 'NodeResourcesFit'?" in found[3]
 
 
-def test_faults_of_all_profiles_come_at_once():
+def test_errors_of_all_profiles_come_at_once():
     profiles = "profiles:\n" + "".join(
         f"- schedulerName: {name}\n  plugins: {{filter: {{enabled: [{{name: Stillborn}}]}}}}\n"
         for name in ("a", "b")
@@ -342,13 +342,13 @@ def test_faults_of_all_profiles_come_at_once():
     assert [fault.partition(":")[0] for fault in found] == ["profiles[0].plugins", "profiles[1].plugins"]
 
 
-def test_a_plugin_at_a_point_that_it_takes_no_part_in_is_a_fault_of_this_file():
+def test_a_plugin_at_an_unimplemented_point_is_an_error_of_the_file():
     profiles = "profiles:\n- plugins: {score: {enabled: [{name: Bare}]}}\n"
 
     assert faults(profiles, Bare) == ['profiles[0].plugins.score: the plugin "Bare" does not implement Score']
 
 
-def test_events_are_asked_of_every_plugin_that_can_reject_a_pod():
+def test_events_are_requested_from_every_plugin_that_can_reject_a_pod():
     [framework] = built(enabling("Bare"), plugins=[Bare]).values()
 
     assert framework.events["Bare"] == EVERYTHING

@@ -86,7 +86,7 @@ def test_the_same_reference_gives_the_same_class(folder: Path):
     assert registry.find("licences.py", folder) is registry.find("licences.py", folder)
 
 
-def test_two_plugins_of_one_file_are_told_apart_by_name_and_share_its_module(folder: Path):
+def test_two_plugins_of_one_file_are_distinguished_by_name_and_share_its_module(folder: Path):
     (folder / "both.py").write_text(PLUGIN + SECOND)
     registry = Registry({})
 
@@ -101,7 +101,7 @@ def test_two_plugins_of_one_file_are_told_apart_by_name_and_share_its_module(fol
     assert len(modules_of(folder)) == 1
 
 
-def test_two_files_of_one_name_live_side_by_side(folder: Path):
+def test_two_files_of_one_name_are_independent(folder: Path):
     for name in ("a", "b"):
         (folder / name).mkdir()
         (folder / name / "gpu.py").write_text(PLUGIN.replace("Licences", f"Gpu{name.upper()}"))
@@ -113,7 +113,7 @@ def test_two_files_of_one_name_live_side_by_side(folder: Path):
     assert len(modules_of(folder)) == 2
 
 
-def test_an_imported_plugin_class_is_not_the_files_own(folder: Path):
+def test_an_imported_plugin_class_does_not_belong_to_the_file(folder: Path):
     (folder / "licences.py").write_text(
         PLUGIN + "\nfrom tests.support.scripted_plugins import Filter\nAlias = Licences\n"
     )
@@ -121,7 +121,7 @@ def test_an_imported_plugin_class_is_not_the_files_own(folder: Path):
     assert Registry({}).find("licences.py", folder).name == "Licences"
 
 
-def test_a_later_registry_reads_a_file_anew_even_if_size_and_second_are_the_same(folder: Path):
+def test_a_later_registry_reads_a_file_again_even_with_the_same_size_and_time(folder: Path):
     file = folder / "licences.py"
     file.write_text(PLUGIN)
     first = Registry({}).find("licences.py", folder)
@@ -133,7 +133,7 @@ def test_a_later_registry_reads_a_file_anew_even_if_size_and_second_are_the_same
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         pytest.param("x = 1\ndef f(:\n", "cannot be imported: SyntaxError: invalid syntax (broken.py, line 2)", id="syntax"),
         pytest.param("x = 1\n\nraise RuntimeError('no')\n", "cannot be imported: RuntimeError: no (line 3)", id="raises"),
@@ -145,15 +145,15 @@ def test_a_later_registry_reads_a_file_anew_even_if_size_and_second_are_the_same
         pytest.param(b"\xff\xfe", "cannot be imported: SyntaxError", id="no text"),
     ],
 )  # fmt: skip
-def test_a_refused_file_says_why_and_leaves_nothing(folder: Path, text: str | bytes, told: str):
+def test_a_refused_file_is_reported_and_leaves_nothing_behind(folder: Path, text: str | bytes, expected: str):
     (folder / "broken.py").write_bytes(text if isinstance(text, bytes) else text.encode())
     registry = Registry({})
 
-    assert told in refusal(registry, "broken.py", folder)
+    assert expected in refusal(registry, "broken.py", folder)
     assert modules_of(folder) == []
 
 
-def test_a_file_that_was_mended_is_taken(folder: Path):
+def test_a_repaired_file_is_accepted(folder: Path):
     (folder / "licences.py").write_text("raise RuntimeError")
     refused = Registry({})
     first = refusal(refused, "licences.py", folder)
@@ -163,7 +163,7 @@ def test_a_file_that_was_mended_is_taken(folder: Path):
     assert Registry({}).find("licences.py", folder).name == "Licences"
 
 
-def test_a_refused_class_does_not_take_the_other_plugins_of_its_file_away(folder: Path):
+def test_a_refused_class_does_not_affect_the_other_plugins_of_its_file(folder: Path):
     (folder / "licences.py").write_text(PLUGIN)
     registry = Registry({})
     licences = registry.find("licences.py", folder)
@@ -183,14 +183,14 @@ def test_a_reload_that_is_refused_leaves_the_version_in_use(folder: Path):
 
 
 @pytest.mark.parametrize("reference", ["nowhere.py", "nowhere.py:Licences", "/no/such/nowhere.py"])
-def test_a_missing_file_is_named_with_its_whole_path(folder: Path, reference: str):
-    told = refusal(Registry({}), reference, folder)
+def test_a_missing_file_is_named_with_its_full_path(folder: Path, reference: str):
+    reported = refusal(Registry({}), reference, folder)
 
-    assert f"plugin {reference}: no such file: " in told
-    assert "/nowhere.py" in told
+    assert f"plugin {reference}: no such file: " in reported
+    assert "/nowhere.py" in reported
 
 
-def test_a_path_that_leads_nowhere_is_named(folder: Path):
+def test_a_broken_path_is_named(folder: Path):
     (folder / "loop.py").symlink_to(folder / "loop.py")
 
     assert f"plugin loop.py: no such file: {folder}/loop.py" in refusal(Registry({}), "loop.py", folder)
@@ -208,15 +208,15 @@ def test_a_class_of_an_importable_module_is_found():
 
 
 @pytest.mark.parametrize(
-    ("reference", "told"),
+    ("reference", "expected"),
     [
         pytest.param("nowhere_at_all:Filter", "cannot be imported: ModuleNotFoundError", id="no module"),
         pytest.param("tests.support.scripted_plugins:Filters", "tests.support.scripted_plugins has no Filters; its plugins are: Gate,", id="no class"),
         pytest.param("tests.support.scripted_plugins:framework_of", "is not a subclass of scheduler.framework.Plugin", id="no plugin"),
     ],
 )  # fmt: skip
-def test_a_class_that_cannot_be_taken_says_why(reference: str, told: str):
-    assert told in refusal(Registry({}), reference)
+def test_an_invalid_class_is_reported_with_the_reason(reference: str, expected: str):
+    assert expected in refusal(Registry({}), reference)
 
 
 @pytest.fixture
@@ -244,18 +244,18 @@ def test_an_installed_plugin_is_found_by_the_name_of_its_entry_point():
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("raise SystemExit(0)", "cannot be imported: SystemExit: 0"),
         ("import asyncio; raise asyncio.CancelledError", "cannot be imported: CancelledError"),
     ],
 )
-def test_an_importable_module_that_wants_to_end_us_is_refused(installed: Path, line: str, told: str):
+def test_an_importable_module_that_exits_the_process_is_refused(installed: Path, line: str, expected: str):
     (installed / "leaving_package.py").write_text(f"{line}\n")
     install(installed, "leaving", "Leaving = leaving_package:Leaving")
 
-    assert told in refusal(Registry({}), "leaving_package:Leaving")
-    assert told in refusal(Registry({}), "Leaving")
+    assert expected in refusal(Registry({}), "leaving_package:Leaving")
+    assert expected in refusal(Registry({}), "Leaving")
 
 
 @pytest.mark.usefixtures("installed")
@@ -263,7 +263,7 @@ def test_an_in_tree_plugin_comes_before_an_installed_one():
     assert Registry({"Licences": Filter}).find("Licences") is Filter
 
 
-def test_an_entry_point_that_cannot_be_loaded_says_where_it_points(installed: Path):
+def test_an_entry_point_that_cannot_be_loaded_is_reported_with_its_target(installed: Path):
     install(installed, "other", "Other = licence_package:Other", "Not = licence_package:LICENCES")
 
     assert "plugin Other (licence_package:Other): cannot be imported: AttributeError" in refusal(
@@ -272,35 +272,35 @@ def test_an_entry_point_that_cannot_be_loaded_says_where_it_points(installed: Pa
     assert "plugin Not (licence_package:LICENCES): [] is not a subclass" in refusal(Registry({}), "Not")
 
 
-def test_a_name_that_two_packages_offer_is_refused(installed: Path):
+def test_a_name_from_two_packages_is_refused(installed: Path):
     install(installed, "other", "Licences = other:Licences")
 
-    told = refusal(Registry({}), "Licences")
+    reported = refusal(Registry({}), "Licences")
 
     assert (
         "several installed packages offer it: licence_package:Licences of licence-package, other:Licenc"
-        in told
+        in reported
     )
 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         pytest.param("NodeResourcesFitt", "no plugin of that name, in-tree or installed; did you mean 'NodeResourcesFit'?", id="in-tree"),
         pytest.param("Licence", "did you mean 'Licences'?", id="installed"),
         pytest.param("Zebra", "plugin Zebra: no plugin of that name, in-tree or installed", id="nothing like it"),
     ],
 )  # fmt: skip
-def test_an_unknown_name_is_answered_with_the_nearest(name: str, told: str):
-    assert refusal(Registry({"NodeResourcesFit": Filter}), name).endswith(told)
+def test_an_unknown_name_is_reported_with_the_nearest(name: str, expected: str):
+    assert refusal(Registry({"NodeResourcesFit": Filter}), name).endswith(expected)
 
 
 @given(
     st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_any_bytes_are_a_plugin_file_or_refused(folder: Path, content: bytes):
+def test_any_bytes_are_a_plugin_file_or_are_refused(folder: Path, content: bytes):
     (folder / "any.py").write_bytes(b"raise ValueError\n" + content)
 
     assert "cannot be imported" in refusal(Registry({}), "any.py", folder)
@@ -321,7 +321,7 @@ def test_any_bytes_are_a_plugin_file_or_refused(folder: Path, content: bytes):
         ),
     ],
 )
-def test_what_python_cannot_read_or_run_is_refused(folder: Path, text: str):
+def test_a_file_that_python_cannot_read_or_run_is_refused(folder: Path, text: str):
     (folder / "broken.py").write_text(text)
 
     assert "cannot be imported" in refusal(Registry({}), "broken.py", folder)

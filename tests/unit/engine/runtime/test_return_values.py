@@ -164,7 +164,7 @@ ODD: dict[str, list[Any]] = {
     ("method", "answer"),
     [pytest.param(m, a, id=f"{m} {a}") for m, answers in ODD.items() for a in answers],
 )
-def test_a_malformed_answer_is_an_error_that_names_plugin_and_point_and_is_logged(
+def test_a_malformed_result_is_a_logged_error_that_names_plugin_and_point(
     method: str, answer: Any, caplog: pytest.LogCaptureFixture
 ):
     status, running = run(method, answer)
@@ -181,7 +181,7 @@ SAYS_STATUS = sorted(ODD.keys() - {"filter", "score", "score_node", "post_filter
 
 
 @pytest.mark.parametrize("method", SAYS_STATUS)
-def test_an_error_that_a_plugin_answers_names_plugin_and_point(method: str):
+def test_an_error_returned_by_a_plugin_names_plugin_and_point(method: str):
     status, running = run(method, Status.failed("licence server is down"))
 
     assert (status.code, status.plugin) == (Code.ERROR, "Mine")
@@ -191,14 +191,14 @@ def test_an_error_that_a_plugin_answers_names_plugin_and_point(method: str):
 @pytest.mark.parametrize(
     "method", sorted({*SAYS_STATUS} - {"add_pods", "remove_pods", "pre_score", "pre_bind_pre_flight"})
 )
-def test_a_rejection_is_the_plugins_own_whoever_it_says_it_is_of(method: str):  # fmt: skip
+def test_a_rejection_belongs_to_its_plugin_for_any_given_name(method: str):  # fmt: skip
     status, _ = run(method, Status(Code.UNSCHEDULABLE, ("no",), plugin="Other"))
 
     assert status == Status(Code.UNSCHEDULABLE, ("no",), "Mine")
 
 
 @pytest.mark.parametrize("method", SAYS_STATUS)
-def test_reasons_that_are_one_text_are_not_read_letter_by_letter(method: str):
+def test_reasons_given_as_one_string_are_not_split(method: str):
     status, running = run(method, Status(Code.UNSCHEDULABLE, "no"))  # type: ignore[arg-type]
 
     assert status.code is Code.ERROR
@@ -206,7 +206,7 @@ def test_reasons_that_are_one_text_are_not_read_letter_by_letter(method: str):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         pytest.param(Outcomes.all_pass(1), "Outcomes.index is uint16 (2,), was uint16 (1,)", id="too short"),
         pytest.param(Outcomes.all_pass(3), "Outcomes.index is uint16 (2,), was uint16 (3,)", id="too long"),
@@ -221,14 +221,14 @@ def test_reasons_that_are_one_text_are_not_read_letter_by_letter(method: str):
         pytest.param(lambda *_: Outcomes(np.zeros(2, np.uint16), ()), "the first outcome of a table is PASS", id="no table"),
     ],
 )  # fmt: skip
-def test_outcomes_of_another_form_say_which_was_expected(answer: Any, told: str):
+def test_outcomes_of_another_type_are_refused_with_the_expected_one(answer: Any, expected: str):
     status, _ = run("filter", answer)
 
     assert status.message.startswith('running Filter plugin "Mine": ')
-    assert told in status.message
+    assert expected in status.message
 
 
-def test_a_filter_may_say_nothing_of_nodes_it_was_not_asked_about():
+def test_a_filter_may_give_any_results_for_nodes_outside_the_search():
     empty = snapshot_of()
     framework = framework_of(puppets.Filter(answer=Outcomes.all_pass(0)))
 
@@ -238,7 +238,7 @@ def test_a_filter_may_say_nothing_of_nodes_it_was_not_asked_about():
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         pytest.param(
             Status(Code.UNSCHEDULABLE), "ValueError: a rejected node needs a reason", id="no reason"
@@ -247,13 +247,13 @@ def test_a_filter_may_say_nothing_of_nodes_it_was_not_asked_about():
         pytest.param(True, "TypeError: filter_node returns a Status or None, was True", id="a bool"),
     ],
 )
-def test_an_odd_answer_about_a_node_names_the_node(answer: Any, told: str):
+def test_a_malformed_result_for_a_node_names_the_node(answer: Any, expected: str):
     def at_n1(_state: Any, _pod: Any, node: Any) -> Any:
         return answer if node.name == "n1" else None
 
     status, running = run("filter_node", at_n1)
 
-    assert status.message == f'{running} for node "n1": {told}'
+    assert status.message == f'{running} for node "n1": {expected}'
 
 
 @pytest.mark.parametrize("method", ["filter", "filter_node"])
@@ -278,7 +278,7 @@ def test_a_numpy_integer_is_a_score():
     [KeyError("x"), None, [1], ("a",), (math.nan, 1), REFUSED, SUCCESS],
     ids=["raises", "nothing", "a list", "text", "not a number", "a rejection", "a success"],
 )
-def test_a_pod_whose_sort_key_cannot_be_told_comes_last(answer: Any):
+def test_a_pod_whose_sort_key_fails_comes_last(answer: Any):
     queued = QueuedPodInfo(POD, 0.0)
     odd = framework_of(puppets.Sort("Mine", answer)).sort_key(queued)
     usual = framework_of(puppets.Sort("Mine", (5, 1e9))).sort_key(queued)
@@ -286,7 +286,7 @@ def test_a_pod_whose_sort_key_cannot_be_told_comes_last(answer: Any):
     assert sorted([odd, usual]) == [usual, odd]
 
 
-def test_unreserve_and_post_bind_that_raise_are_logged_and_the_others_still_called(
+def test_unreserve_and_post_bind_that_raise_are_logged_and_the_others_run(
     caplog: pytest.LogCaptureFixture,
 ):
     reserves = [puppets.Reserve(name, unreserve=error) for name, error in [("A", None), ("B", KeyError("x")), ("C", None)]]  # fmt: skip
@@ -301,7 +301,7 @@ def test_unreserve_and_post_bind_that_raise_are_logged_and_the_others_still_call
 
 
 @virtually
-async def test_a_plugin_that_awaited_something_cancelled_has_failed():
+async def test_a_plugin_that_awaits_a_cancelled_task_has_failed():
     async def waits(*_: Any) -> None:
         task = asyncio.ensure_future(asyncio.sleep(60))
         task.cancel()
@@ -314,7 +314,7 @@ async def test_a_plugin_that_awaited_something_cancelled_has_failed():
 
 
 @virtually
-async def test_a_refresh_that_awaited_something_cancelled_has_failed_and_ends_nobody():
+async def test_a_refresh_that_awaits_a_cancelled_task_has_failed_and_stops_nothing():
     class Refreshed(puppets.Gate):
         refresh_seconds = 1.0
 

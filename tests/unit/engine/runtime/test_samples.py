@@ -67,18 +67,18 @@ def filtered(plugin: Slow) -> list[str]:
     return ["low" if outcomes.index[row] else "ok" for row in range(8)]
 
 
-def test_nodes_are_asked_until_the_sample_has_passed() -> None:
+def test_nodes_are_evaluated_until_the_sample_has_passed() -> None:
     plugin = Slow(3)
 
     assert filtered(plugin) == ["low", "low", "ok", "ok", "ok", "low", "low", "low"]
     assert plugin.asked == ["n0", "n1", "n2", "n3", "n4"]
 
 
-def test_nodes_that_are_left_out_are_refused_for_this_attempt_with_the_reason() -> None:
+def test_unsampled_nodes_are_rejected_for_this_attempt_with_the_reason() -> None:
     assert judged(Slow(3)).of(7).reasons == ("node(s) were left out of the sample of Slow",)
 
 
-def test_the_next_sample_begins_where_the_last_one_ended() -> None:
+def test_the_next_sample_starts_after_the_last_one() -> None:
     plugin = Slow(2)
     seen = []
     for _ in range(3):
@@ -89,13 +89,13 @@ def test_the_next_sample_begins_where_the_last_one_ended() -> None:
     assert seen == [["n0", "n1", "n2", "n3"], ["n4", "n5"], ["n6", "n7"]]
 
 
-def test_without_a_sample_every_node_is_asked() -> None:
+def test_without_a_sample_every_node_is_evaluated() -> None:
     plugin = Slow(None)
 
     assert filtered(plugin) == ["low", "low", *["ok"] * 6]
 
 
-def test_a_sample_of_scores_gives_the_others_the_lowest_of_them() -> None:
+def test_a_sample_of_scores_gives_other_nodes_the_lowest_of_them() -> None:
     plugin = Slow(2)
     plugin.sample_start = 5
 
@@ -106,13 +106,13 @@ def test_a_sample_of_scores_gives_the_others_the_lowest_of_them() -> None:
     assert plugin.sample_start == 7
 
 
-def test_plugins_with_a_sample_come_last_and_the_others_stay_in_order() -> None:
+def test_plugins_with_a_sample_run_last_and_the_others_stay_in_order() -> None:
     sampled, whole, quick = Slow(1), Slow(None), Quick()
 
     assert slow_last([sampled, whole, quick]) == [whole, quick, sampled]
 
 
-def test_the_metric_counts_the_nodes_that_were_asked() -> None:
+def test_the_metric_counts_the_evaluated_nodes() -> None:
     class Counting(NoInstruments):
         loops: list[tuple[str, ExtensionPoint, int]]
 
@@ -135,7 +135,7 @@ def test_the_metric_counts_the_nodes_that_were_asked() -> None:
 
 
 @pytest.mark.parametrize(("sample", "asked"), [(None, 0), (3, 4)])
-def test_verdicts_of_a_sample_are_not_kept(sample: int | None, asked: int) -> None:
+def test_results_of_a_sample_are_not_cached(sample: int | None, asked: int) -> None:
     class Signing(Slow):
         def signature(self, pod: PodInfo) -> str:
             return "all alike"
@@ -157,7 +157,7 @@ def test_verdicts_of_a_sample_are_not_kept(sample: int | None, asked: int) -> No
     assert len(plugin.asked) == asked + (2 if asked else 0)
 
 
-def test_a_plugin_that_filters_and_scores_gives_every_node_its_turn() -> None:
+def test_a_plugin_that_filters_and_scores_evaluates_every_node_in_turn() -> None:
     plugin = Slow(2)
     chosen: list[int] = []
     for _ in range(3):
@@ -171,7 +171,7 @@ def test_a_plugin_that_filters_and_scores_gives_every_node_its_turn() -> None:
     assert sorted(chosen) == [2, 3, 4, 5, 6, 7]
 
 
-def test_explain_says_which_nodes_were_left_out_of_the_sample() -> None:
+def test_explain_shows_the_unsampled_nodes() -> None:
     class Sampled(SlowPlugin, FilterPlugin):
         name = "Sampled"
         sample = 2
@@ -182,8 +182,8 @@ def test_explain_says_which_nodes_were_left_out_of_the_sample() -> None:
     scheduler = scheduler_of(*objects, config=profile_with("Sampled"), plugins=(Sampled,))
 
     (judged,) = evaluate_each(scheduler, [pod("web")])
-    told = judged.explanation
+    reported = judged.explanation
 
-    assert told["result"] == "schedulable"
-    left_out = [each["reasons"] for each in told["nodes"].values() if not each["feasible"]]
+    assert reported["result"] == "schedulable"
+    left_out = [each["reasons"] for each in reported["nodes"].values() if not each["feasible"]]
     assert left_out == [["node(s) were left out of the sample of Sampled"]] * 2

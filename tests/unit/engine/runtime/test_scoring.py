@@ -67,7 +67,7 @@ def test_without_score_plugins_every_node_has_one_point():
     assert (scores.total.tolist(), scores.by_plugin) == ([1, 1], {})
 
 
-def test_a_plugin_that_skips_at_pre_score_is_not_asked_at_score():
+def test_a_plugin_that_skips_at_pre_score_is_not_called_at_score():
     class Both(PreScore, Score): ...
 
     skips = Both("A", pre_score=SKIP, score=KeyError("asked"))
@@ -85,14 +85,14 @@ def test_if_all_skip_all_nodes_are_equal():
     assert (scores.total.tolist(), scores.by_plugin) == ([0, 0], {})
 
 
-def test_scores_are_normalized_before_they_are_weighted():
+def test_scores_are_normalized_before_weights_apply():
     doubled = Normalized(int64s(0, 500, 0, 1000), lambda scores, _feasible: scores // 10)
 
     assert ranked(doubled, weights={"Mine": 3}).total.tolist() == [150, 300]
 
 
 @pytest.mark.parametrize(
-    ("plugin", "told"),
+    ("plugin", "expected"),
     [
         pytest.param(Score("Mine", int64s(0, 101, 0, 0)), 'invalid score 101 for node "n1"', id="too high"),
         pytest.param(Score("Mine", int64s(0, 0, 0, -1)), 'invalid score -1 for node "n3"', id="negative"),
@@ -105,15 +105,15 @@ def test_scores_are_normalized_before_they_are_weighted():
         pytest.param(NodeScore("Mine", lambda *_: 101), 'invalid score 101 for node "n1"', id="too high, by node"),
     ],
 )  # fmt: skip
-def test_a_wrong_score_names_what_is_wrong_and_where(plugin: Plugin, told: str):
-    assert told in error(plugin)
+def test_an_invalid_score_is_named_with_its_node(plugin: Plugin, expected: str):
+    assert expected in error(plugin)
 
 
-def test_scores_of_other_nodes_may_be_anything():
+def test_scores_of_infeasible_nodes_are_ignored():
     assert ranked(Score("A", int64s(-5, 0, 101, 0))).total.tolist() == [0, 0]
 
 
-def test_normalising_in_place_does_not_spoil_what_is_kept():
+def test_normalizing_in_place_does_not_change_cached_scores():
     class Kept(ScorePlugin):
         name = "Kept"
 

@@ -37,7 +37,7 @@ async def decide(pods: WaitingPodsMap, *moves: tuple[float, str, str]) -> tuple[
 
 
 @virtually
-async def test_a_pod_goes_on_when_all_that_hold_it_allowed_it():
+async def test_a_waiting_pod_continues_when_all_its_plugins_allowed_it():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10, "B": 20})
 
@@ -46,7 +46,7 @@ async def test_a_pod_goes_on_when_all_that_hold_it_allowed_it():
 
 
 @virtually
-async def test_who_does_not_hold_it_cannot_let_it_go():
+async def test_only_a_plugin_that_holds_a_pod_can_allow_it():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
 
@@ -56,7 +56,7 @@ async def test_who_does_not_hold_it_cannot_let_it_go():
 
 
 @virtually
-async def test_one_rejection_is_enough_and_need_not_be_of_one_who_holds_it():
+async def test_one_rejection_by_any_plugin_is_enough():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10, "B": 20})
 
@@ -64,7 +64,7 @@ async def test_one_rejection_is_enough_and_need_not_be_of_one_who_holds_it():
 
 
 @virtually
-async def test_the_first_word_counts():
+async def test_the_first_result_counts():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
     pods.reject(POD.uid, "A", "first")
@@ -77,7 +77,7 @@ async def test_the_first_word_counts():
 @pytest.mark.parametrize(
     ("seconds", "written"), [(10, "10s"), (90, "1m30s"), (900, "15m0s"), (0.5, "500ms"), (0, "0s")]
 )
-def test_the_shortest_time_ends_the_wait_and_is_written_as_go_does(seconds: float, written: str):
+def test_the_shortest_timeout_ends_the_wait_and_is_written_as_in_go(seconds: float, written: str):
     @virtually
     async def wait() -> None:
         pods = WaitingPodsMap()
@@ -92,7 +92,7 @@ def test_the_shortest_time_ends_the_wait_and_is_written_as_go_does(seconds: floa
 
 
 @virtually
-async def test_the_time_of_one_that_allowed_no_longer_counts():
+async def test_the_timeout_of_a_plugin_that_allowed_no_longer_counts():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 5, "B": 20})
 
@@ -100,12 +100,12 @@ async def test_the_time_of_one_that_allowed_no_longer_counts():
 
 
 @virtually
-async def test_a_pod_that_nobody_holds_goes_on_at_once():
+async def test_a_pod_without_waiting_plugins_continues_at_once():
     assert (await WaitingPodsMap().wait_until_decided(POD.uid)).is_success
 
 
 @virtually
-async def test_a_word_about_a_pod_that_is_not_held_is_no_mistake():
+async def test_a_result_for_a_pod_that_does_not_wait_is_ignored():
     pods = WaitingPodsMap()
     pods.allow("nobody", "A")
     pods.reject("nobody", "A", "no")
@@ -115,7 +115,7 @@ async def test_a_word_about_a_pod_that_is_not_held_is_no_mistake():
 
 
 @virtually
-async def test_plugins_see_the_pods_that_are_held():
+async def test_plugins_see_the_waiting_pods():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
 
@@ -124,7 +124,7 @@ async def test_plugins_see_the_pods_that_are_held():
 
 
 @virtually
-async def test_a_released_pod_is_not_held_and_its_timers_are_gone():
+async def test_a_released_pod_does_not_wait_and_its_timers_are_gone():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
     outcome = pods._pods[POD.uid].outcome
@@ -136,7 +136,7 @@ async def test_a_released_pod_is_not_held_and_its_timers_are_gone():
 
 
 @virtually
-async def test_the_length_of_the_wait_is_told():
+async def test_the_duration_of_the_wait_is_measured():
     waits = Waits()
     pods = WaitingPodsMap(waits)
     pods.hold(POD, {"A": 10})

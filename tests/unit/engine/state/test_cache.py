@@ -47,7 +47,7 @@ def test_an_assumed_pod_counts_on_the_node_chosen_for_it(cache: Cache):
     assert cache.counts() == {"nodes": 2, "pods": 1, "assumed_pods": 1}
 
 
-def test_a_confirmed_pod_counts_once_with_what_the_api_server_says(cache: Cache):
+def test_a_confirmed_pod_counts_once_with_its_version_of_the_api_server(cache: Cache):
     cache.assume(WEB, "n2")
     cache.add_pod(bound("web", "n2", cpu="2"))
 
@@ -56,7 +56,7 @@ def test_a_confirmed_pod_counts_once_with_what_the_api_server_says(cache: Cache)
     assert cache.counts() == {"nodes": 2, "pods": 1, "assumed_pods": 0}
 
 
-def test_a_pod_that_is_found_on_another_node_than_assumed_counts_there_and_is_told(
+def test_a_pod_found_on_another_node_than_assumed_counts_there_and_is_reported(
     cache: Cache, caplog: pytest.LogCaptureFixture
 ):
     cache.assume(WEB, "n2")
@@ -68,7 +68,7 @@ def test_a_pod_that_is_found_on_another_node_than_assumed_counts_there_and_is_to
     assert (vars(record)["expected"], vars(record)["node"]) == ("n2", "n1")
 
 
-def test_a_forgotten_pod_does_not_count_and_is_given_back(cache: Cache):
+def test_a_forgotten_pod_does_not_count_and_is_returned(cache: Cache):
     placed = cache.assume(WEB, "n2")
 
     assert cache.forget(WEB.uid) is placed
@@ -77,7 +77,7 @@ def test_a_forgotten_pod_does_not_count_and_is_given_back(cache: Cache):
     assert milli_cpu(cache) == {"n1": 0, "n2": 0}
 
 
-def test_a_pod_that_was_confirmed_meanwhile_is_not_forgotten(cache: Cache):
+def test_a_pod_that_was_confirmed_in_between_is_not_forgotten(cache: Cache):
     cache.assume(WEB, "n2")
     cache.add_pod(bound("web", "n2"))
 
@@ -85,7 +85,7 @@ def test_a_pod_that_was_confirmed_meanwhile_is_not_forgotten(cache: Cache):
     assert milli_cpu(cache) == {"n1": 0, "n2": 1000}
 
 
-def test_forgetting_a_pod_that_is_not_here_is_no_mistake(cache: Cache):
+def test_forgetting_an_unknown_pod_is_accepted(cache: Cache):
     assert cache.forget(WEB.uid) is None
 
 
@@ -101,7 +101,7 @@ def test_a_pod_that_is_counted_cannot_be_assumed(cache: Cache, first: str):
     assert milli_cpu(cache) == {"n1": 1000, "n2": 0}
 
 
-def test_a_removed_pod_does_not_count_and_is_given_back(cache: Cache):
+def test_a_removed_pod_does_not_count_and_is_returned(cache: Cache):
     web = bound("web", "n1")
     cache.add_pod(web)
 
@@ -117,14 +117,14 @@ def test_an_assumed_pod_can_be_removed(cache: Cache):
     assert cache.state_of(WEB.uid) is PodState.OUTSIDE
 
 
-def test_an_update_of_a_bound_pod_replaces_what_it_counted(cache: Cache):
+def test_an_update_of_a_bound_pod_replaces_its_previous_amounts(cache: Cache):
     cache.add_pod(bound("web", "n1", cpu="3"))
     cache.add_pod(bound("web", "n1", cpu="1"))
 
     assert milli_cpu(cache) == {"n1": 1000, "n2": 0}
 
 
-def test_a_pod_may_come_before_its_node(cache: Cache):
+def test_a_pod_may_be_added_before_its_node(cache: Cache):
     cache.add_pod(bound("early", "n9"))
     assert cache.counts() == {"nodes": 2, "pods": 1, "assumed_pods": 0}
     cache.check()
@@ -133,7 +133,7 @@ def test_a_pod_may_come_before_its_node(cache: Cache):
     assert milli_cpu(cache)["n9"] == 1000
 
 
-def test_a_pod_that_goes_before_its_node_comes_leaves_nothing(cache: Cache):
+def test_a_pod_removed_before_its_node_is_added_leaves_nothing_behind(cache: Cache):
     early = bound("early", "n9")
     cache.add_pod(early)
     cache.remove_pod(early.uid)
@@ -142,7 +142,7 @@ def test_a_pod_that_goes_before_its_node_comes_leaves_nothing(cache: Cache):
     assert milli_cpu(cache)["n9"] == 0
 
 
-def test_the_pods_of_a_removed_node_count_again_when_it_is_back(cache: Cache):
+def test_the_pods_of_a_removed_node_count_again_after_it_is_added(cache: Cache):
     web = bound("web", "n1")
     cache.add_pod(web)
     cache.assume(pod("soon", cpu="2"), "n1")
@@ -155,7 +155,7 @@ def test_the_pods_of_a_removed_node_count_again_when_it_is_back(cache: Cache):
     assert milli_cpu(cache) == {"n2": 0, "n1": 2000}
 
 
-def test_a_pod_assumed_on_a_node_that_goes_can_be_forgotten(cache: Cache):
+def test_a_pod_assumed_on_a_removed_node_can_be_forgotten(cache: Cache):
     cache.assume(WEB, "n1")
     cache.remove_node("n1")
 
@@ -163,7 +163,7 @@ def test_a_pod_assumed_on_a_node_that_goes_can_be_forgotten(cache: Cache):
     assert cache.counts() == {"nodes": 1, "pods": 0, "assumed_pods": 0}
 
 
-def test_removing_a_node_that_is_not_here_is_no_mistake(cache: Cache):
+def test_removing_an_unknown_node_is_accepted(cache: Cache):
     cache.remove_node("n9")
 
     assert cache.counts()["nodes"] == 2
@@ -177,12 +177,12 @@ def test_a_newer_version_of_a_node_keeps_its_pods(cache: Cache):
     assert cache.snapshot().allocatable["cpu"].tolist() == [64000, 4000]
 
 
-def test_every_state_can_be_reached_and_left():
+def test_every_state_can_be_entered_and_left():
     assert set(MOVES) == set(PodState)
     assert set().union(*MOVES.values()) == set(PodState)
 
 
-class TestNews:
+class TestChangedRows:
     """The rows that are marked as changed, so that cached results are dropped."""
 
     def rows_changed_by(self, cache: Cache, change: Callable[[], object]) -> set[int]:
@@ -190,7 +190,7 @@ class TestNews:
         change()
         return set(cache.table.changes.since(seen) or ())
 
-    def test_a_choice_that_is_confirmed_is_no_news(self, cache: Cache):
+    def test_a_confirmed_choice_changes_no_row(self, cache: Cache):
         cache.assume(WEB, "n2")
         confirmed = bound("web", "n2", status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
 
@@ -209,26 +209,26 @@ class TestNews:
         ],
         ids=lambda fields: next(iter(fields)),
     )
-    def test_a_confirmation_with_something_else_is_news(self, cache: Cache, fields: dict[str, Any]):
+    def test_a_confirmation_with_other_fields_changes_its_row(self, cache: Cache, fields: dict[str, Any]):
         cache.assume(WEB, "n2")
 
         assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("web", "n2", **fields))) == {1}
 
-    def test_a_later_change_of_a_confirmed_pod_is_news_whatever_it_is(self, cache: Cache):
+    def test_a_later_change_of_a_confirmed_pod_changes_its_row(self, cache: Cache):
         cache.add_pod(bound("web", "n2"))
         started = bound("web", "n2", status={"startTime": "2026-01-01T00:00:00Z"})
 
         assert self.rows_changed_by(cache, lambda: cache.add_pod(started)) == {1}
         assert list(cache.snapshot().pods_on(1)) == [started]
 
-    def test_pods_that_come_and_go_are_news_of_their_nodes(self, cache: Cache):
+    def test_added_and_removed_pods_change_the_rows_of_their_nodes(self, cache: Cache):
         assert self.rows_changed_by(cache, lambda: cache.assume(WEB, "n1")) == {0}
         assert self.rows_changed_by(cache, lambda: cache.forget(WEB.uid)) == {0}
         assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("db", "n2"))) == {1}
         assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("db", "n1"))) == {0, 1}
         assert self.rows_changed_by(cache, lambda: cache.remove_pod(bound("db", "n1").uid)) == {0}
 
-    def test_a_heartbeat_is_no_news_and_disturbs_nobody(self, cache: Cache):
+    def test_a_heartbeat_changes_no_row(self, cache: Cache):
         def beat(time: str, status: str = "True") -> None:
             ready = {"type": "Ready", "status": status, "lastHeartbeatTime": time}
             cache.add_node(node("n1", conditions=[ready]))

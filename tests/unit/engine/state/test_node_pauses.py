@@ -22,7 +22,7 @@ def paused(pauses: NodePauses, at: float) -> list[int]:
     return rows
 
 
-def test_a_node_that_rejected_rests_for_the_first_pause_and_no_longer(pauses: NodePauses):
+def test_a_node_that_rejected_pauses_for_the_first_pause_and_no_longer(pauses: NodePauses):
     assert pauses.rejected("n1", "OutOfcpu", at=100) == 5
 
     assert pauses.rows(SNAPSHOT, at=100) == {1: "OutOfcpu"}
@@ -30,7 +30,7 @@ def test_a_node_that_rejected_rests_for_the_first_pause_and_no_longer(pauses: No
     assert paused(pauses, 105) == []
 
 
-def test_each_further_rejection_doubles_the_pause_up_to_the_longest(pauses: NodePauses):
+def test_each_further_rejection_doubles_the_pause_up_to_the_maximum(pauses: NodePauses):
     at, seconds = 0.0, []
     for _ in range(5):
         seconds.append(pauses.rejected("n1", "", at=at))
@@ -39,7 +39,7 @@ def test_each_further_rejection_doubles_the_pause_up_to_the_longest(pauses: Node
     assert seconds == [5, 10, 20, 30, 30]
 
 
-def test_what_a_resting_node_rejects_lengthens_nothing(pauses: NodePauses):
+def test_a_rejection_during_a_pause_does_not_extend_it(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
 
     assert pauses.rejected("n1", "", at=3) == 2
@@ -48,13 +48,15 @@ def test_what_a_resting_node_rejects_lengthens_nothing(pauses: NodePauses):
 
 
 @pytest.mark.parametrize(("later", "seconds"), [(34.9, 10), (35, 5)], ids=["soon", "long after"])
-def test_a_node_that_rejects_after_a_long_peace_begins_anew(pauses: NodePauses, later: float, seconds: float):
+def test_a_node_that_rejects_after_a_long_time_starts_with_the_first_pause(
+    pauses: NodePauses, later: float, seconds: float
+):
     pauses.rejected("n1", "", at=0)
 
     assert pauses.rejected("n1", "", at=later) == seconds
 
 
-def test_nodes_rest_apart(pauses: NodePauses):
+def test_nodes_pause_separately(pauses: NodePauses):
     pauses.rejected("n0", "", at=0)
     pauses.rejected("n1", "", at=3)
 
@@ -62,7 +64,7 @@ def test_nodes_rest_apart(pauses: NodePauses):
     assert paused(pauses, 6) == [1]
 
 
-def test_a_pause_that_is_ended_is_over_but_not_forgotten(pauses: NodePauses):
+def test_an_ended_pause_still_counts_for_the_next_one(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
     pauses.end("n1")
 
@@ -70,7 +72,7 @@ def test_a_pause_that_is_ended_is_over_but_not_forgotten(pauses: NodePauses):
     assert pauses.rejected("n1", "", at=2) == 10
 
 
-def test_a_node_that_is_gone_is_forgotten(pauses: NodePauses):
+def test_a_deleted_node_is_dropped(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
     pauses.forget("n1")
 
@@ -78,7 +80,7 @@ def test_a_node_that_is_gone_is_forgotten(pauses: NodePauses):
     assert pauses.rejected("n1", "", at=2) == 5
 
 
-def test_nodes_that_are_not_known_do_no_harm(pauses: NodePauses):
+def test_unknown_nodes_are_accepted(pauses: NodePauses):
     pauses.end("n9")
     pauses.forget("n9")
     pauses.rejected("n9", "", at=0)
@@ -86,7 +88,7 @@ def test_nodes_that_are_not_known_do_no_harm(pauses: NodePauses):
     assert pauses.rows(SNAPSHOT, at=1) == {}
 
 
-def test_a_first_pause_of_nothing_turns_pauses_off_at_once(pauses: NodePauses):
+def test_a_first_pause_of_zero_turns_pauses_off_at_once(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
     pauses.configure(initial_seconds=0, max_seconds=30)
 

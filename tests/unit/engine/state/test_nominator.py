@@ -27,7 +27,7 @@ def web(node: str = "", **fields: object) -> PodInfo:
     return pod("web", status={"nominatedNodeName": node}, **fields)
 
 
-def test_a_pod_is_nominated_to_the_named_node_whatever_its_status_says(nominator: Nominator):
+def test_a_pod_is_nominated_to_the_named_node_despite_its_status(nominator: Nominator):
     pending = web("n1")
     nominator.add(pending, "n2")
 
@@ -50,7 +50,7 @@ def test_without_a_name_and_a_status_an_earlier_nomination_ends(nominator: Nomin
     assert nominator.node_of(WEB) == ""
 
 
-def test_an_empty_name_takes_the_nomination_back(nominator: Nominator):
+def test_an_empty_name_removes_the_nomination(nominator: Nominator):
     nominator.add(web("n1"))
     nominator.add(web("n1"), "")
 
@@ -66,7 +66,7 @@ def test_a_new_nomination_replaces_the_old(nominator: Nominator):
     assert nominator.nominated_nodes == {"n2"}
 
 
-def test_pods_of_a_node_come_in_the_order_they_were_nominated(nominator: Nominator):
+def test_pods_of_a_node_are_in_the_order_of_their_nominations(nominator: Nominator):
     pods = [pod(name) for name in "cab"]
     for each in pods:
         nominator.add(each, "n1")
@@ -77,14 +77,14 @@ def test_pods_of_a_node_come_in_the_order_they_were_nominated(nominator: Nominat
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        pytest.param("", "", "noted", id="an update that names no node keeps what was noted"),
+        pytest.param("", "", "noted", id="an update without a node keeps the noted one"),
         pytest.param("", "n1", "n1", id="a node added to the status counts"),
         pytest.param("n1", "n2", "n2", id="a node changed in the status counts"),
         pytest.param("n1", "n1", "n1", id="a node that stays in the status counts"),
         pytest.param("n1", "", "", id="a node removed from the status ends the nomination"),
     ],
 )
-def test_updates_follow_the_status_unless_it_is_silent(
+def test_an_update_follows_the_status_if_it_names_a_node(
     nominator: Nominator, before: str, after: str, expected: str
 ):
     nominator.add(web(before), "noted")
@@ -119,7 +119,7 @@ def test_the_generation_changes_with_every_change_and_only_then(nominator: Nomin
     assert nominator.generation == seen[-1]
 
 
-def test_nominating_the_same_again_is_no_change(nominator: Nominator):
+def test_a_repeated_nomination_is_no_change(nominator: Nominator):
     pending = web()
     nominator.add(pending, "n1")
     generation = nominator.generation

@@ -68,7 +68,7 @@ def a_pod(name: str, group: str) -> PodInfo:
 TestPodGroups = PodGroupsMachine.TestCase
 
 
-def test_a_member_that_a_trial_leaves_out_is_on_no_node_and_counts() -> None:
+def test_a_member_that_a_trial_leaves_out_has_no_node_and_counts() -> None:
     groups, bound, coming = PodGroups(), a_pod("p0", "a"), a_pod("p1", "a")
     for each in (bound, coming):
         groups.note_placed(each)

@@ -54,7 +54,7 @@ async def binding(right: Right) -> AsyncIterator[tuple[Extenders, ScriptedExtend
 
 
 @virtually
-async def test_a_leader_has_it_bind() -> None:
+async def test_a_leader_sends_a_bind_to_the_extender() -> None:
     async with binding(Right(2)) as (chain, server):
         assert await chain.bind(POD, "n1")
         assert [verb for verb, _ in server.asked] == ["bind"]
@@ -62,7 +62,7 @@ async def test_a_leader_has_it_bind() -> None:
 
 @pytest.mark.parametrize("holds_for", [0, 1], ids=["until a connection is there", "until headers are ready"])
 @virtually
-async def test_who_leads_no_more_sends_nothing(holds_for: int) -> None:
+async def test_a_former_leader_sends_no_bind(holds_for: int) -> None:
     async with binding(Right(holds_for)) as (chain, server):
         with pytest.raises((NotLeadingError, ExtenderError)):
             await chain.bind(POD, "n1")

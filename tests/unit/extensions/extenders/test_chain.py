@@ -84,7 +84,7 @@ async def filtered(chain: Extenders) -> tuple[list[int], Diagnosis]:
 
 
 @virtually
-async def test_each_filter_is_asked_about_what_the_one_before_left() -> None:
+async def test_each_filter_evaluates_the_result_of_the_previous_one() -> None:
     first = {"ask": {"NodeNames": ["n3", "n1"], "FailedNodes": {"n2": "too warm"}}}
     second = {"ask": {"NodeNames": ["n3"], "FailedAndUnresolvableNodes": {"n1": "no licence"}}}
     async with chain_of((first, FILTER), (second, FILTER)) as (chain, served, _):
@@ -97,7 +97,7 @@ async def test_each_filter_is_asked_about_what_the_one_before_left() -> None:
 
 
 @virtually
-async def test_what_cannot_be_resolved_takes_precedence() -> None:
+async def test_an_unresolvable_rejection_takes_precedence() -> None:
     both = {"ask": {"NodeNames": [], "FailedNodes": {"n1": "a"}, "FailedAndUnresolvableNodes": {"n1": "b"}}}
     async with chain_of((both, FILTER)) as (chain, _, _):
         _, diagnosis = await filtered(chain)
@@ -106,14 +106,14 @@ async def test_what_cannot_be_resolved_takes_precedence() -> None:
 
 
 @virtually
-async def test_nobody_is_asked_about_no_nodes() -> None:
+async def test_an_extender_is_not_called_without_nodes() -> None:
     async with chain_of(({"ask": {"NodeNames": []}}, FILTER), ({"ask": {}}, FILTER)) as (chain, served, _):
         assert (await filtered(chain))[0] == []
         assert served[1].asked == []
 
 
 @virtually
-async def test_whole_nodes_are_sent_to_an_extender_without_a_cache_of_nodes() -> None:
+async def test_whole_nodes_are_sent_to_an_extender_without_a_node_cache() -> None:
     answer = {"ask": lambda said: {"Nodes": {"items": said["Nodes"]["items"][:1]}}}
     async with chain_of((answer, {**FILTER, "node_cache_capable": False})) as (chain, served, _):
         assert (await filtered(chain))[0] == [0]
@@ -143,7 +143,7 @@ async def test_a_filter_that_fails_ends_the_attempt_unless_it_is_ignorable(
 
 
 @virtually
-async def test_an_extender_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_extender_is_named() -> None:
     chain = Extenders([Extender(url_prefix="http://127.0.0.1:1/", **FILTER)], Heard())
     with pytest.raises(
         ExtenderError, match=r'^extender "http://127.0.0.1:1/": POST http://127.0.0.1:1/ask: '
@@ -153,7 +153,7 @@ async def test_an_extender_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:1"])
-def test_an_address_that_cannot_be_put_on_the_wire_is_told_of(host: str) -> None:
+def test_an_invalid_url_is_reported(host: str) -> None:
     url, heard = f"http://{host}", Heard()
 
     async def ask() -> None:
@@ -166,8 +166,8 @@ def test_an_address_that_cannot_be_put_on_the_wire_is_told_of(host: str) -> None
 
     asyncio.run(ask())  # names are resolved in a thread, which virtual time does not wait for
     shown = shown_url(url)
-    told = f'extender "{shown}": POST {shown}/ask: '
-    assert [verb for verb, _, problem in heard.failures if problem.startswith(told)] == [
+    reported = f'extender "{shown}": POST {shown}/ask: '
+    assert [verb for verb, _, problem in heard.failures if problem.startswith(reported)] == [
         "filter",
         "prioritize",
     ]
@@ -189,7 +189,7 @@ async def test_priorities_are_weighted_and_brought_to_the_scale_of_plugins() -> 
 
 
 @virtually
-async def test_all_are_asked_for_priorities_at_once() -> None:
+async def test_all_priorities_are_requested_concurrently() -> None:
     hangs = Hangs()  # the first answers only after the second was called
 
     def second(_: Any) -> Any:
@@ -207,7 +207,7 @@ async def test_all_are_asked_for_priorities_at_once() -> None:
 
 
 @virtually
-async def test_an_extender_that_gives_no_good_priorities_gives_none() -> None:
+async def test_invalid_priorities_of_an_extender_are_ignored() -> None:
     lying = {"ask": [{"Host": "n1", "Score": 99}]}
     honest = {"ask": [{"Host": "n2", "Score": 1}]}
     async with chain_of((lying, RANK), (honest, RANK)) as (chain, served, heard):
@@ -219,7 +219,7 @@ async def test_an_extender_that_gives_no_good_priorities_gives_none() -> None:
 
 
 @virtually
-async def test_only_pods_that_ask_for_a_managed_resource_are_told_of() -> None:
+async def test_only_pods_that_request_a_managed_resource_are_sent() -> None:
     gpu = ManagedResource(name="example.com/gpu")
     settings = {**FILTER, "managed_resources": (gpu,)}
     limited = {"containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": "1"}}}]}
@@ -285,7 +285,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @virtually
-async def test_victims_that_make_no_sense_are_refused(lie: tuple[Any, str]) -> None:
+async def test_invalid_victims_are_refused(lie: tuple[Any, str]) -> None:
     answer, problem = lie
     async with chain_of(({"ask": {"NodeNameToMetaVictims": answer}}, PREEMPT)) as (chain, served, heard):
         with pytest.raises(ExtenderError) as caught:
@@ -295,18 +295,18 @@ async def test_victims_that_make_no_sense_are_refused(lie: tuple[Any, str]) -> N
 
 
 @virtually
-async def test_an_ignorable_extender_without_victims_only_takes_the_node_away() -> None:
+async def test_an_ignorable_extender_without_victims_only_removes_the_node() -> None:
     answer = {"ask": {"NodeNameToMetaVictims": {"n1": {"Pods": []}}}}
     async with chain_of((answer, {**PREEMPT, "ignorable": True})) as (chain, _, _):
         assert await victims_of(chain) == {}
 
 
-def test_no_extenders_are_no_chain() -> None:
+def test_an_empty_list_of_extenders_has_no_chain() -> None:
     assert not Extenders([], Heard())
 
 
 @virtually
-async def test_those_that_may_be_ignored_are_asked_after_all_others() -> None:
+async def test_ignorable_extenders_are_called_after_all_others() -> None:
     first: dict[str, Any] = {"ask": {"NodeNames": ["n1", "n2"]}}
     second: dict[str, Any] = {"ask": {"NodeNames": ["n1"]}}
     async with chain_of((first, {**FILTER, "ignorable": True}), (second, FILTER)) as (chain, served, _):

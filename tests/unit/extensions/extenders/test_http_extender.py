@@ -50,7 +50,7 @@ def asking(url: str) -> HttpExtender:
 
 
 @virtually
-async def test_a_very_long_answer_is_an_error_and_not_read_to_it() -> None:
+async def test_a_very_long_response_is_an_error_and_not_read_to_the_end() -> None:
     async with very_long() as url:
         extender = asking(url)
         with pytest.raises(ExtenderError, match=r"the response has more than 8\d{6} bytes"):
@@ -59,7 +59,7 @@ async def test_a_very_long_answer_is_an_error_and_not_read_to_it() -> None:
 
 
 @virtually
-async def test_an_error_that_is_kept_keeps_nothing_of_the_answer() -> None:
+async def test_a_stored_error_retains_nothing_of_the_response() -> None:
     async with very_long() as url:
         extender = asking(url)
         with pytest.raises(ExtenderError) as caught:
@@ -78,7 +78,7 @@ async def test_an_error_that_is_kept_keeps_nothing_of_the_answer() -> None:
 
 
 @virtually
-async def test_a_response_may_be_as_long_as_its_request_with_names_and_reasons() -> None:
+async def test_a_response_may_repeat_the_names_of_its_request_with_reasons() -> None:
     names = [f"n{number}" for number in range(10_000)]
     answer = {"NodeNames": names, "FailedNodes": dict.fromkeys(names, "x" * 700)}
     async with scripted_extender({"filter": answer}) as server:

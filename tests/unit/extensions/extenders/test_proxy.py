@@ -75,7 +75,7 @@ async def tunnel(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
 
 
 @virtually
-async def test_http_goes_by_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_http_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted_extender(FILTERED) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
 
@@ -84,7 +84,7 @@ async def test_http_goes_by_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @virtually
-async def test_https_goes_through_the_proxy_and_the_extender_is_still_who_must_be_believed(
+async def test_https_uses_the_proxy_and_verifies_the_extender(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     issued = issue("extender", dns_names=["extender.example"])
@@ -104,7 +104,7 @@ async def test_https_goes_through_the_proxy_and_the_extender_is_still_who_must_b
 
 
 @virtually
-async def test_a_proxy_that_refuses_is_told_of_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusing_proxy_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
@@ -120,7 +120,7 @@ async def test_a_proxy_that_refuses_is_told_of_without_its_password(monkeypatch:
 
 
 @virtually
-async def test_this_machine_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_localhost_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted_extender(FILTERED) as server:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
         assert await ask(server.url) == ["n1"]
@@ -128,7 +128,7 @@ async def test_this_machine_is_asked_without(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "http://[", "http://proxy:x"])
 @virtually
-async def test_a_proxy_of_another_kind_is_an_error_of_the_extender(
+async def test_a_proxy_of_another_scheme_is_an_error_of_the_extender(
     monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)
@@ -137,7 +137,7 @@ async def test_a_proxy_of_another_kind_is_an_error_of_the_extender(
 
 
 @virtually
-async def test_who_leads_no_more_has_nothing_bound_by_a_proxy_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_former_leader_sends_no_bind_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     def check() -> None:
         raise NotLeadingError("kube-system/custom-scheduler")
 

@@ -38,7 +38,7 @@ def same(said: bytes, name: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-def test_a_request_about_nodes_by_name_is_understood(verb: str) -> None:
+def test_a_request_with_node_names_is_decoded(verb: str) -> None:
     request = serving_wire.nodes_request(recorded(f"names.{verb}"))
 
     assert request.node_names == ("node-0001", "node-0002")
@@ -47,19 +47,19 @@ def test_a_request_about_nodes_by_name_is_understood(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-def test_a_request_with_whole_nodes_is_told_what_to_set(verb: str) -> None:
+def test_a_request_with_whole_nodes_is_refused_with_the_setting_to_change(verb: str) -> None:
     with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
         serving_wire.nodes_request(recorded(f"nodes.{verb}"))
 
 
-def test_a_request_about_victims_by_uid_is_understood() -> None:
+def test_a_request_with_victims_by_uid_is_decoded() -> None:
     request = serving_wire.preemption_request(recorded("names.preempt"))
 
     assert (request.pod.key, request.pod.priority) == ("default/urgent", 1000)
     assert request.victims == {name: MetaVictims((uid,), 0) for name, uid in VICTIMS.items()}
 
 
-def test_a_request_about_whole_victims_is_understood() -> None:
+def test_a_request_with_whole_victims_is_decoded() -> None:
     request = serving_wire.preemption_request(recorded("nodes.preempt"))
 
     whole = json.loads(recorded("nodes.preempt"))["NodeNameToVictims"]
@@ -70,7 +70,7 @@ def test_a_request_about_whole_victims_is_understood() -> None:
     assert all(meta.uids for meta in request.victims.values())
 
 
-def test_a_request_to_bind_is_understood() -> None:
+def test_a_request_to_bind_is_decoded() -> None:
     uid = "d3fbf47a-7e5b-4e7f-9ca5-499d004ae545"
     assert serving_wire.binding_request(recorded("bind")) == BindingRequest(
         "default", "web-1", uid, "node-0002"
@@ -78,7 +78,7 @@ def test_a_request_to_bind_is_understood() -> None:
 
 
 @pytest.mark.parametrize("name", ["names.filter", "names.prioritize", "nodes.filter", "nodes.prioritize"])
-def test_we_ask_about_nodes_in_the_same_words(name: str) -> None:
+def test_our_request_about_nodes_equals_the_recorded_one(name: str) -> None:
     said = json.loads(recorded(name))
     pod = decode_pod(bytes(parts(name)["Pod"]))
     items: list[Any] = (said["Nodes"] or {}).get("items", [])
@@ -89,7 +89,7 @@ def test_we_ask_about_nodes_in_the_same_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["names.preempt", "nodes.preempt"])
-def test_we_ask_about_victims_in_the_same_words(name: str) -> None:
+def test_our_request_about_victims_equals_the_recorded_one(name: str) -> None:
     said = json.loads(recorded(name))
     pod = decode_pod(bytes(parts(name)["Pod"]))
     whole = said["NodeNameToVictims"] or {
@@ -104,7 +104,7 @@ def test_we_ask_about_victims_in_the_same_words(name: str) -> None:
     same(wire.preemption_arguments(pod, victims, names_only=said["NodeNameToVictims"] is None), name)
 
 
-def test_we_ask_to_bind_in_the_same_words() -> None:
+def test_our_request_to_bind_equals_the_recorded_one() -> None:
     metadata = {"name": "web-1", "namespace": "default", "uid": "d3fbf47a-7e5b-4e7f-9ca5-499d004ae545"}
     pod = decode_pod(msgspec.json.encode({"metadata": metadata}))
 

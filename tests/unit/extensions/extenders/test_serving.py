@@ -44,7 +44,7 @@ BEFORE_1_18 = b'{"pod":%b,"nodenames":["node-1","node-2"]}' % POD
 
 
 @pytest.mark.parametrize("body", [ASKED, BEFORE_1_18], ids=["of today", "with names in lower case"])
-def test_a_pod_and_the_names_of_nodes_are_read(body: bytes) -> None:
+def test_a_pod_and_the_names_of_nodes_are_decoded(body: bytes) -> None:
     request = serving_wire.nodes_request(body)
     assert request.node_names == ("node-1", "node-2")
     assert (request.pod.key, request.pod.uid) == ("shop/web-7c5b8d7f9b-x2x9k", UID)
@@ -52,26 +52,26 @@ def test_a_pod_and_the_names_of_nodes_are_read(body: bytes) -> None:
     assert request.pod.raw == POD
 
 
-def test_nulls_are_read_as_go_reads_them() -> None:
+def test_nulls_are_decoded_as_in_go() -> None:
     request = serving_wire.nodes_request(NULLS)
     assert (request.pod.key, request.node_names) == ("d/a", ("n",))
 
 
-def test_a_name_that_is_sent_twice_is_one() -> None:
+def test_a_repeated_name_counts_once() -> None:
     assert serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":["b","a","b"]}' % POD).node_names == ("b", "a")
 
 
-def test_no_nodes_are_no_error() -> None:
+def test_an_empty_list_of_nodes_is_accepted() -> None:
     assert serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":[]}' % POD).node_names == ()
 
 
-def test_what_our_own_client_says_is_read() -> None:
+def test_a_request_of_our_own_client_is_decoded() -> None:
     asking = pod("web", cpu="1")
     request = serving_wire.nodes_request(wire.arguments(asking, [node("a"), node("b")], names_only=True))
     assert (request.pod.raw, request.node_names) == (asking.raw, ("a", "b"))
 
 
-def test_whole_nodes_are_refused_with_what_to_set() -> None:
+def test_whole_nodes_are_refused_with_the_setting_to_change() -> None:
     body = wire.arguments(pod("web"), [node("a")], names_only=False)
     with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
         serving_wire.nodes_request(body)
@@ -101,7 +101,7 @@ NONSENSE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("body", "problem"), NONSENSE.values(), ids=NONSENSE)
-def test_what_is_no_request_is_refused_by_the_field_at_fault(body: bytes, problem: str) -> None:
+def test_an_invalid_request_is_refused_with_its_field(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         serving_wire.nodes_request(body)
 
@@ -128,7 +128,7 @@ VICTIMS: dict[str, tuple[bytes, dict[str, MetaVictims]]] = {
 
 
 @pytest.mark.parametrize(("body", "victims"), VICTIMS.values(), ids=VICTIMS)
-def test_victims_are_read_by_node(body: bytes, victims: dict[str, MetaVictims]) -> None:
+def test_victims_are_decoded_by_node(body: bytes, victims: dict[str, MetaVictims]) -> None:
     request = serving_wire.preemption_request(body)
     assert (request.pod.uid, request.victims) == (UID, victims)
 
@@ -143,7 +143,7 @@ def test_victims_are_read_by_node(body: bytes, victims: dict[str, MetaVictims]) 
     ],
     ids=["no victims", "a list", "a UID that is a number", "no pod"],
 )
-def test_odd_victims_are_refused(body: bytes, problem: str) -> None:
+def test_malformed_victims_are_refused(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         serving_wire.preemption_request(body)
 
@@ -169,21 +169,21 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize(("read", "body", "problem"), TOO_LARGE.values(), ids=TOO_LARGE)
-def test_what_would_take_long_to_decode_in_one_piece_is_refused(
+def test_input_that_takes_long_to_decode_in_one_piece_is_refused(
     read: Callable[[bytes], Any], body: bytes, problem: str
 ) -> None:
     with pytest.raises(RequestError, match=problem):
         read(body)
 
 
-def test_a_binding_is_read() -> None:
+def test_a_binding_is_decoded() -> None:
     body = b'{"PodName":"web","PodNamespace":"shop","PodUID":"u","Node":"n"}\n'
     assert serving_wire.binding_request(body) == BindingRequest("shop", "web", "u", "n")
     assert serving_wire.binding_request(body.lower()).key == "shop/web"
 
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
-def test_a_binding_that_lacks_something_is_refused(missing: str) -> None:
+def test_an_incomplete_binding_is_refused(missing: str) -> None:
     whole: dict[str, Any] = {"PodName": "web", "PodNamespace": "shop", "PodUID": "u", "Node": "n"}
     for absent in ("", None):
         with pytest.raises(RequestError, match=f"{missing}: expected text, found none"):
@@ -193,13 +193,13 @@ def test_a_binding_that_lacks_something_is_refused(missing: str) -> None:
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5),
     lambda more: st.lists(more, max_size=3) | st.dictionaries(st.sampled_from(["Pod", "NodeNames", "x"]), more),
     max_leaves=6).map(lambda value: json.dumps(value).encode()))  # fmt: skip
-def test_whatever_is_sent_is_refused_in_our_own_words(body: bytes) -> None:
+def test_any_bytes_are_refused_with_our_own_error(body: bytes) -> None:
     for read in (serving_wire.nodes_request, serving_wire.preemption_request, serving_wire.binding_request):
         with pytest.raises(RequestError):
             read(body)  # type: ignore[operator]
 
 
-def test_answers_are_what_our_own_client_reads() -> None:
+def test_our_own_client_can_decode_the_responses() -> None:
     answer = FilterAnswer(("b",), {"a": "no licence"}, {"c": "no such node"})
     assert wire.filter_answer(serving_wire.filter_result(answer), ["a", "b", "c"], names_only=True) == answer
     assert wire.priorities_answer(serving_wire.priorities_result([("b", 7), ("a", 0)]), 4) == [
@@ -211,7 +211,7 @@ def test_answers_are_what_our_own_client_reads() -> None:
     wire.binding_answer(serving_wire.binding_result())
 
 
-def test_failures_are_told_in_the_error_that_kube_scheduler_shows() -> None:
+def test_failures_use_the_error_field_that_kube_scheduler_shows() -> None:
     for answer, read in (
         (
             serving_wire.failed_filter_result("why"),
@@ -223,7 +223,7 @@ def test_failures_are_told_in_the_error_that_kube_scheduler_shows() -> None:
             read(answer)
 
 
-def test_answers_have_the_names_of_go() -> None:
+def test_responses_use_the_field_names_of_go() -> None:
     assert json.loads(serving_wire.filter_result(FilterAnswer(("b",), {"a": "no"}))) == {
         "Nodes": None,
         "NodeNames": ["b"],

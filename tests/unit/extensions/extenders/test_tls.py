@@ -68,7 +68,7 @@ async def ask(context: ssl.SSLContext, **settings: Any) -> bytes:
 
 
 @virtually
-async def test_a_certificate_of_an_unknown_authority_is_not_believed(issued: Issued) -> None:
+async def test_a_certificate_of_an_unknown_authority_is_not_trusted(issued: Issued) -> None:
     with pytest.raises(ExtenderError, match="certificate is not trusted"):
         await ask(serving(issued))
 
@@ -79,7 +79,7 @@ async def test_a_certificate_of_an_unknown_authority_is_not_believed(issued: Iss
     ids=["enableHTTPS without an authority", "insecure"],
 )
 @virtually
-async def test_anybody_is_believed_where_the_configuration_says_so(
+async def test_any_certificate_is_trusted_if_the_configuration_permits_it(
     issued: Issued, settings: dict[str, Any]
 ) -> None:
     assert await ask(serving(issued), **settings) == b"{}"
@@ -87,7 +87,7 @@ async def test_anybody_is_believed_where_the_configuration_says_so(
 
 @pytest.mark.parametrize("how", ["data", "file"])
 @virtually
-async def test_the_given_authority_is_believed(issued: Issued, how: str, tmp_path: Path) -> None:
+async def test_the_given_authority_is_trusted(issued: Issued, how: str, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(issued.authority)
     tls = ExtenderTLS(ca_data=issued.authority) if how == "data" else ExtenderTLS(ca_file=str(file))
@@ -101,14 +101,14 @@ async def test_a_bundle_may_have_comments_in_any_language(issued: Issued) -> Non
 
 
 @virtually
-async def test_a_given_certificate_is_believed_whoever_vouches_for_it(issued: Issued) -> None:
+async def test_a_given_certificate_is_trusted_without_its_authority(issued: Issued) -> None:
     _, begin, rest = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
     tls = ExtenderTLS(ca_data=begin + rest)  # of another authority
     assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
 
 
 @virtually
-async def test_another_authority_is_not_believed(issued: Issued) -> None:
+async def test_another_authority_is_not_trusted(issued: Issued) -> None:
     tls = ExtenderTLS(ca_data=issue("other", addresses=["127.0.0.1"]).authority)
     with pytest.raises(ExtenderError, match="certificate is not trusted"):
         await ask(serving(issued), enable_https=True, tls_config=tls)
@@ -116,9 +116,7 @@ async def test_another_authority_is_not_believed(issued: Issued) -> None:
 
 @pytest.mark.parametrize(("name", "believed"), [("extender.example.com", True), ("other.example.com", False)])
 @virtually
-async def test_the_server_name_is_what_the_certificate_must_carry(
-    issued: Issued, name: str, believed: bool
-) -> None:
+async def test_the_server_name_must_be_in_the_certificate(issued: Issued, name: str, believed: bool) -> None:
     tls = ExtenderTLS(ca_data=issued.authority, server_name=name)
     if believed:
         assert await ask(serving(issued), tls_config=tls) == b"{}"
@@ -129,7 +127,7 @@ async def test_the_server_name_is_what_the_certificate_must_carry(
 
 @pytest.mark.parametrize("how", ["data", "files"])
 @virtually
-async def test_a_client_certificate_is_shown(issued: Issued, how: str, tmp_path: Path) -> None:
+async def test_a_client_certificate_is_sent(issued: Issued, how: str, tmp_path: Path) -> None:
     key, certificate = client_pair()
     given: dict[str, Any] = {"key_data": key, "cert_data": certificate}
     if how == "files":
@@ -151,6 +149,6 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("tls", BROKEN.values(), ids=BROKEN)
-def test_certificates_that_cannot_be_read_are_faults_of_the_configuration(tls: ExtenderTLS) -> None:
+def test_unreadable_certificates_are_errors_of_the_configuration(tls: ExtenderTLS) -> None:
     with pytest.raises(ConfigurationError, match=r"extenders\[0\]\.tlsConfig: cannot be used: "):
         HttpExtender(Extender(url_prefix="https://127.0.0.1", tls_config=tls), "extenders[0]")

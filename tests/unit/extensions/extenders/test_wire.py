@@ -16,19 +16,19 @@ NODES = [node("n1", cpu="1"), node("n2", cpu="2")]
 POD = pod("web", cpu="100m", labels={"app": "web"})
 
 
-def test_names_are_sent_to_who_knows_the_nodes() -> None:
+def test_names_are_sent_to_an_extender_with_a_node_cache() -> None:
     sent = json.loads(wire.arguments(POD, NODES, names_only=True))
     assert sent == {"Pod": POD.object, "Nodes": None, "NodeNames": ["n1", "n2"]}
     assert list(sent) == ["Pod", "Nodes", "NodeNames"]
 
 
-def test_whole_nodes_are_sent_to_who_does_not() -> None:
+def test_whole_nodes_are_sent_to_an_extender_without_a_node_cache() -> None:
     sent = json.loads(wire.arguments(POD, NODES, names_only=False))
     items = [NODES[0].object, NODES[1].object]
     assert sent == {"Pod": POD.object, "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
 
 
-def test_a_binding_carries_the_uid() -> None:
+def test_a_binding_contains_the_uid() -> None:
     expected = {"PodName": "web", "PodNamespace": "default", "PodUID": POD.uid, "Node": "n1"}
     assert json.loads(wire.binding_arguments(POD, "n1")) == expected
 
@@ -72,17 +72,17 @@ FILTER_ANSWERS: dict[str, tuple[Any, FilterAnswer]] = {
 
 
 @pytest.mark.parametrize("case", FILTER_ANSWERS.values(), ids=FILTER_ANSWERS)
-def test_a_filter_answer_is_read(case: tuple[Any, FilterAnswer]) -> None:
+def test_a_filter_response_is_decoded(case: tuple[Any, FilterAnswer]) -> None:
     answer, expected = case
     assert wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True) == expected
 
 
-def test_whole_nodes_in_an_answer_stand_for_their_names() -> None:
+def test_whole_nodes_in_a_response_are_reduced_to_their_names() -> None:
     body = json.dumps({"nodes": {"Items": [{"metadata": {"name": "n2", "labels": {}}}]}}).encode()
     assert wire.filter_answer(body, ["n1", "n2"], names_only=False).node_names == ("n2",)
 
 
-def test_what_follows_an_answer_is_ignored() -> None:
+def test_text_after_a_response_is_ignored() -> None:
     assert wire.filter_answer(b' {"NodeNames":["n1"]}\n{"', ["n1"], names_only=True).node_names == ("n1",)
 
 
@@ -104,7 +104,7 @@ FILTER_FAULTS = {
 
 
 @pytest.mark.parametrize("case", FILTER_FAULTS.values(), ids=FILTER_FAULTS)
-def test_a_filter_answer_that_makes_no_sense_is_refused(case: tuple[Any, str]) -> None:
+def test_an_invalid_filter_response_is_refused(case: tuple[Any, str]) -> None:
     answer, problem = case
     with pytest.raises(ExtenderError) as caught:
         wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True)
@@ -114,12 +114,12 @@ def test_a_filter_answer_that_makes_no_sense_is_refused(case: tuple[Any, str]) -
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"{", b"\xff"], ids=["nothing", "a page", "half", "no text"]
 )
-def test_an_answer_that_is_no_json_is_shown(body: bytes) -> None:
+def test_a_response_that_is_no_json_is_shown(body: bytes) -> None:
     with pytest.raises(ExtenderError, match=r"^answered what is no JSON: "):
         wire.priorities_answer(body, 4)
 
 
-def test_priorities_are_read_in_order() -> None:
+def test_priorities_are_decoded_in_order() -> None:
     body = json.dumps(
         [{"Host": "n2", "Score": 10}, {"host": "n1", "score": 0}, {"Host": "n3"}, None]
     ).encode()
@@ -141,7 +141,7 @@ PRIORITY_FAULTS = {
 
 
 @pytest.mark.parametrize("case", PRIORITY_FAULTS.values(), ids=PRIORITY_FAULTS)
-def test_priorities_that_make_no_sense_are_refused(case: tuple[Any, str]) -> None:
+def test_invalid_priorities_are_refused(case: tuple[Any, str]) -> None:
     answer, problem = case
     with pytest.raises(ExtenderError) as caught:
         wire.priorities_answer(json.dumps(answer).encode(), 4)
@@ -158,7 +158,7 @@ TOO_MANY = {
 
 
 @pytest.mark.parametrize("answer", TOO_MANY.values(), ids=TOO_MANY)
-def test_a_large_answer_about_very_many_more_nodes_than_were_sent_is_refused_unread(
+def test_a_large_response_with_far_too_many_nodes_is_refused_without_decoding(
     answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "_node_name", None)
@@ -167,7 +167,9 @@ def test_a_large_answer_about_very_many_more_nodes_than_were_sent_is_refused_unr
         wire.filter_answer((json.dumps(answer) + LARGE).encode(), ["n1", "n2"], names_only=names_only)
 
 
-def test_of_whole_nodes_in_a_large_answer_only_the_names_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_names_of_whole_nodes_in_a_large_response_are_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     decoded: list[int] = []
     really = msgspec.json.decode
 
@@ -192,7 +194,7 @@ def test_a_failed_binding_is_an_error() -> None:
         wire.binding_answer(b'{"error":"taken"}')
 
 
-def test_victims_are_read_by_node() -> None:
+def test_victims_are_decoded_by_node() -> None:
     body = (
         b'{"nodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"a"},{"uid":"b"}],"NumPDBViolations":2},"n2":null}}'
     )

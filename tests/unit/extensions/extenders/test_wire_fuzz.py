@@ -69,7 +69,7 @@ def tell(found: object) -> None:
 @example(body=DEEP[0])
 @example(body=DEEP[1])
 @example(body=DEEP[2])
-def test_an_answer_is_understood_or_refused(read: Callable[[bytes], Any], body: bytes) -> None:
+def test_any_response_is_decoded_or_refused(read: Callable[[bytes], Any], body: bytes) -> None:
     try:
         tell(read(body))
     except ExtenderError as error:
@@ -82,7 +82,7 @@ def test_an_answer_is_understood_or_refused(read: Callable[[bytes], Any], body: 
 @example(answer={"nodes": {"items": [{"Metadata": {"NAME": "n1"}}]}, "FailedNodes": {"n2": None}})
 @example(answer=[None, {"host": "n1", "Score": None}])
 @example(answer={"NodeNameToMetaVictims": {"n1": None, "n2": {"pods": None}, "": {"Pods": [{"uid": "u"}]}}})
-def test_a_large_answer_means_what_a_small_one_means(read: Callable[[bytes], Any], answer: object) -> None:
+def test_a_large_response_is_decoded_as_a_small_one(read: Callable[[bytes], Any], answer: object) -> None:
     body = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
     with pytest.MonkeyPatch.context() as patch:
         small = _read(read, body)
@@ -109,7 +109,7 @@ def _read(read: Callable[[bytes], Any], body: bytes) -> Any:
 @example(body=DEEP[0])
 @example(body=DEEP[1])
 @example(body=DEEP[2])
-def test_a_request_is_understood_or_refused(read: Callable[[bytes], Any], body: bytes) -> None:
+def test_any_request_is_decoded_or_refused(read: Callable[[bytes], Any], body: bytes) -> None:
     assert len(body) < LONGEST_REQUEST_BYTES
     try:
         read(body)

@@ -25,7 +25,7 @@ def test_the_profile_of_the_guide_names_one_guest() -> None:
     assert GuestLibrary().means("NodeNumber", configuration.settings.profiles[0].plugin_config[0].args)
 
 
-def test_the_profile_of_the_guide_runs_with_a_guest_that_is_there(folder: Path) -> None:
+def test_the_profile_of_the_guide_runs_with_an_existing_guest(folder: Path) -> None:
     text = BLOCKS[0].replace("https://example.com/guests/nodenumber.wasm", "even.wasm")
     profile = "- " + yaml.safe_dump(yaml.safe_load(text)["profiles"][0]).replace("\n", "\n  ")
 

@@ -76,7 +76,7 @@ def text_of(content: bytes) -> str:
         pytest.param(read_by("$config"), '{"reverse": true}', id="the configuration"),
     ],
 )
-def test_a_guest_is_given_what_it_asks_for(read: str, expected: str) -> None:
+def test_a_guest_reads_the_requested_objects(read: str, expected: str) -> None:
     assert heard(saying(read), guest_config='{"reverse": true}') == expected
 
 
@@ -87,7 +87,7 @@ def test_a_node_that_does_not_exist_is_empty_and_has_null_images() -> None:
     assert heard(saying(unknown.format("$images"))) == "null"
 
 
-def test_a_buffer_that_is_too_small_is_left_alone_and_the_length_is_told() -> None:
+def test_a_buffer_that_is_too_small_is_unchanged_and_the_length_is_returned() -> None:
     asked = wat(
         """(func (export "filter") (result i32) (local $n i32)
           (i32.store8 (i32.const 4096) (i32.const 46))
@@ -99,18 +99,18 @@ def test_a_buffer_that_is_too_small_is_left_alone_and_the_length_is_told() -> No
     assert heard(asked) == "."  # and the length, 2, is the code of Unschedulable
 
 
-def test_a_changed_node_is_written_anew() -> None:
+def test_a_changed_node_is_encoded_again() -> None:
     plugin = guest(saying(NAMED.format("$node")))
     before = cluster(node("n1", labels={"a": "1"})).snapshot()
     after = cluster(node("n1", labels={"a": "2"})).snapshot()
 
-    told = [plugin.filter_node(CycleState(), POD, each.node_info(0)).message for each in (before, after)]
+    reported = [plugin.filter_node(CycleState(), POD, each.node_info(0)).message for each in (before, after)]
 
-    assert told[0] != told[1]
-    assert told[1] == text_of(encode("v1", "Node", after.nodes[0].object))
+    assert reported[0] != reported[1]
+    assert reported[1] == text_of(encode("v1", "Node", after.nodes[0].object))
 
 
-def test_pre_score_is_given_the_names_of_the_feasible_nodes() -> None:
+def test_pre_score_gets_the_names_of_the_feasible_nodes() -> None:
     plugin = guest(
         wat(
             '(func (export "score") (result i64) (i64.const 0))'
@@ -124,7 +124,7 @@ def test_pre_score_is_given_the_names_of_the_feasible_nodes() -> None:
     assert plugin.pre_score(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows[1:]).message == '["n1"]'
 
 
-def test_post_filter_is_given_why_nodes_were_refused() -> None:
+def test_post_filter_gets_the_reasons_of_rejected_nodes() -> None:
     plugin = guest(
         wat(
             """(func (export "filter") (result i32) (i32.const 0))
@@ -145,7 +145,7 @@ def test_post_filter_is_given_why_nodes_were_refused() -> None:
     assert result.nominated_node_name == "n1"
 
 
-def test_add_pod_is_given_the_pod_that_comes() -> None:
+def test_add_pod_gets_the_added_pod() -> None:
     coming = pod("coming", node="n1")
     plugin = guest(
         wat(
@@ -157,10 +157,10 @@ def test_add_pod_is_given_the_pod_that_comes() -> None:
     )
     assert plugin.needs.bound_pod_objects
 
-    with pytest.raises(GuestError) as told:
+    with pytest.raises(GuestError) as reported:
         plugin.add_pods(CycleState(), POD, [(1, _whole(coming))], SNAPSHOT)
 
-    assert text_of(encode("v1", "Pod", coming.object)) in str(told.value)
+    assert text_of(encode("v1", "Pod", coming.object)) in str(reported.value)
 
 
 def _whole(it: PodInfo) -> PodInfo:
@@ -198,7 +198,7 @@ def test_a_key_without_a_value_is_logged_with_none(caplog: pytest.LogCaptureFixt
     assert caplog.records[0].__dict__["guest_fields"] == {"key": ""}
 
 
-def test_a_guest_can_ask_for_the_severity() -> None:
+def test_a_guest_can_read_the_severity() -> None:
     content = wat('(func (export "filter") (result i32) (call $severity))')
 
     assert guest(content, log_severity=3).filter_node(CycleState(), POD, SNAPSHOT.node_info(0)).message
@@ -273,21 +273,21 @@ def rejecting(uid_length: int) -> bytes:
     )
 
 
-def test_a_guest_rejects_a_pod_that_waits() -> None:
+def test_a_guest_rejects_a_waiting_pod() -> None:
     waiting = NoWaitingPods(pod("held", uid="uid-1"))
 
     assert heard(rejecting(5), waiting_pods=waiting)
     assert waiting.rejected == [("uid-1", "guest", "removed")]
 
 
-def test_a_guest_is_told_that_a_pod_does_not_wait() -> None:
+def test_a_guest_gets_false_for_a_pod_that_does_not_wait() -> None:
     waiting = NoWaitingPods(pod("held", uid="uid-1"))
 
     assert not heard(rejecting(4), waiting_pods=waiting)
     assert waiting.rejected == []
 
 
-def test_a_guest_is_given_a_pod_that_waits() -> None:
+def test_a_guest_reads_a_waiting_pod() -> None:
     held = pod("held", uid="uid-1")
     length = len(encode("v1", "Pod", held.object))
     content = wat(
@@ -312,7 +312,7 @@ def test_a_guest_is_given_a_pod_that_waits() -> None:
         ),
     ],
 )
-def test_what_reaches_beyond_the_memory_fails_the_call(call: str) -> None:
+def test_an_access_beyond_the_memory_fails_the_call(call: str) -> None:
     with pytest.raises(GuestError, match="wasm: filter error: out of memory: "):
         heard(wat(f'(func (export "filter") (result i32) {call} (i32.const 0))'))
 
@@ -326,6 +326,6 @@ def test_a_reason_from_beyond_the_memory_does_not_change_the_status() -> None:
     assert heard(content) == "BUG: out of memory reading message"
 
 
-def test_the_builders_whole_objects_are_what_guests_see() -> None:
+def test_guests_see_the_whole_objects_of_the_builders() -> None:
     assert encode("v1", "Pod", POD.object) == encode("v1", "Pod", pod_object("web", cpu="1"))
     assert encode("v1", "Node", node("n").object) == encode("v1", "Node", node_object("n"))

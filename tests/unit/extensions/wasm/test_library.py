@@ -52,9 +52,9 @@ def filters(framework: Framework) -> list[str]:
 
 
 def refusal(folder: Path, *profiles: str) -> str:
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as reported:
         built(folder, *profiles)
-    return str(told.value)
+    return str(reported.value)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_guest_url_may_be_absolute(folder: Path, tmp_path_factory: pytest.Temp
     assert built(elsewhere, profile("EvenNodes", f"{{guestURL: 'file://{folder}/even.wasm'}}"))
 
 
-def test_a_path_that_ends_in_wasm_names_a_guest_called_after_its_file(folder: Path) -> None:
+def test_a_path_that_ends_in_wasm_names_a_guest_after_its_file(folder: Path) -> None:
     framework = built(folder, profile("./even.wasm"))["custom-scheduler"]
 
     assert filters(framework)[-1] == "even"
@@ -106,14 +106,14 @@ def test_profiles_share_a_guest_with_different_arguments(folder: Path) -> None:
     assert samples == [None, 5]
 
 
-def test_one_name_is_one_guest_in_all_profiles(folder: Path) -> None:
-    told = refusal(
+def test_a_name_belongs_to_one_guest_in_all_profiles(folder: Path) -> None:
+    reported = refusal(
         folder,
         profile("Mine", "{guestURL: even.wasm}"),
         profile("Mine", "{guestURL: digit.wasm}", scheduler="other"),
     )
 
-    assert told.endswith(
+    assert reported.endswith(
         "profiles[1].pluginConfig[0].args: 'Mine' is another guest in an earlier profile; "
         "use a different name"
     )
@@ -123,7 +123,7 @@ ARGS = "profiles[0].pluginConfig[0].args"
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "told"),
+    ("name", "args", "expected"),
     [
         pytest.param(
             "Mine",
@@ -188,18 +188,18 @@ ARGS = "profiles[0].pluginConfig[0].args"
         ),
     ],
 )
-def test_what_is_wrong_with_a_guest_is_told_with_its_field(
-    folder: Path, name: str, args: str, told: str
+def test_an_invalid_guest_is_reported_with_its_field(
+    folder: Path, name: str, args: str, expected: str
 ) -> None:
     (folder / "text.wasm").write_text("hello")
     (folder / "empty.wasm").write_bytes(b"\0asm\1\0\0\0")
     (folder / "typed.wasm").write_bytes(wat('(func (export "score") (result i32) (i32.const 0))'))
     (folder / "late.wasm").write_bytes(wat('(func (export "prescore") (result i32) (i32.const 0))'))
 
-    assert told in refusal(folder, profile(name, args))
+    assert expected in refusal(folder, profile(name, args))
 
 
-def test_without_the_extra_a_guest_is_refused_with_the_command_that_helps(
+def test_without_the_extra_a_guest_is_refused_with_the_install_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in [
@@ -246,20 +246,20 @@ def test_a_guest_is_fetched_from_the_web(folder: Path, web: str) -> None:
     assert filters(framework)[-1] == "EvenNodes"
 
 
-def test_an_answer_other_than_200_is_told(folder: Path, web: str) -> None:
-    told = refusal(folder, profile("EvenNodes", f"{{guestURL: '{web}/odd.wasm'}}"))
+def test_a_status_other_than_200_is_reported(folder: Path, web: str) -> None:
+    reported = refusal(folder, profile("EvenNodes", f"{{guestURL: '{web}/odd.wasm'}}"))
 
-    assert told.endswith(f"wasm: error reading guestURL {web}/odd.wasm: received 404 status code")
-
-
-def test_a_server_that_is_not_there_is_told(folder: Path) -> None:
-    told = refusal(folder, profile("EvenNodes", "{guestURL: 'http://127.0.0.1:9/x.wasm'}"))
-
-    assert "wasm: error reading guestURL http://127.0.0.1:9/x.wasm: " in told
-    assert "Connection refused" in told
+    assert reported.endswith(f"wasm: error reading guestURL {web}/odd.wasm: received 404 status code")
 
 
-def test_what_was_prepared_is_not_fetched_again(folder: Path, web: str) -> None:
+def test_an_unreachable_server_is_reported(folder: Path) -> None:
+    reported = refusal(folder, profile("EvenNodes", "{guestURL: 'http://127.0.0.1:9/x.wasm'}"))
+
+    assert "wasm: error reading guestURL http://127.0.0.1:9/x.wasm: " in reported
+    assert "Connection refused" in reported
+
+
+def test_a_prepared_guest_is_not_fetched_again(folder: Path, web: str) -> None:
     library = GuestLibrary()
     mine = profile("EvenNodes", f"{{guestURL: '{web}/even.wasm'}}")
     library.prepare(parse(HEAD + mine, "my.yaml", folder))
@@ -269,7 +269,9 @@ def test_what_was_prepared_is_not_fetched_again(folder: Path, web: str) -> None:
     assert Files.asked == ["/even.wasm"]
 
 
-def test_what_could_not_be_prepared_is_told_when_the_profile_is_built(folder: Path, web: str) -> None:
+def test_a_guest_that_could_not_be_prepared_is_reported_when_the_profile_is_built(
+    folder: Path, web: str
+) -> None:
     library = GuestLibrary()
     mine = profile("EvenNodes", f"{{guestURL: '{web}/odd.wasm'}}")
     library.prepare(parse(HEAD + mine, "my.yaml", folder))
@@ -293,7 +295,7 @@ def test_the_files_of_guests_are_followed_with_the_configuration(folder: Path) -
     assert followed == [folder / "even.wasm", folder / "digit.wasm"]
 
 
-def test_a_guest_with_a_sample_is_asked_after_all_other_filters(folder: Path) -> None:
+def test_a_guest_with_a_sample_runs_after_all_other_filters(folder: Path) -> None:
     first = """
 - schedulerName: custom-scheduler
   plugins: {filter: {enabled: [{name: EvenNodes}, {name: NodeName}]}, multiPoint: {enabled: [{name: EvenNodes}]}}
@@ -306,7 +308,7 @@ def test_a_guest_with_a_sample_is_asked_after_all_other_filters(folder: Path) ->
     assert sampled == [*at_will[1:], "EvenNodes"]
 
 
-def test_an_installed_plugin_of_that_name_goes_before_a_guest(folder: Path) -> None:
+def test_an_installed_plugin_takes_precedence_over_a_guest_of_its_name(folder: Path) -> None:
     class Known(Registry):
         def knows(self, name: str) -> bool:
             return name == "Mine" or super().knows(name)

@@ -35,11 +35,11 @@ def ask(plugin: Any, state: CycleState | None = None) -> Any:
     return plugin.filter_node(state or CycleState(), POD, SNAPSHOT.node_info(0))
 
 
-def test_a_trap_tells_what_the_guest_wrote_and_why_it_ended() -> None:
-    with pytest.raises(GuestError) as told:
+def test_a_trap_is_reported_with_the_output_of_the_guest_and_the_cause() -> None:
+    with pytest.raises(GuestError) as reported:
         ask(guest(TRAPS))
 
-    assert str(told.value) == (
+    assert str(reported.value) == (
         "wasm: filter error: panic: bug\nwasm trap: wasm `unreachable` instruction executed"
     )
 
@@ -65,7 +65,7 @@ def test_an_instance_that_trapped_is_replaced_for_the_next_pod() -> None:
     assert ask(plugin).is_success
 
 
-def test_a_guest_that_loops_is_stopped_in_time() -> None:
+def test_an_endless_guest_is_stopped_in_time() -> None:
     plugin = guest(LOOPS, time_limit=SHORT)
     begin = time.perf_counter()
 
@@ -85,7 +85,7 @@ SLOW = wat(
 """Filter: a few milliseconds of work for every node."""
 
 
-def test_the_time_limit_is_for_all_calls_of_a_cycle_together() -> None:
+def test_the_time_limit_covers_all_calls_of_a_cycle_together() -> None:
     plugin, state = guest(SLOW, time_limit=SHORT), CycleState()
     assert ask(plugin, state).is_success
 
@@ -107,7 +107,7 @@ LOOPING_LATER = [
 
 
 @pytest.mark.parametrize(("export", "result", "call"), LOOPING_LATER)
-def test_a_guest_that_loops_after_the_choice_is_stopped_too(
+def test_an_endless_guest_after_the_choice_is_stopped_too(
     export: str, result: str, call: Callable[[Any, CycleState], object]
 ) -> None:
     lead = "" if export != "prebind" else '(func (export "reserve") (result i32) (i32.const 0))'
@@ -118,7 +118,9 @@ def test_a_guest_that_loops_after_the_choice_is_stopped_too(
 
 
 @pytest.mark.parametrize("export", ["unreserve", "postbind"])
-def test_a_guest_that_fails_when_all_is_over_is_logged(export: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_guest_that_fails_after_the_attempt_is_logged(
+    export: str, caplog: pytest.LogCaptureFixture
+) -> None:
     content = wat(
         f"""(func (export "reserve") (result i32) (i32.const 0))
         (func (export "{export}") unreachable)"""
@@ -133,7 +135,7 @@ def test_a_guest_that_fails_when_all_is_over_is_logged(export: str, caplog: pyte
     assert f"wasm: {export} error: " in caplog.records[0].__dict__["error"]
 
 
-def test_a_guest_that_grows_gets_no_more_than_its_limit() -> None:
+def test_the_memory_of_a_guest_is_limited() -> None:
     content = wat(
         """(func (export "filter") (result i32)
           (loop $more (br_if $more (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))
@@ -146,7 +148,7 @@ def test_a_guest_that_grows_gets_no_more_than_its_limit() -> None:
     assert ask(guest(GROWS, memory_limit=MemorySize(2**20))).message == "no memory"
 
 
-def test_tables_do_not_grow_for_ever_either() -> None:
+def test_the_tables_of_a_guest_are_limited() -> None:
     content = wat(
         """(table $t 1 funcref)
         (func (export "filter") (result i32)
@@ -159,7 +161,7 @@ def test_tables_do_not_grow_for_ever_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         pytest.param("(memory 1)", "memory count too high", id="a second memory"),
         pytest.param("(table 300000 funcref)", "table minimum size", id="a large table"),
@@ -168,24 +170,24 @@ def test_tables_do_not_grow_for_ever_either() -> None:
         pytest.param("(func $s unreachable) (start $s)", "unreachable", id="a start section that traps"),
     ],
 )
-def test_a_guest_that_cannot_be_started_is_refused_when_it_is_built(more: str, told: str) -> None:
-    with pytest.raises(PluginLoadError, match=f"wasm: instantiate error: .*{told}"):
+def test_a_guest_that_cannot_start_is_refused_when_it_is_built(more: str, expected: str) -> None:
+    with pytest.raises(PluginLoadError, match=f"wasm: instantiate error: .*{expected}"):
         guest(wat(f'{more} (func (export "filter") (result i32) (i32.const 0))'), time_limit=SHORT)
 
 
-def test_a_guest_that_loops_while_it_registers_is_refused_when_it_is_built() -> None:
+def test_an_endless_registration_is_refused_when_it_is_built() -> None:
     content = wat(f'(func (export "enqueue") {LOOP}) (func (export "filter") (result i32) (i32.const 0))')
 
     with pytest.raises(PluginLoadError, match="wasm: enqueue error: stopped"):
         guest(content, time_limit=SHORT)
 
 
-def test_a_guest_that_begins_larger_than_its_limit_is_refused_when_it_is_built() -> None:
+def test_a_guest_whose_initial_memory_exceeds_its_limit_is_refused_when_built() -> None:
     with pytest.raises(PluginLoadError, match=r"wasm: instantiate error: .*memory"):
         guest(GROWS, memory_limit=MemorySize(65536))
 
 
-def test_a_guest_that_recurses_for_ever_fails_the_call() -> None:
+def test_endless_recursion_of_a_guest_fails_the_call() -> None:
     with pytest.raises(GuestError, match="call stack exhausted"):
         ask(guest(wat('(func $f (export "filter") (result i32) (i32.add (call $f) (i32.const 1)))')))
 
@@ -197,7 +199,7 @@ def test_a_guest_whose_start_fails_is_refused_when_it_is_built() -> None:
         guest(content)
 
 
-def test_a_start_that_loops_is_stopped() -> None:
+def test_an_endless_start_is_stopped() -> None:
     content = wat(f'(func (export "_start") {LOOP}) (func (export "filter") (result i32) (i32.const 0))')
 
     with pytest.raises(PluginLoadError, match="_start error: stopped"):
@@ -205,7 +207,7 @@ def test_a_start_that_loops_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(("code", "runs"), [(0, True), (3, False)])
-def test_a_start_that_ends_the_program_is_fine_if_it_ended_well(code: int, runs: bool) -> None:
+def test_a_start_that_exits_the_program_is_accepted_with_status_0(code: int, runs: bool) -> None:
     content = bytes(
         wasmtime.wat2wasm(
             f"""(module
@@ -234,7 +236,7 @@ def test_an_unknown_import_is_refused_when_it_is_built() -> None:
         guest(content)
 
 
-def test_other_threads_go_on_while_a_guest_is_compiled() -> None:
+def test_other_threads_continue_while_a_guest_is_compiled() -> None:
     functions = "".join(f"(func (result i32) (i32.const {number}))" for number in range(3000))
     content = wat(f'{functions} (func (export "filter") (result i32) (i32.const 0))')
     turns = 0
@@ -262,7 +264,7 @@ SLOW_AT_THE_END = wat(
 """Reserve and Permit: a few milliseconds of work each."""
 
 
-def test_the_time_limit_is_for_reserve_and_permit_together() -> None:
+def test_the_time_limit_covers_reserve_and_permit_together() -> None:
     plugin, state = guest(SLOW_AT_THE_END, time_limit=SHORT), CycleState()
     assert plugin.reserve(state, POD, "n0").is_success
 
@@ -291,7 +293,7 @@ def test_the_start_of_an_instance_is_charged_to_the_attempt_that_needs_it() -> N
     assert asked == [SHORT.seconds]
 
 
-def test_at_the_end_of_the_process_also_guests_that_were_frozen_are_freed() -> None:
+def test_frozen_guests_are_freed_at_the_end_of_the_process() -> None:
     plugin = guest(EVEN_NODES)
     plugin.itself = plugin
     freed = ref(plugin)

@@ -1,4 +1,4 @@
-"""Guests that need more time than a turn of the event loop has: they get it, and the loop goes on."""
+"""Guests that need more time than one slice get it, and the event loop continues."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def asked(plugin: Any) -> Any:
     return answer_to_end(lambda: plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0)))
 
 
-def test_answers_are_kept_where_another_plugin_needs_time_in_the_same_attempt(calls: list[Call]) -> None:
+def test_results_are_kept_while_another_plugin_needs_time_in_the_same_attempt(calls: list[Call]) -> None:
     plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limited())
     for attempt in (1, 1, 2, 2, 2):
         plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0))
@@ -81,7 +81,7 @@ def test_answers_are_kept_where_another_plugin_needs_time_in_the_same_attempt(ca
     assert len(calls) == 2
 
 
-def test_a_guest_that_loops_holds_the_event_loop_for_one_short_call_only(calls: list[Call]) -> None:
+def test_an_endless_guest_holds_the_event_loop_for_one_short_call_only(calls: list[Call]) -> None:
     plugin = guest(LOOPS, time_limit=SHORT, time_slice=limited())
 
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_a_guest_that_loops_holds_the_event_loop_for_one_short_call_only(calls: 
     assert calls[0][2] == pytest.approx(guest_pool.CALL_SECONDS, abs=0.01)
 
 
-def test_a_call_that_is_longer_than_a_turn_is_answered(calls: list[Call]) -> None:
+def test_a_call_longer_than_a_slice_returns_its_result(calls: list[Call]) -> None:
     content = wat(f'(func (export "filter") (result i32) {WORK} (i32.const 2))')
     plugin = guest(content, time_limit=LONG, time_slice=limited())
 
@@ -110,7 +110,7 @@ def test_calls_return_to_the_event_loop_once_they_are_short(calls: list[Call]) -
     assert [in_loop for _, in_loop, _ in calls] == [False, True]
 
 
-def test_calls_that_are_long_together_give_way_and_ask_about_each_node_once(calls: list[Call]) -> None:
+def test_calls_that_are_long_in_total_yield_and_evaluate_each_node_once(calls: list[Call]) -> None:
     content = wat(
         """(func (export "prefilter") (result i32) (i32.const 0))
         (func (export "filter") (result i32) (i32.const 0))"""
@@ -135,7 +135,7 @@ def test_calls_that_are_long_together_give_way_and_ask_about_each_node_once(call
     assert times > 3
 
 
-def test_a_function_that_was_stopped_once_runs_in_a_thread_for_the_rest_of_the_attempt(
+def test_a_function_that_was_stopped_runs_in_a_thread_until_the_attempt_ends(
     calls: list[Call],
 ) -> None:
     class AlwaysOver(FakeTimeSlice):
@@ -159,7 +159,7 @@ def test_a_function_that_was_stopped_once_runs_in_a_thread_for_the_rest_of_the_a
     assert [in_loop for _, in_loop, _ in calls] == [True, False, False, False]
 
 
-def test_what_was_answered_of_a_node_is_asked_again_once_the_node_has_changed(calls: list[Call]) -> None:
+def test_a_changed_node_is_evaluated_again(calls: list[Call]) -> None:
     plugin = guest(
         wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limited(each_reading=1.0)
     )
@@ -174,7 +174,7 @@ def test_what_was_answered_of_a_node_is_asked_again_once_the_node_has_changed(ca
     assert len(calls) == 2
 
 
-def test_what_was_answered_before_the_guest_was_told_of_a_pod_is_not_its_answer_afterwards(
+def test_a_result_from_before_a_pod_update_is_not_reused(
     calls: list[Call],
 ) -> None:
     content = wat(
@@ -212,7 +212,7 @@ def test_nodes_that_take_long_to_write_are_written_in_a_thread(
     assert [in_loop for _, in_loop, _ in calls] == [True, False]
 
 
-def test_an_event_of_a_long_call_is_written_on_the_event_loop() -> None:
+def test_an_event_of_a_long_call_is_recorded_on_the_event_loop() -> None:
     threads: list[threading.Thread] = []
 
     class Events(KeptEvents):
@@ -233,7 +233,7 @@ def test_an_event_of_a_long_call_is_written_on_the_event_loop() -> None:
     assert "filter" not in plugin._pool.long
 
 
-def test_a_long_call_that_nobody_waits_for_any_more_leaves_no_instance_behind() -> None:
+def test_an_abandoned_long_call_leaves_no_instance_behind() -> None:
     plugin = guest(LOOPS, time_limit=SHORT, time_slice=limited())
     plugin._pool.long.add("filter")
 
@@ -264,7 +264,7 @@ def test_calls_from_reserve_on_have_a_tenth_of_a_second_each(export: str, calls:
     assert calls == [(export, True, pytest.approx(guest_pool.LAST_CALL_SECONDS, abs=0.01))]
 
 
-def test_offline_a_call_may_take_all_of_the_guests_time(calls: list[Call]) -> None:
+def test_offline_a_call_may_use_the_whole_time_limit_of_the_guest(calls: list[Call]) -> None:
     assert FakeTimeSlice().slice_seconds == inf
     plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_limit=LONG)
 
@@ -275,7 +275,7 @@ def test_offline_a_call_may_take_all_of_the_guests_time(calls: list[Call]) -> No
 
 @pytest.mark.parametrize("content", [LOOPS, TRAPS], ids=["loops", "traps"])
 @pytest.mark.parametrize("is_long", [False, True], ids=["on the loop", "in a thread"])
-def test_the_memory_of_a_guest_that_failed_does_not_wait_for_the_garbage_collector(
+def test_the_memory_of_a_failed_guest_does_not_wait_for_the_garbage_collector(
     content: bytes, is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[ref[Instance]] = []

@@ -68,7 +68,7 @@ def returning(export: str, number: int) -> Any:
     return guest(wat(f'(func (export "{export}") (result i32) (i32.const {number}))'))
 
 
-def test_a_guest_takes_part_at_the_points_that_it_exports() -> None:
+def test_a_guest_runs_at_the_extension_points_that_it_exports() -> None:
     plugin = guest_class("x", compile_guest(waits(1)))
 
     assert points_of(plugin) == {
@@ -79,7 +79,7 @@ def test_a_guest_takes_part_at_the_points_that_it_exports() -> None:
     }
 
 
-def test_a_guest_that_exports_everything_keeps_the_whole_contract() -> None:
+def test_a_guest_that_exports_everything_passes_the_whole_contract() -> None:
     plugin = guest_class("x", compile_guest(EVERY))
 
     assert check_plugin(plugin, "x") is plugin
@@ -100,16 +100,16 @@ def test_a_guest_that_exports_everything_keeps_the_whole_contract() -> None:
         (5, Code.SKIP),
     ],
 )
-def test_a_status_has_the_guests_code_and_reason(number: int, code: Code) -> None:
+def test_a_status_has_the_code_and_reason_of_the_guest(number: int, code: Code) -> None:
     assert status_of(number, "why", "g") == Status(code, ("why",))
 
 
-def test_a_success_has_no_reason_whatever_was_said() -> None:
+def test_a_success_has_no_reason_despite_a_message() -> None:
     assert status_of(0, "all is well", "g") is SUCCESS
 
 
 @pytest.mark.parametrize("number", [7, -1, 2**31 - 1])
-def test_a_number_that_means_nothing_is_an_error(number: int) -> None:
+def test_an_unknown_code_is_an_error(number: int) -> None:
     assert status_of(number, "huh", "g") == Status.failed(f"wasm: unknown status code {number}: huh")
 
 
@@ -120,7 +120,7 @@ def test_both_halves_of_a_long_result_are_signed(result: int, halves: tuple[int,
     assert high_and_low(result) == halves
 
 
-def test_a_guest_without_a_prefilter_sees_nodes_at_later_points() -> None:
+def test_a_guest_without_a_prefilter_reads_nodes_at_later_points() -> None:
     permit = """(func (export "permit") (result i64) (local $n i32)
       (local.set $n (call $node_name (i32.const 1024) (i32.const 1024)))
       (call $node (i32.const 1024) (local.get $n) (i32.const 4096) (i32.const 4096))
@@ -134,7 +134,7 @@ def test_a_guest_without_a_prefilter_sees_nodes_at_later_points() -> None:
 
 
 @pytest.mark.parametrize(("mode", "name"), [(0, None), (1, "n1")], ids=["left alone", "named"])
-def test_post_filter_names_a_node_only_where_it_says_so(mode: int, name: str | None) -> None:
+def test_post_filter_nominates_a_node_only_with_success(mode: int, name: str | None) -> None:
     content = wat(
         f"""(func (export "filter") (result i32) (i32.const 0))
         (func (export "postfilter") (result i64)
@@ -147,7 +147,7 @@ def test_post_filter_names_a_node_only_where_it_says_so(mode: int, name: str | N
     assert (result.status, result.nominated_node_name) == (SUCCESS, name)
 
 
-def test_a_reason_is_that_of_its_own_call() -> None:
+def test_a_reason_belongs_to_its_own_call() -> None:
     content = wat(
         """(global $asked (mut i32) (i32.const 0))
         (func (export "filter") (result i32)
@@ -158,9 +158,9 @@ def test_a_reason_is_that_of_its_own_call() -> None:
     )
     plugin, state = guest(content), CycleState()
 
-    told = [plugin.filter_node(state, POD, SNAPSHOT.node_info(row)).reasons for row in (0, 1)]
+    reported = [plugin.filter_node(state, POD, SNAPSHOT.node_info(row)).reasons for row in (0, 1)]
 
-    assert told == [("why",), ("rejected by the guest guest without a reason",)]
+    assert reported == [("why",), ("rejected by the guest guest without a reason",)]
 
 
 def test_pre_filter_narrows_to_the_names_it_gives() -> None:
@@ -174,7 +174,7 @@ def test_pre_filter_narrows_to_the_names_it_gives() -> None:
 
 
 @pytest.mark.parametrize(("number", "expected"), [(0, SUCCESS), (5, Code.SKIP), (2, Code.UNSCHEDULABLE)])
-def test_pre_filter_goes_on_skips_or_rejects(number: int, expected: Any) -> None:
+def test_pre_filter_continues_skips_or_rejects(number: int, expected: Any) -> None:
     status = returning("prefilter", number).pre_filter(CycleState(), POD, SNAPSHOT)
 
     assert status is expected or status.code is expected
@@ -212,7 +212,7 @@ def normalized(plugin: Any) -> list[int]:
     ("answer", "expected"),
     [
         pytest.param('{"n2":100,"n0":1}', [1, 0, 100], id="by name, in any order"),
-        pytest.param("{}", [7, 0, 7], id="nothing said"),
+        pytest.param("{}", [7, 0, 7], id="no events"),
         pytest.param("null", [7, 0, 7], id="null"),
         pytest.param("", [7, 0, 7], id="nothing at all"),
     ],
@@ -222,7 +222,7 @@ def test_normalized_scores_are_taken_by_name(answer: str, expected: list[int]) -
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         pytest.param('{"n0":1}', "each of the 2 nodes of the call, returned 1", id="one node missing"),
         pytest.param('{"n0":1,"n1":2}', "each of the 2 nodes", id="another node"),
@@ -230,17 +230,17 @@ def test_normalized_scores_are_taken_by_name(answer: str, expected: list[int]) -
         pytest.param("{", "returned no map of scores", id="no json"),
     ],
 )
-def test_malformed_normalized_scores_are_an_error(answer: str, told: str) -> None:
-    with pytest.raises(GuestError, match=told):
+def test_malformed_normalized_scores_are_an_error(answer: str, expected: str) -> None:
+    with pytest.raises(GuestError, match=expected):
         normalized(normalizing(answer))
 
 
-def test_permit_holds_a_pod_for_milliseconds_without_a_sign() -> None:
+def test_permit_waits_for_an_unsigned_number_of_milliseconds() -> None:
     assert guest(waits(1500)).permit(CycleState(), POD, "n0") == Wait(1.5)
     assert guest(waits(2**32 - 1)).permit(CycleState(), POD, "n0") == Wait((2**32 - 1) / 1000)
 
 
-def test_a_guest_that_says_it_bound_the_pod_leaves_it_to_the_next_binder() -> None:
+def test_a_successful_bind_of_a_guest_leaves_the_pod_to_the_next_binder() -> None:
     assert asyncio.run(returning("bind", 0).bind(CycleState(), POD, "n0")) is SKIP
     assert asyncio.run(returning("bind", 2).bind(CycleState(), POD, "n0")).is_rejected
 
@@ -273,14 +273,14 @@ def test_pods_in_flight_have_an_instance_each() -> None:
     assert [score(plugin, one), score(plugin, two), score(plugin, one)] == [11, 11, 12]
 
 
-def test_a_clone_of_the_state_goes_to_the_same_instance() -> None:
+def test_a_clone_of_the_state_uses_the_same_instance() -> None:
     plugin, state = guest(COUNTS), CycleState()
     score(plugin, state)
 
     assert score(plugin, state.clone()) == 12
 
 
-def test_an_instance_is_free_again_when_the_attempt_is_forgotten() -> None:
+def test_an_instance_is_free_again_when_the_state_is_dropped() -> None:
     plugin = guest(COUNTS)
     gc.disable()  # no garbage collection is needed
     try:
@@ -289,7 +289,7 @@ def test_an_instance_is_free_again_when_the_attempt_is_forgotten() -> None:
         gc.enable()
 
 
-def test_a_burst_of_pods_does_not_keep_instances_for_ever() -> None:
+def test_a_burst_of_pods_does_not_keep_instances_forever() -> None:
     plugin = guest(COUNTS)
     burst = [CycleState() for _ in range(20)]
     for state in burst:
@@ -301,7 +301,7 @@ def test_a_burst_of_pods_does_not_keep_instances_for_ever() -> None:
     assert Counter(score(plugin, state) for state in again) == {22: 16, 11: 4}
 
 
-def test_an_instance_is_free_again_once_the_pod_is_bound_or_given_up() -> None:
+def test_an_instance_is_free_again_after_binding_or_unreserve() -> None:
     plugin, bound, undone = guest(COUNTS), CycleState(), CycleState()
     score(plugin, bound)
     asyncio.run(plugin.post_bind(bound, POD, "n0"))
@@ -311,7 +311,7 @@ def test_an_instance_is_free_again_once_the_pod_is_bound_or_given_up() -> None:
     assert score(plugin, CycleState()) == 33
 
 
-def test_attempts_that_somebody_remembers_do_not_keep_instances_for_ever() -> None:
+def test_retained_states_do_not_keep_instances_forever() -> None:
     plugin = guest(COUNTS)
     held = [CycleState() for _ in range(65)]
     for state in held:
@@ -367,8 +367,8 @@ def test_registered_events_are_those_of_the_sdk(
     assert found == expected
 
 
-@pytest.mark.parametrize("content", [b"", record(4, 1), record(1, 0)], ids=["none", "gone", "nothing"])
-def test_a_guest_that_registers_for_nothing_hears_of_what_upstream_tells_it(content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", record(4, 1), record(1, 0)], ids=["none", "deleted", "nothing"])
+def test_a_guest_without_registrations_gets_the_default_events_of_upstream(content: bytes) -> None:
     assert cluster_events(content) == DEFAULT_EVENTS
 
 

@@ -46,17 +46,17 @@ def answering(*answers: bytes, silent: bool = False) -> Iterator[str]:
 
 
 def refused(url: str, folder: Path | None = None) -> str:
-    with pytest.raises(OSError, match=r".") as told:
+    with pytest.raises(OSError, match=r".") as reported:
         read_guest(url, folder)
-    return str(told.value)
+    return str(reported.value)
 
 
-def test_an_answer_of_unknown_length_is_read_to_its_end() -> None:
+def test_a_response_of_unknown_length_is_read_to_its_end() -> None:
     with answering(OK + b"\r\nbytes") as url:
         assert read_guest(url, None) == b"bytes"
 
 
-def test_a_chunked_answer_is_put_together() -> None:
+def test_a_chunked_response_is_joined() -> None:
     with answering(OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nbyt\r\n2\r\nes\r\n0\r\n\r\n") as url:
         assert read_guest(url, None) == b"bytes"
 
@@ -69,7 +69,7 @@ def test_a_redirect_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         pytest.param(OK + b"Content-Length: 50\r\n\r\nbytes", "Server disconnected", id="cut short"),
         pytest.param(
@@ -82,9 +82,9 @@ def test_a_redirect_is_followed() -> None:
         pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "unreadable answer", id="another protocol"),
     ],
 )
-def test_an_odd_answer_is_told(answer: bytes, told: str) -> None:
+def test_a_malformed_response_is_reported(answer: bytes, expected: str) -> None:
     with answering(answer) as url:
-        assert refused(url).removeprefix(f"GET {url}: ").startswith(told)
+        assert refused(url).removeprefix(f"GET {url}: ").startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_an_odd_answer_is_told(answer: bytes, told: str) -> None:
     ],
 )
 def test_an_error_has_no_secrets_of_the_url(url: str, problem: str) -> None:
-    with pytest.raises(OSError, match=rf"{problem}$") as told:
+    with pytest.raises(OSError, match=rf"{problem}$") as reported:
         read_guest(url, None)
-    assert "s3cret" not in "".join(traceback.format_exception(told.value))
+    assert "s3cret" not in "".join(traceback.format_exception(reported.value))
 
 
 def test_https_needs_a_certificate() -> None:
@@ -114,14 +114,16 @@ def test_https_needs_a_certificate() -> None:
         assert "no TLS" in refused(url.replace("http:", "https:"))
 
 
-def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_source, "_TOTAL_SECONDS", 0.1)
 
     with answering(OK + b"Content-Length: 5\r\n\r\nby", silent=True) as url:
         assert refused(url) == f"GET {url}: no answer within 0.1 s"
 
 
-def test_what_is_too_large_is_refused_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_that_is_too_large_is_refused_for_any_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(guest_source, "MOST_BYTES", 100)
     (tmp_path / "small.wasm").write_bytes(b"four")
     (tmp_path / "large.wasm").write_bytes(bytes(101))

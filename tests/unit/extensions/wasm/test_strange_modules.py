@@ -72,7 +72,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 @example(b"\0asm")
 @example(b"\0asm\1\0\0\0")
 @settings(max_examples=400)
-def test_a_mutated_module_is_refused_or_judges_in_bounded_time(content: bytes) -> None:
+def test_a_mutated_module_is_refused_or_evaluates_in_bounded_time(content: bytes) -> None:
     begin = time.perf_counter()
     said = try_it(content)
 
@@ -121,7 +121,7 @@ GREEDY = {
 
 
 @pytest.mark.parametrize("content", GREEDY.values(), ids=GREEDY.keys())
-def test_a_greedy_module_gets_no_more_than_it_may(content: bytes) -> None:
+def test_the_resources_of_a_greedy_module_are_limited(content: bytes) -> None:
     before, begin = resident_bytes(), time.perf_counter()
     said = try_it(content)
 
@@ -133,7 +133,7 @@ def test_a_greedy_module_gets_no_more_than_it_may(content: bytes) -> None:
         assert len(str(said)) < 4096
 
 
-def test_the_next_guest_is_served_whatever_was_before() -> None:
+def test_the_next_guest_runs_after_any_module() -> None:
     for content in GREEDY.values():
         try_it(content)
 

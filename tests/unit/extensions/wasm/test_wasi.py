@@ -32,7 +32,7 @@ def writing(call: str, *, store: str = "") -> bytes:
     )
 
 
-def test_output_in_several_pieces_is_told_as_one() -> None:
+def test_output_in_several_pieces_is_joined() -> None:
     store = """
       (i32.store (i32.const 1000) (i32.const 16)) (i32.store (i32.const 1004) (i32.const 3))
       (i32.store (i32.const 1008) (i32.const 19)) (i32.store (i32.const 1012) (i32.const 2))"""
@@ -41,13 +41,13 @@ def test_output_in_several_pieces_is_told_as_one() -> None:
         ask(writing("(i32.const 2) (i32.const 1000) (i32.const 2) (i32.const 1020)", store=store))
 
 
-def test_no_more_than_a_part_of_long_output_is_kept() -> None:
+def test_long_output_is_truncated() -> None:
     store = "(i32.store (i32.const 1000) (i32.const 0)) (i32.store (i32.const 1004) (i32.const 131072))"
 
-    with pytest.raises(GuestError) as told:
+    with pytest.raises(GuestError) as reported:
         ask(writing("(i32.const 1) (i32.const 1000) (i32.const 1) (i32.const 1020)", store=store))
 
-    assert 60_000 < len(str(told.value)) < 70_000
+    assert 60_000 < len(str(reported.value)) < 70_000
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_no_more_than_a_part_of_long_output_is_kept() -> None:
         pytest.param("(i32.const 1) (i32.const 1000) (i32.const 1025) (i32.const 1020)", id="many pieces"),
     ],
 )
-def test_what_cannot_be_written_is_an_error_number_and_no_trap(call: str) -> None:
+def test_a_failed_write_returns_an_error_number_and_no_trap(call: str) -> None:
     assert ask(writing(call)).is_rejected
 
 
@@ -87,19 +87,19 @@ def polling(kind: int, result: str) -> bytes:
         pytest.param("(i32.eqz (i32.load16_u (i32.const 104)))", id="without an error"),
     ],
 )
-def test_a_sleep_is_over_at_once(result: str) -> None:
+def test_a_sleep_returns_at_once(result: str) -> None:
     begin = time.perf_counter()
 
     assert ask(polling(0, result)).is_success
     assert time.perf_counter() - begin < 60  # of an hour
 
 
-def test_there_is_no_input_to_wait_for() -> None:
+def test_there_is_no_input() -> None:
     assert ask(polling(1, "(i32.eq (i32.load16_u (i32.const 104)) (i32.const 58))")).is_success
 
 
 @pytest.mark.parametrize("count", [0, 1025])
-def test_a_number_of_waits_that_nobody_has_is_an_error_number(count: int) -> None:
+def test_an_invalid_number_of_subscriptions_returns_an_error_number(count: int) -> None:
     content = f"""(module
       (import "{_WASI}" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
       (memory (export "memory") 2)

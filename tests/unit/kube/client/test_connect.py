@@ -74,7 +74,7 @@ async def problem_of(path: str) -> str:
     [
         pytest.param(b"a: [", "is not YAML", id="no YAML"),
         pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
-        pytest.param(b"a: 2026-02-30", "is not YAML", id="a day that never comes"),
+        pytest.param(b"a: 2026-02-30", "is not YAML", id="an impossible date"),
         pytest.param(b"[" * 5000, "is not YAML", id="lists in lists"),
         pytest.param(b"hello", "should hold a mapping, holds str", id="no mapping"),
         pytest.param(b"", "should hold a mapping, holds NoneType", id="empty"),
@@ -114,7 +114,7 @@ async def problem_of(path: str) -> str:
         ),
     ],
 )
-def test_a_broken_kubeconfig_is_named_with_its_problem(tmp_path: Path, content: bytes, problem: str):
+def test_an_invalid_kubeconfig_is_named_with_its_problem(tmp_path: Path, content: bytes, problem: str):
     path = tmp_path / "config"
     path.write_bytes(content)
 
@@ -130,7 +130,7 @@ def test_a_missing_kubeconfig_is_named(tmp_path: Path):
     assert asyncio.run(problem_of(path)) == f"kubeconfig {path}: no such file"
 
 
-def test_a_certificate_that_is_none_is_reported(tmp_path: Path):
+def test_an_invalid_certificate_is_reported(tmp_path: Path):
     certificate = tmp_path / "ca.pem"
     certificate.write_text("hello")
     path = kubeconfig(tmp_path, server="https://127.0.0.1:1")
@@ -144,7 +144,7 @@ def test_a_certificate_that_is_none_is_reported(tmp_path: Path):
     assert path in said
 
 
-def test_outside_a_cluster_a_kubeconfig_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+def test_outside_a_cluster_a_kubeconfig_is_required(monkeypatch: pytest.MonkeyPatch):
     for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -158,7 +158,9 @@ def test_outside_a_cluster_a_kubeconfig_is_asked_for(monkeypatch: pytest.MonkeyP
         asyncio.run(attempt())
 
 
-def test_the_file_at_home_is_told_of_and_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_kubeconfig_in_the_home_directory_is_suggested_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -169,7 +171,7 @@ def test_the_file_at_home_is_told_of_and_not_taken(tmp_path: Path, monkeypatch: 
         asyncio.run(Credentials(None).load())
 
 
-def test_without_a_kubeconfig_that_of_the_environment_is_taken(
+def test_by_default_the_kubeconfig_of_the_environment_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")  # the kubeconfig takes precedence
@@ -185,7 +187,7 @@ def test_without_a_kubeconfig_that_of_the_environment_is_taken(
     assert asyncio.run(server(given)) == "http://given:1"
 
 
-def test_what_is_wrong_with_the_environments_kubeconfig_is_told_with_its_name(
+def test_an_invalid_kubeconfig_of_the_environment_is_reported_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("KUBECONFIG", "/no/such/file")
@@ -195,7 +197,7 @@ def test_what_is_wrong_with_the_environments_kubeconfig_is_told_with_its_name(
 
 
 @virtually
-async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_the_token_of_a_service_account_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
     monkeypatch.delenv("KUBECONFIG", raising=False)
     token.write_text("one\n")
@@ -241,7 +243,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path):
 
 
 @virtually
-async def test_credentials_that_cannot_be_read_again_stay_in_use(
+async def test_credentials_that_cannot_be_reread_stay_in_use(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     token = tmp_path / "token"
@@ -258,7 +260,7 @@ async def test_credentials_that_cannot_be_read_again_stay_in_use(
 
 
 @virtually
-async def test_a_fifo_in_the_place_of_a_token_or_certificate_is_waited_for_by_nobody(
+async def test_a_fifo_in_place_of_a_token_or_certificate_is_refused_at_once(
     tmp_path: Path,
 ):
     for name in ("token", "ca.crt"):
@@ -288,7 +290,7 @@ def exec_plugin(folder: Path, *, expires: str | None) -> dict[str, Any]:
     return {"exec": {"apiVersion": PLUGIN_API, "command": str(script), "args": []}}
 
 
-def test_a_rejected_token_makes_the_exec_plugin_run_again(tmp_path: Path):
+def test_a_rejected_token_runs_the_exec_plugin_again(tmp_path: Path):
     async def attempt() -> list[str | None]:
         async with Listener() as listener:
             user = exec_plugin(tmp_path, expires="2999-01-01T00:00:00Z")
@@ -310,7 +312,7 @@ def test_a_rejected_token_makes_the_exec_plugin_run_again(tmp_path: Path):
     assert tokens[-1] == "Bearer run-2"
 
 
-def test_a_plugin_beside_the_kubeconfig_is_found_wherever_the_process_began(
+def test_a_plugin_beside_the_kubeconfig_is_found_from_any_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     user = exec_plugin(tmp_path, expires=None)
@@ -335,7 +337,7 @@ def answering(
     return {"exec": {"apiVersion": PLUGIN_API, "command": str(script), "args": None, **(also or {})}}
 
 
-def test_a_plugin_may_answer_null_for_what_it_does_not_say(tmp_path: Path):
+def test_a_plugin_may_return_null_for_optional_fields(tmp_path: Path):
     nothing = dict.fromkeys(("expirationTimestamp", "clientCertificateData", "clientKeyData"))
     credentials = Credentials(kubeconfig(tmp_path, **answering(tmp_path, token="it", **nothing)))
 
@@ -356,7 +358,7 @@ def test_a_plugin_may_write_much_to_stderr(tmp_path: Path):
 @pytest.mark.parametrize(
     "proxy", ["socks5://us:secret@proxy:1", "http://us:secret@[", "http://us:secret@proxy:x"]
 )
-def test_a_proxy_of_another_kind_is_told_of_without_its_password(tmp_path: Path, proxy: str):
+def test_a_proxy_of_another_scheme_is_reported_without_its_password(tmp_path: Path, proxy: str):
     path = Path(kubeconfig(tmp_path, token="it"))
     content = yaml.safe_load(path.read_text())
     content["clusters"][0]["cluster"]["proxy-url"] = proxy
@@ -373,7 +375,7 @@ def test_a_proxy_of_another_kind_is_told_of_without_its_password(tmp_path: Path,
     assert "secret" not in str(raised.value)
 
 
-def test_what_a_plugin_asks_at_a_terminal_is_seen(
+def test_the_terminal_prompt_of_a_plugin_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -387,7 +389,7 @@ def test_what_a_plugin_asks_at_a_terminal_is_seen(
     assert capfd.readouterr().err == "enter code 7\n"
 
 
-def test_a_plugin_whose_answer_expires_at_the_zero_time_of_go_is_asked_again(tmp_path: Path):
+def test_a_plugin_whose_credentials_expire_at_the_zero_time_of_go_runs_again(tmp_path: Path):
     user = answering(tmp_path, "", token="it", expirationTimestamp="0001-01-01T00:00:00Z")
     credentials = Credentials(kubeconfig(tmp_path, **user))
 
@@ -411,7 +413,7 @@ def test_a_plugin_whose_answer_expires_at_the_zero_time_of_go_is_asked_again(tmp
     ],
     ids=["a certificate that cannot be read", "a mapping that is none in JSON"],
 )
-def test_what_a_plugin_cannot_be_told_is_a_fault_of_the_kubeconfig(
+def test_an_unsupported_plugin_setting_is_an_error_of_the_kubeconfig(
     tmp_path: Path, cluster: dict[str, Any], problem: str
 ):
     user = answering(tmp_path, "", also={"provideClusterInfo": True}, token="it")
@@ -424,7 +426,7 @@ def test_what_a_plugin_cannot_be_told_is_a_fault_of_the_kubeconfig(
         asyncio.run(Credentials(str(path)).load())
 
 
-def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
+def test_a_plugin_gets_the_cluster_information_on_request(tmp_path: Path):
     info = tmp_path / "info"
     user = answering(
         tmp_path,
@@ -447,9 +449,9 @@ def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
 
     asyncio.run(Credentials(str(path)).load())
 
-    told = json.loads(info.read_text())
-    assert (told["apiVersion"], told["kind"]) == (PLUGIN_API, "ExecCredential")
-    assert told["spec"]["cluster"] == {
+    reported = json.loads(info.read_text())
+    assert (reported["apiVersion"], reported["kind"]) == (PLUGIN_API, "ExecCredential")
+    assert reported["spec"]["cluster"] == {
         "server": "https://127.0.0.1:1",
         "tls-server-name": "api",
         "certificate-authority-data": base64.b64encode(b"an authority").decode(),
@@ -465,7 +467,7 @@ def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
             "echo no card >&2; exit 3", {"token": "it"}, "exec: process returned 3. no card", id="it fails"
         ),
         pytest.param("echo what", {"token": "it"}, "exec: the answer cannot be read: ", id="no JSON"),
-        pytest.param("", {}, "exec: the answer has neither a token nor a certificate", id="it says nothing"),
+        pytest.param("", {}, "exec: the answer has neither a token nor a certificate", id="an empty answer"),
         pytest.param(
             "",
             {"clientCertificateData": "x"},
@@ -475,14 +477,12 @@ def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
         pytest.param("", {"token": 1}, "exec: the answer cannot be read: ", id="no text"),
     ],
 )
-def test_what_is_wrong_with_a_plugin_is_told(
-    tmp_path: Path, shell: str, status: dict[str, Any], problem: str
-):
+def test_an_error_of_a_plugin_is_reported(tmp_path: Path, shell: str, status: dict[str, Any], problem: str):
     assert problem in asyncio.run(problem_of(kubeconfig(tmp_path, **answering(tmp_path, shell, **status))))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from kubernetes_asyncio
-def test_an_identity_provider_that_hangs_up_is_told(tmp_path: Path):
+def test_an_identity_provider_that_hangs_up_is_reported(tmp_path: Path):
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
@@ -508,7 +508,7 @@ def test_client_certificates_of_the_kubeconfig_reach_the_pool(tmp_path: Path):
 @pytest.mark.parametrize(
     ("written", "used"), [("http://own:3128", "http://own:3128"), ("", "http://shared:3128")]
 )
-def test_a_proxy_of_the_kubeconfig_goes_before_that_of_the_environment(
+def test_the_proxy_of_the_kubeconfig_takes_precedence_over_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, used: str
 ):
     monkeypatch.setenv("http_proxy", "http://shared:3128")

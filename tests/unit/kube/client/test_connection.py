@@ -35,7 +35,7 @@ async def lines_of(connection: ApiConnection, *, silence_seconds: float = 60.0) 
 
 
 @virtually
-async def test_an_answer_carries_status_and_bytes():
+async def test_a_response_has_a_status_and_bytes():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, Answer(201, b'{"a":1}', {"X-Thing": "y"}))
 
@@ -49,7 +49,7 @@ async def test_an_answer_carries_status_and_bytes():
 
 
 @virtually
-async def test_a_refusal_is_an_error_with_the_words_of_the_server():
+async def test_a_refusal_is_an_error_with_the_message_of_the_server():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, failure(429, "TooManyRequests", Retry_After="7"))
 
@@ -62,7 +62,7 @@ async def test_a_refusal_is_an_error_with_the_words_of_the_server():
 
 
 @virtually
-async def test_a_refusal_by_a_proxy_that_speaks_no_status_is_still_an_error():
+async def test_a_refusal_by_a_proxy_without_a_status_is_still_an_error():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Answer(502, b"<html>Bad gateway</html>", {"Retry-After": "tomorrow"}))
 
@@ -83,7 +83,7 @@ async def test_no_listener_means_the_request_was_never_sent():
 
 
 @virtually
-async def test_a_lost_answer_is_an_error_without_status_and_is_not_sent_again():
+async def test_a_lost_response_is_an_error_without_status_and_is_not_sent_again():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, NoAnswer(), Answer(201))
 
@@ -95,7 +95,7 @@ async def test_a_lost_answer_is_an_error_without_status_and_is_not_sent_again():
 
 
 @virtually
-async def test_an_answer_that_takes_too_long_is_a_timeout():
+async def test_a_slow_response_times_out():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, Answer(201, after=100.0))
 
@@ -107,7 +107,7 @@ async def test_an_answer_that_takes_too_long_is_a_timeout():
 
 
 @virtually
-async def test_every_request_carries_the_token_of_its_time():
+async def test_every_request_has_the_current_token():
     token = Token()
     async with scripted_server() as server, server.connection(authorization=token) as connection:
         server.script("GET", PODS, Answer(), failure(401, "Unauthorized"))
@@ -122,7 +122,7 @@ async def test_every_request_carries_the_token_of_its_time():
 
 
 @virtually
-async def test_new_requests_go_to_a_replaced_endpoint_while_old_streams_go_on():
+async def test_new_requests_use_a_replaced_endpoint_while_old_streams_continue():
     async with scripted_server() as first, scripted_server() as second, first.connection() as connection:
         first.script("GET", PODS, Stream([{"n": 1}, 5.0, {"n": 2}], then="close"))
         second.script("GET", PODS, Answer(200, b"second"))
@@ -137,7 +137,7 @@ async def test_new_requests_go_to_a_replaced_endpoint_while_old_streams_go_on():
 
 
 @virtually
-async def test_lines_pass_whole_however_long_and_however_cut():
+async def test_lines_of_any_length_and_in_any_pieces_are_complete():
     long = b"x" * 3_000_000
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Stream([b"a\nbc", 0.1, b"d\n\ne\n", long, b"\n", b"tail"], then="close"))
@@ -146,7 +146,7 @@ async def test_lines_pass_whole_however_long_and_however_cut():
 
 
 @virtually
-async def test_a_stream_that_falls_silent_is_a_timeout():
+async def test_a_silent_stream_times_out():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Stream([b"a\n", 20.0, b"b\n"]))
 
@@ -158,7 +158,7 @@ async def test_a_stream_that_falls_silent_is_a_timeout():
 
 
 @virtually
-async def test_a_stream_that_is_cut_is_a_lost_connection():
+async def test_an_interrupted_stream_is_a_lost_connection():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Stream([b"a\nb"], then="cut"))
 
@@ -193,7 +193,7 @@ async def test_long_lines_come_in_small_batches():
 
 
 @virtually
-async def test_other_tasks_get_their_turn_during_a_flood_of_lines():
+async def test_other_tasks_run_during_a_flood_of_lines():
     turns = 0
 
     async def take_turns() -> None:

@@ -126,7 +126,7 @@ async def test_the_other_object_of_an_event_is_named():
 
 
 @virtually
-async def test_an_event_about_what_has_no_namespace_goes_to_default():
+async def test_an_event_about_a_cluster_scoped_object_goes_to_default():
     async with case() as at:
         node = ObjectReference(kind="Node", name="n1", uid="n1", api_version="v1")
         at.recorder.record(node, **FAILED)
@@ -137,7 +137,7 @@ async def test_an_event_about_what_has_no_namespace_goes_to_default():
 
 
 @virtually
-async def test_events_of_one_instant_have_names_of_their_own():
+async def test_events_of_the_same_time_have_distinct_names():
     async with case() as at:
         for n in range(20):
             at.fail(reason=f"Reason{n}")
@@ -173,7 +173,7 @@ async def test_a_long_note_is_cut(note: str, written: str):
 
 
 @virtually
-async def test_an_event_that_repeats_becomes_a_series_and_is_then_only_counted():
+async def test_a_repeated_event_becomes_a_series_and_is_then_only_counted():
     async with case() as at:
         at.fail()
         await at.written()
@@ -190,7 +190,7 @@ async def test_an_event_that_repeats_becomes_a_series_and_is_then_only_counted()
 
 
 @virtually
-async def test_a_series_tells_its_count_when_it_is_over_and_the_next_event_is_a_new_one():
+async def test_the_end_of_a_series_writes_its_count_and_the_next_event_is_new():
     async with case() as at:
         at.fail()
         await at.written()
@@ -209,7 +209,7 @@ async def test_a_series_tells_its_count_when_it_is_over_and_the_next_event_is_a_
 
 
 @virtually
-async def test_a_single_event_is_forgotten_after_six_minutes():
+async def test_a_single_event_is_dropped_after_six_minutes():
     async with case() as at:
         at.fail()
         await asyncio.sleep(725.0)
@@ -277,7 +277,7 @@ async def test_a_long_series_is_refreshed_every_half_hour():
     ids=lambda other: next(iter(other)),
 )
 @virtually
-async def test_events_that_differ_are_no_series(other: dict[str, Any]):
+async def test_different_events_are_no_series(other: dict[str, Any]):
     async with case() as at:
         at.fail()
         at.fail(**other)
@@ -286,7 +286,7 @@ async def test_events_that_differ_are_no_series(other: dict[str, Any]):
 
 
 @virtually
-async def test_an_event_that_repeats_before_it_is_sent_is_sent_once_with_its_count():
+async def test_an_event_repeated_before_it_is_sent_is_sent_once_with_its_count():
     async with case() as at:
         for _ in range(3):
             at.fail()
@@ -297,7 +297,7 @@ async def test_an_event_that_repeats_before_it_is_sent_is_sent_once_with_its_cou
 
 
 @virtually
-async def test_an_event_that_repeats_while_it_is_sent_is_patched_afterwards():
+async def test_an_event_repeated_while_it_is_sent_is_patched_afterwards():
     async with case() as at:
         at.creations(Answer(201, after=3.0))
         at.fail()
@@ -325,7 +325,7 @@ async def test_a_series_whose_event_has_expired_is_written_whole():
 
 
 @virtually
-async def test_an_event_whose_answer_was_lost_is_not_written_twice():
+async def test_an_event_with_a_lost_response_is_not_written_twice():
     async with case() as at:
         at.creations(NoAnswer(), failure(409, "AlreadyExists"))
         at.fail()
@@ -339,7 +339,7 @@ async def test_an_event_whose_answer_was_lost_is_not_written_twice():
 
 
 @virtually
-async def test_an_event_the_server_refuses_is_given_up(caplog: pytest.LogCaptureFixture):
+async def test_an_event_that_the_server_refuses_is_dropped(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.creations(failure(403, "Forbidden"))
         at.fail()
@@ -351,7 +351,7 @@ async def test_an_event_the_server_refuses_is_given_up(caplog: pytest.LogCapture
 
 
 @virtually
-async def test_the_oldest_events_are_forgotten_when_there_are_too_many():
+async def test_the_oldest_events_are_dropped_when_there_are_too_many():
     recorder = EventRecorder(lambda _: True, LoopClock(), "s")
     for n in range(KNOWN_LIMIT + 100):
         recorder.record(ObjectReference(name=f"p{n}"), **FAILED)
@@ -392,7 +392,7 @@ async def test_a_flush_writes_every_count():
 
 
 @virtually
-async def test_what_was_recorded_of_an_object_can_be_asked_for():
+async def test_the_events_of_an_object_can_be_listed():
     async with case() as at:
         at.fail("web")
         at.fail("other")

@@ -51,7 +51,7 @@ def lane(server: Server, limit: int, *, maximum: int | None = None) -> Lane:
 
 
 @virtually
-async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_a_time():
+async def test_requests_are_sent_in_order_and_within_the_limit():
     server = Server()
     at = lane(server, 3)
 
@@ -63,7 +63,7 @@ async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_
 
 
 @virtually
-async def test_lines_take_turns_and_each_keeps_its_order():
+async def test_lines_are_served_in_turn_and_each_keeps_its_order():
     server = Server()
     at = lane(server, 1)
     many = [asyncio.create_task(at.send(Request("POST", name), line="many")) for name in "abcdefgh"]
@@ -76,7 +76,7 @@ async def test_lines_take_turns_and_each_keeps_its_order():
 
 
 @virtually
-async def test_a_request_put_off_goes_first_in_whatever_line_it_is():
+async def test_a_deferred_request_goes_first_in_its_line():
     server = Server()
     at = lane(server, 1)
     server.refusals["a"] = [busy(10.0)]
@@ -88,7 +88,7 @@ async def test_a_request_put_off_goes_first_in_whatever_line_it_is():
 
 
 @virtually
-async def test_a_request_knows_how_long_each_of_its_tries_was_held_back():
+async def test_a_request_has_the_delay_of_each_of_its_tries():
     server = Server()
     at = lane(server, 1)
     server.refusals["b"] = [busy(10.0)]
@@ -100,7 +100,7 @@ async def test_a_request_knows_how_long_each_of_its_tries_was_held_back():
 
 
 @virtually
-async def test_a_request_put_off_stops_the_lane_and_then_goes_first():
+async def test_a_deferred_request_stops_the_lane_and_then_goes_first():
     server = Server()
     at = lane(server, 2)
     server.refusals["b"] = [busy(10.0)]
@@ -113,7 +113,7 @@ async def test_a_request_put_off_stops_the_lane_and_then_goes_first():
 
 
 @virtually
-async def test_503_with_retry_after_is_put_off_and_without_it_is_an_error():
+async def test_503_with_retry_after_defers_a_request_and_without_it_is_an_error():
     server = Server()
     at = lane(server, 1)
     server.refusals["a"] = [busy(3.0, 503), busy(None, 503)]
@@ -126,7 +126,7 @@ async def test_503_with_retry_after_is_put_off_and_without_it_is_an_error():
 
 
 @virtually
-async def test_a_server_that_puts_off_for_ever_is_given_up():
+async def test_a_request_that_the_server_defers_forever_fails():
     server = Server()
     at = lane(server, 4)
     server.refusals["a"] = [busy() for _ in range(100)]
@@ -141,7 +141,7 @@ async def test_a_server_that_puts_off_for_ever_is_given_up():
 
 @pytest.mark.parametrize("error", [ApiError(409, "Conflict", "bound"), ApiError(0, TIMEOUT, "lost")])
 @virtually
-async def test_a_refusal_is_for_the_caller_alone(error: ApiError):
+async def test_a_refusal_fails_only_its_caller(error: ApiError):
     server = Server()
     at = lane(server, 1)
     server.refusals["a"] = [error]
@@ -155,7 +155,7 @@ async def test_a_refusal_is_for_the_caller_alone(error: ApiError):
 
 
 @virtually
-async def test_whoever_is_cancelled_leaves_the_place_to_the_next():
+async def test_a_cancelled_request_frees_its_place_for_the_next():
     server = Server()
     at = lane(server, 1)
     first, second, third = (asyncio.create_task(at.send(Request("POST", name))) for name in "abc")
@@ -170,7 +170,7 @@ async def test_whoever_is_cancelled_leaves_the_place_to_the_next():
 
 
 @virtually
-async def test_whoever_is_cancelled_at_the_moment_of_its_turn_leaves_the_place_to_the_next():
+async def test_a_request_cancelled_at_its_turn_frees_its_place_for_the_next():
     server = Server()
     at = lane(server, 1)
 
@@ -189,7 +189,7 @@ async def test_whoever_is_cancelled_at_the_moment_of_its_turn_leaves_the_place_t
 
 
 @virtually
-async def test_idle_means_nothing_waits_and_nothing_is_under_way():
+async def test_an_idle_lane_has_no_waiting_and_no_current_requests():
     server = Server()
     at = lane(server, 1)
     await at.wait_idle()
@@ -203,7 +203,7 @@ async def test_idle_means_nothing_waits_and_nothing_is_under_way():
 
 
 @virtually
-async def test_a_crowded_lane_grows_while_answers_are_quick():
+async def test_a_full_lane_grows_while_responses_are_fast():
     server = Server()
     at = lane(server, 4, maximum=20)
 
@@ -212,7 +212,7 @@ async def test_a_crowded_lane_grows_while_answers_are_quick():
     assert 8 <= server.most_under_way <= 20
 
 
-def test_a_limit_nobody_reaches_does_not_grow():
+def test_an_unused_limit_does_not_grow():
     limit = AdaptiveLimit(initial=4, maximum=20)
     for _ in range(100):
         limit.answered(started=0.0, now=0.01, all_used=False)
@@ -234,14 +234,14 @@ def test_a_limit_doubles_each_round_trip_until_requests_queue_and_then_grows_by_
     assert answers(limit, 100, seconds=0.01) == 12
 
 
-def test_a_limit_goes_back_while_answers_take_much_longer_than_the_quickest() -> None:
+def test_a_limit_shrinks_while_responses_take_much_longer_than_the_fastest() -> None:
     limit = AdaptiveLimit(initial=4, maximum=20)
     assert answers(limit, 16, seconds=0.01) == 20
     assert answers(limit, 20, seconds=0.05) == 18
     assert answers(limit, 170, seconds=0.05) == 4
 
 
-def test_a_limit_that_went_back_and_finds_the_server_still_slow_takes_it_as_it_is() -> None:
+def test_a_limit_that_shrank_adopts_the_slower_latency_of_the_server() -> None:
     """Other clients keep it busy; a client that sent fewer and fewer requests would get no share."""
     limit = AdaptiveLimit(initial=4, maximum=20)
     answers(limit, 186, seconds=0.01)
@@ -250,7 +250,7 @@ def test_a_limit_that_went_back_and_finds_the_server_still_slow_takes_it_as_it_i
     assert answers(limit, 300, seconds=0.05) == 20
 
 
-def test_a_limit_that_the_server_has_halved_is_not_raised_where_requests_queue() -> None:
+def test_a_limit_halved_by_the_server_is_not_raised_while_requests_queue() -> None:
     limit = AdaptiveLimit(initial=8)
     answers(limit, 1, seconds=0.01)
     limit.overloaded(started=1.0, now=2.0)
@@ -259,7 +259,7 @@ def test_a_limit_that_the_server_has_halved_is_not_raised_where_requests_queue()
     assert limit.value == 4
 
 
-def test_a_limit_halved_before_the_first_answer_still_learns_the_quick_latency() -> None:
+def test_a_limit_halved_before_the_first_response_still_learns_the_fast_latency() -> None:
     limit = AdaptiveLimit(initial=8)
     limit.overloaded(started=-2.0, now=-1.0)
     assert answers(limit, 200, seconds=0.01) > 16
@@ -268,7 +268,7 @@ def test_a_limit_halved_before_the_first_answer_still_learns_the_quick_latency()
     assert answers(limit, 40, seconds=0.5) < before
 
 
-def test_a_limit_shrinks_once_for_all_that_was_under_way():
+def test_a_limit_shrinks_once_for_all_concurrent_requests():
     limit = AdaptiveLimit(initial=64)
     for _ in range(64):
         limit.overloaded(started=1.0, now=2.0)
@@ -278,7 +278,7 @@ def test_a_limit_shrinks_once_for_all_that_was_under_way():
     assert limit.value == 16
 
 
-def test_a_limit_shrinks_when_answers_are_slow_and_never_below_one():
+def test_a_limit_shrinks_for_slow_responses_and_never_below_one():
     limit = AdaptiveLimit(initial=10, slow_seconds=1.0)
     limit.answered(started=0.0, now=1.5, all_used=True)
     assert limit.value == 7

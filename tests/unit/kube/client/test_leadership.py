@@ -1,4 +1,4 @@
-"""No request is sent after leadership is lost, however long it has waited."""
+"""No request is sent after leadership is lost, for any time that it has waited."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def writing() -> AsyncIterator[tuple[ScriptedServer, ApiWriter, Right]]:
 
 
 @virtually
-async def test_while_the_right_is_held_requests_go_out_as_they_are():
+async def test_a_leader_sends_requests_unchanged():
     async with guarded() as (server, requests, _):
         server.script("POST", "/a", Answer(201, {"b": 1}))
 
@@ -85,7 +85,7 @@ async def test_while_the_right_is_held_requests_go_out_as_they_are():
 
 
 @virtually
-async def test_without_the_right_nothing_is_sent_and_the_error_says_so():
+async def test_without_leadership_nothing_is_sent_and_the_error_has_no_status():
     async with guarded() as (server, requests, right):
         right.is_held = False
 
@@ -98,7 +98,7 @@ async def test_without_the_right_nothing_is_sent_and_the_error_says_so():
 
 @pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
 @virtually
-async def test_a_request_that_waited_for_a_connection_asks_again(body: bytes | None):
+async def test_a_request_that_waited_for_a_connection_checks_leadership_again(body: bytes | None):
     async with guarded(connecting_seconds=9.0) as (server, requests, right):
         asking = asyncio.create_task(requests.send(Request("POST", "/a", body)))
         await asyncio.sleep(5.0)
@@ -135,7 +135,7 @@ class WrittenTo(Endpoint):
 
 @pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
 @virtually
-async def test_nothing_else_gets_a_turn_between_the_last_question_and_the_first_byte(body: bytes | None):
+async def test_no_task_runs_between_the_last_check_and_the_first_byte(body: bytes | None):
     async with scripted_server() as server:
         endpoint = WrittenTo("http://localhost", unix_socket=server.socket)
 
@@ -152,7 +152,7 @@ async def test_nothing_else_gets_a_turn_between_the_last_question_and_the_first_
 
 
 @virtually
-async def test_a_bind_that_waited_in_the_lane_asks_when_its_turn_comes():
+async def test_a_bind_that_waited_in_the_lane_checks_leadership_at_its_turn():
     async with writing() as (server, writer, right):
         for number in range(100):
             server.script("POST", f"{PODS}/p{number}/binding", Answer(201, after=5.0))
@@ -170,7 +170,7 @@ async def test_a_bind_that_waited_in_the_lane_asks_when_its_turn_comes():
 
 
 @virtually
-async def test_a_bind_the_server_put_off_asks_before_it_is_sent_again():
+async def test_a_deferred_bind_checks_leadership_before_it_is_sent_again():
     async with writing() as (server, writer, right):
         server.script("POST", f"{PODS}/p/binding", failure(429, Retry_After="5"), Answer(201))
         binding = asyncio.create_task(writer.bind(pod("p"), "n1"))
@@ -184,7 +184,9 @@ async def test_a_bind_the_server_put_off_asks_before_it_is_sent_again():
 
 
 @virtually
-async def test_status_patches_events_and_deletions_are_not_written_either(caplog: pytest.LogCaptureFixture):
+async def test_without_leadership_no_patches_events_or_deletions_are_written(
+    caplog: pytest.LogCaptureFixture,
+):
     condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no")
     async with writing() as (server, writer, right):
         right.is_held = False
@@ -201,7 +203,7 @@ async def test_status_patches_events_and_deletions_are_not_written_either(caplog
 
 
 @virtually
-async def test_who_asks_nobody_leads_from_the_start_and_for_ever():
+async def test_without_an_election_the_daemon_always_leads():
     leadership = Leadership()
     await leadership.acquire()
     keeping = asyncio.create_task(leadership.keep())

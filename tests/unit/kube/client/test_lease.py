@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EPOCH_TIME = "2026-01-01T00:00:00.000000Z"
 
 
-def test_every_process_has_an_identity_of_its_own_that_names_the_host():
+def test_every_process_has_its_own_identity_with_the_host_name():
     first, second = new_identity(), new_identity()
 
     assert first != second
@@ -53,7 +53,7 @@ async def test_a_lease_that_does_not_exist_is_created(tmp_path: Path):
 
 
 @virtually
-async def test_a_leader_renews_once_every_retry_period_with_the_version_it_knows(tmp_path: Path):
+async def test_a_leader_renews_once_every_retry_period_with_the_known_version(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await asyncio.sleep(3600)
 
@@ -74,9 +74,7 @@ async def test_a_leader_renews_once_every_retry_period_with_the_version_it_knows
     ids=["a holder whose clock is slow", "a holder whose clock is fast"],
 )
 @virtually
-async def test_a_silent_holder_is_replaced_when_the_duration_is_over_by_our_clock(
-    tmp_path: Path, renewed: str
-):
+async def test_a_silent_holder_is_replaced_after_the_duration_by_our_clock(tmp_path: Path, renewed: str):
     async with candidates(tmp_path) as they:
         they.hold("silent", renewTime=renewed, leaseTransitions=6)
         async with they.candidate("me") as me:
@@ -87,7 +85,7 @@ async def test_a_silent_holder_is_replaced_when_the_duration_is_over_by_our_cloc
 
 
 @virtually
-async def test_the_wait_begins_anew_with_each_renewal_that_is_seen(tmp_path: Path):
+async def test_the_wait_restarts_with_each_observed_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
         async with they.candidate("me") as me:
@@ -101,7 +99,7 @@ async def test_the_wait_begins_anew_with_each_renewal_that_is_seen(tmp_path: Pat
 
 
 @virtually
-async def test_a_change_of_anything_but_the_record_is_no_sign_of_life(tmp_path: Path):
+async def test_a_change_outside_the_record_is_no_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("silent")
         async with they.candidate("me") as me:
@@ -114,7 +112,7 @@ async def test_a_change_of_anything_but_the_record_is_no_sign_of_life(tmp_path: 
 
 
 @virtually
-async def test_a_holder_that_promised_to_be_slower_is_given_its_time(tmp_path: Path):
+async def test_a_holder_with_a_longer_duration_gets_its_time(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("slow", leaseDurationSeconds=40)
         async with they.candidate("me") as me:
@@ -134,7 +132,7 @@ async def test_a_free_lease_is_taken_at_once(tmp_path: Path):
 
 
 @virtually
-async def test_of_many_candidates_for_a_free_lease_one_leads(tmp_path: Path):
+async def test_one_of_many_candidates_for_a_free_lease_leads(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
         all_of_them = [await they.elector(f"candidate-{number}", seed=number) for number in range(8)]
@@ -152,7 +150,7 @@ async def test_of_many_candidates_for_a_free_lease_one_leads(tmp_path: Path):
 
 
 @virtually
-async def test_a_lease_that_is_deleted_is_made_anew_by_whoever_is_there(tmp_path: Path):
+async def test_a_deleted_lease_is_created_again_by_any_candidate(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("silent")
         async with they.candidate("me") as me:
@@ -168,7 +166,7 @@ async def test_a_lease_that_is_deleted_is_made_anew_by_whoever_is_there(tmp_path
 
 
 @virtually
-async def test_a_leader_survives_that_others_change_its_lease(tmp_path: Path):
+async def test_a_leader_survives_changes_of_its_lease_by_others(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         for second in range(60):
@@ -198,7 +196,7 @@ async def test_a_leader_stops_when_renewals_fail_for_the_renew_deadline(tmp_path
 
 
 @virtually
-async def test_a_leader_goes_on_when_renewals_fail_for_less(tmp_path: Path):
+async def test_a_leader_continues_when_renewals_fail_for_a_shorter_time(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         for _ in range(5):
@@ -211,7 +209,7 @@ async def test_a_leader_goes_on_when_renewals_fail_for_less(tmp_path: Path):
 
 
 @virtually
-async def test_the_time_to_lead_counts_from_the_sending_of_a_renewal_that_is_answered_late(tmp_path: Path):
+async def test_leadership_counts_from_the_sending_of_a_slow_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         slow = they.server.faults.delay(4.0, requests(resource="leases"), times=1)
@@ -226,7 +224,7 @@ async def test_the_time_to_lead_counts_from_the_sending_of_a_renewal_that_is_ans
 
 
 @virtually
-async def test_a_renewal_that_hangs_leaves_time_for_another(tmp_path: Path):
+async def test_a_hanging_renewal_leaves_time_for_another(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         they.server.faults.delay(1e6, requests(resource="leases"), times=1)
@@ -237,7 +235,7 @@ async def test_a_renewal_that_hangs_leaves_time_for_another(tmp_path: Path):
 
 
 @virtually
-async def test_a_renewal_that_took_effect_without_an_answer_is_found_out(tmp_path: Path):
+async def test_a_renewal_with_a_lost_response_is_found(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         they.server.faults.lose_answers(requests(resource="leases", verb="update"), times=1)
@@ -249,7 +247,7 @@ async def test_a_renewal_that_took_effect_without_an_answer_is_found_out(tmp_pat
 
 
 @virtually
-async def test_an_acquisition_that_took_effect_without_an_answer_is_found_out(tmp_path: Path):
+async def test_an_acquisition_with_a_lost_response_is_found(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.server.faults.lose_answers(requests(resource="leases", verb="create"), times=1)
         async with they.candidate("me") as me:
@@ -258,7 +256,7 @@ async def test_an_acquisition_that_took_effect_without_an_answer_is_found_out(tm
 
 
 @virtually
-async def test_a_leader_that_finds_anothers_name_stops_at_once(tmp_path: Path):
+async def test_a_leader_that_finds_another_holder_stops_at_once(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         await asyncio.sleep(10.5)
@@ -271,7 +269,7 @@ async def test_a_leader_that_finds_anothers_name_stops_at_once(tmp_path: Path):
 
 
 @virtually
-async def test_a_leader_whose_process_stood_still_knows_it_before_anything_else(tmp_path: Path):
+async def test_a_suspended_leader_loses_leadership_before_any_other_task_runs(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
         asyncio.get_running_loop()._now += DEADLINE_SECONDS + 0.1  # type: ignore[attr-defined]
@@ -283,7 +281,7 @@ async def test_a_leader_whose_process_stood_still_knows_it_before_anything_else(
 
 
 @virtually
-async def test_a_released_lease_says_so_and_the_next_takes_it_within_a_retry_period(tmp_path: Path):
+async def test_a_released_lease_has_no_holder_and_is_taken_within_a_retry_period(tmp_path: Path):
     async with candidates(tmp_path) as they:
         first = await they.elector("first")
         await first.acquire()
@@ -299,7 +297,7 @@ async def test_a_released_lease_says_so_and_the_next_takes_it_within_a_retry_per
 
 
 @virtually
-async def test_a_release_is_written_although_somebody_else_changed_the_lease(tmp_path: Path):
+async def test_a_release_is_written_despite_changes_by_others(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
         await me.acquire()
@@ -318,7 +316,7 @@ async def test_a_release_is_written_although_somebody_else_changed_the_lease(tmp
 
 
 @virtually
-async def test_a_release_that_meets_a_conflict_is_tried_again(tmp_path: Path):
+async def test_a_release_with_a_conflict_is_retried(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
         await me.acquire()
@@ -330,7 +328,7 @@ async def test_a_release_that_meets_a_conflict_is_tried_again(tmp_path: Path):
 
 
 @virtually
-async def test_what_another_holds_is_not_released(tmp_path: Path):
+async def test_a_lease_of_another_holder_is_not_released(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
         await me.acquire()
@@ -342,7 +340,7 @@ async def test_what_another_holds_is_not_released(tmp_path: Path):
 
 
 @virtually
-async def test_who_never_held_the_lease_releases_nothing(tmp_path: Path):
+async def test_a_candidate_that_never_led_releases_nothing(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
         me = await they.elector("me")
@@ -358,7 +356,7 @@ async def test_who_never_held_the_lease_releases_nothing(tmp_path: Path):
 
 
 @virtually
-async def test_an_acquisition_that_was_cut_off_is_released_too(tmp_path: Path):
+async def test_an_interrupted_acquisition_is_released_too(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
         they.server.faults.lose_answers(requests(resource="leases", verb="create"))
@@ -375,7 +373,7 @@ async def test_an_acquisition_that_was_cut_off_is_released_too(tmp_path: Path):
 
 
 @virtually
-async def test_a_release_that_fails_is_told_and_holds_nobody_up(
+async def test_a_failed_release_is_logged_and_delays_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with candidates(tmp_path) as they:
@@ -406,7 +404,7 @@ async def test_tries_while_the_lease_is_held_are_one_to_two_point_two_retry_peri
 
 
 @virtually
-async def test_who_may_not_watch_takes_over_all_the_same(tmp_path: Path):
+async def test_a_candidate_that_may_not_watch_takes_over_all_the_same(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("first") as first:
         await until(first.elector.is_leading)
         with they.refused(403, verb="watch"):
@@ -420,7 +418,7 @@ async def test_who_may_not_watch_takes_over_all_the_same(tmp_path: Path):
 
 
 @virtually
-async def test_a_missing_permission_is_named_with_its_lease_once_and_asked_for_again(
+async def test_a_missing_permission_is_logged_once_with_its_lease_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with candidates(tmp_path) as they, they.candidate("me", resource_name="mine") as me:
@@ -428,10 +426,10 @@ async def test_a_missing_permission_is_named_with_its_lease_once_and_asked_for_a
             await asyncio.sleep(60)
             assert not me.elector.is_leading()
 
-        told = [record for record in caplog.records if record.message == "No permission to use the lease"]
-        fields: dict[str, Any] = vars(told[0])
-        assert len(told) == 1
-        assert told[0].levelno == logging.ERROR
+        reported = [record for record in caplog.records if record.message == "No permission to use the lease"]
+        fields: dict[str, Any] = vars(reported[0])
+        assert len(reported) == 1
+        assert reported[0].levelno == logging.ERROR
         assert fields["lease"] == "kube-system/mine"
         assert fields["fix"] == (
             'allow the verbs get and update on the lease "mine", and create on leases, in API group '
@@ -441,7 +439,7 @@ async def test_a_missing_permission_is_named_with_its_lease_once_and_asked_for_a
 
 
 @virtually
-async def test_a_server_that_is_away_is_told_once_and_asked_again(
+async def test_an_unreachable_server_is_logged_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with candidates(tmp_path) as they:
@@ -449,8 +447,8 @@ async def test_a_server_that_is_away_is_told_once_and_asked_again(
         async with they.candidate("me") as me:
             await asyncio.sleep(60)
             assert not me.elector.is_leading()
-            told = [message for message in caplog.messages if message.startswith("Lease could not")]
-            assert told == ["Lease could not be acquired; trying again"]
+            reported = [message for message in caplog.messages if message.startswith("Lease could not")]
+            assert reported == ["Lease could not be acquired; trying again"]
 
             await they.server.start()
 
@@ -458,7 +456,7 @@ async def test_a_server_that_is_away_is_told_once_and_asked_again(
 
 
 @virtually
-async def test_an_answer_nobody_understands_is_a_failed_try(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_malformed_response_is_a_failed_try(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
         they.hold("other")
@@ -482,7 +480,7 @@ async def test_an_answer_nobody_understands_is_a_failed_try(tmp_path: Path, capl
 
 
 @virtually
-async def test_a_candidate_that_is_woken_tries_at_once(tmp_path: Path):
+async def test_a_candidate_that_wakes_tries_at_once(tmp_path: Path):
     async with candidates(tmp_path) as at:
         at.hold("somebody", leaseDurationSeconds=300)
         async with at.candidate("a", retry_period=100.0, renew_deadline=200.0, lease_duration=300.0) as a:

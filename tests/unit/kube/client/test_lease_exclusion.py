@@ -52,7 +52,7 @@ async def make_trouble(they: Candidates, all_of_them: list[Candidate], what: str
 
 @settings(max_examples=30)
 @given(st.lists(troubles, max_size=12))
-def test_no_two_lead_at_the_same_time_and_when_trouble_ends_one_does(plan: list[tuple[str, object, float]]):
+def test_at_most_one_candidate_leads_and_after_faults_one_does(plan: list[tuple[str, object, float]]):
     async def scenario(folder: str) -> None:
         async with candidates(Path(folder)) as they, AsyncExitStack() as stack:
             all_of_them = [

@@ -22,7 +22,7 @@ def decoded(raw: Any) -> Lease:
     return Lease.decode(json.dumps(raw).encode(), "kube-system/l")
 
 
-def test_a_new_lease_says_who_holds_it_since_when_and_for_how_long():
+def test_a_new_lease_has_its_holder_time_and_duration():
     assert Claim("me", 15.0).on_new("kube-system", "l", NOW) == {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -37,7 +37,7 @@ def test_a_new_lease_says_who_holds_it_since_when_and_for_how_long():
     }
 
 
-def test_a_renewal_changes_the_time_of_renewal_alone():
+def test_a_renewal_changes_only_the_renew_time():
     held = lease(
         holderIdentity="me",
         leaseDurationSeconds=15,
@@ -50,7 +50,7 @@ def test_a_renewal_changes_the_time_of_renewal_alone():
 
 
 @pytest.mark.parametrize("holder", ["another", "", None])
-def test_whoever_takes_a_lease_over_counts_one_more_transition(holder: str | None):
+def test_a_takeover_increments_the_transitions(holder: str | None):
     found = lease(holderIdentity=holder, acquireTime=BEFORE, leaseTransitions=3)
 
     spec = Claim("me", 15.0).on(found, NOW)["spec"]
@@ -59,7 +59,7 @@ def test_whoever_takes_a_lease_over_counts_one_more_transition(holder: str | Non
 
 
 @pytest.mark.parametrize("change", [lambda it: Claim("me", 15.0).on(it, NOW), lambda it: released(it, NOW)])
-def test_what_else_a_lease_holds_is_put_back(change: Any):
+def test_unknown_fields_of_a_lease_are_kept(change: Any):
     raw = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -75,7 +75,7 @@ def test_what_else_a_lease_holds_is_put_back(change: Any):
     assert changed["spec"]["new"] == {"deep": None}
 
 
-def test_a_released_lease_can_be_taken_at_once_and_keeps_its_transitions():
+def test_a_released_lease_is_free_at_once_and_keeps_its_transitions():
     held = lease(holderIdentity="me", leaseDurationSeconds=15, leaseTransitions=3, acquireTime=BEFORE)
 
     assert released(held, NOW)["spec"] == {
@@ -88,12 +88,12 @@ def test_a_released_lease_can_be_taken_at_once_and_keeps_its_transitions():
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(15.0, 15), (1.5, 2), (0.2, 1)])
-def test_a_duration_on_the_wire_is_never_shorter_than_the_real_one(seconds: float, written: int):
+def test_a_written_duration_is_never_shorter_than_the_real_one(seconds: float, written: int):
     assert Claim("me", seconds).on(lease(), NOW)["spec"]["leaseDurationSeconds"] == written
 
 
 @pytest.mark.parametrize("raw", [{}, {"spec": None}, {"spec": {}}], ids=["none", "null", "empty"])
-def test_a_lease_without_a_spec_is_held_by_nobody(raw: dict[str, Any]):
+def test_a_lease_without_a_spec_has_no_holder(raw: dict[str, Any]):
     found = decoded(raw)
 
     assert found.record == LeaseRecord()
@@ -105,6 +105,6 @@ def test_a_lease_without_a_spec_is_held_by_nobody(raw: dict[str, Any]):
     [b"", b"[]", b"null", b"\xff", b'{"spec": []}', b'{"spec": {"leaseTransitions": "many"}}'],
     ids=["nothing", "a list", "null", "no text", "a spec that is a list", "a number that is text"],
 )
-def test_what_is_no_lease_is_an_error_that_names_it(body: bytes):
+def test_an_invalid_lease_is_an_error_that_names_it(body: bytes):
     with pytest.raises(ObjectError, match=r"Lease kube-system/l: unreadable"):
         Lease.decode(body, "kube-system/l")

@@ -47,7 +47,7 @@ def login(folder: Path, *, cluster: dict[str, Any] | None = None, **user: Any) -
 @pytest.mark.parametrize(
     ("user", "header"),
     [
-        pytest.param({}, None, id="nobody"),
+        pytest.param({}, None, id="no user"),
         pytest.param({"token": "t\n"}, "Bearer t", id="a token"),
         pytest.param({"token": "t", "tokenFile": "nowhere"}, "Bearer t", id="a token, for want of the file"),
         pytest.param({"token": "t", "tokenFile": "token"}, "Bearer of the file", id="a file before a token"),
@@ -58,7 +58,7 @@ def login(folder: Path, *, cluster: dict[str, Any] | None = None, **user: Any) -
         pytest.param({"username": "me", "password": "p"}, "Basic bWU6cA==", id="a password"),
     ],
 )
-def test_a_user_is_known_by_what_its_kubeconfig_says(
+def test_a_user_is_authenticated_by_the_fields_of_its_kubeconfig(
     tmp_path: Path, user: dict[str, Any], header: str | None
 ):
     (tmp_path / "token").write_text("of the file\n")
@@ -67,7 +67,7 @@ def test_a_user_is_known_by_what_its_kubeconfig_says(
     assert login(tmp_path, **user).authorization == header
 
 
-def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path):
+def test_the_first_of_several_files_with_a_value_takes_precedence(tmp_path: Path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "token").write_text(f"of {folder}")
@@ -84,7 +84,7 @@ def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path):
         Kubeconfig(*paths[:1], *paths[:1])
 
 
-def test_a_cluster_is_reached_as_its_kubeconfig_says(tmp_path: Path):
+def test_a_cluster_is_reached_with_the_fields_of_its_kubeconfig(tmp_path: Path):
     found = login(
         tmp_path,
         cluster={
@@ -100,7 +100,7 @@ def test_a_cluster_is_reached_as_its_kubeconfig_says(tmp_path: Path):
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in the kubeconfig", "in files"])
-def test_certificates_and_keys_are_used_wherever_they_are(tmp_path: Path, *, inside: bool):
+def test_certificates_and_keys_are_loaded_from_files_and_data(tmp_path: Path, *, inside: bool):
     issued = issue("me", dns_names=["me"])
     pems = {
         "certificate-authority": issued.authority,
@@ -119,7 +119,7 @@ def test_certificates_and_keys_are_used_wherever_they_are(tmp_path: Path, *, ins
     assert len(found.tls().get_ca_certs()) == 1
 
 
-def test_a_given_certificate_is_believed_whoever_vouches_for_it():
+def test_a_given_certificate_is_trusted_without_its_authority():
     issued = issue("api", dns_names=["api"])
     _, begin, rest = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -143,7 +143,7 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> No
                 end.do_handshake()
 
 
-def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path):
+def test_an_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path):
     issued = issue("me", dns_names=["me"])
     key = load_pem_private_key(issued.serving, None)
     secret = BestAvailableEncryption(b"secret")
@@ -183,12 +183,12 @@ def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path):
         ("https://h", "a\nX-Remote-User: root", "more than one line"),
     ],
 )
-def test_what_no_request_can_be_made_of_is_named(server: str, token: str, problem: str):
+def test_an_invalid_server_or_token_is_named(server: str, token: str, problem: str):
     with pytest.raises(LoginError, match=problem):
         Login(server, f"Bearer {token}").check()
 
 
-def test_neither_needs_what_others_need(tmp_path: Path):
+def test_the_kubeconfig_reader_needs_no_kubernetes_client(tmp_path: Path):
     login(tmp_path, token="t")
     code = (
         "import asyncio, sys\n"
@@ -202,7 +202,7 @@ def test_neither_needs_what_others_need(tmp_path: Path):
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "kubeconfig")], check=True)
 
 
-def test_any_context_can_be_chosen_and_names_a_namespace(tmp_path: Path):
+def test_any_context_can_be_selected_and_has_a_namespace(tmp_path: Path):
     path = tmp_path / "kubeconfig"
     cluster = {"server": "https://h"}
     content = {

@@ -74,7 +74,7 @@ def now() -> float:
     ],
 )
 @virtually
-async def test_who_waits_in_an_outage_goes_on_when_it_is_over(
+async def test_a_wait_during_an_outage_ends_with_it(
     trouble: Answer | NoAnswer, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
@@ -92,7 +92,7 @@ async def test_who_waits_in_an_outage_goes_on_when_it_is_over(
 
 
 @virtually
-async def test_an_outage_that_lasts_is_told_twice_a_minute(caplog: pytest.LogCaptureFixture):
+async def test_a_long_outage_is_logged_twice_a_minute(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.server.script("GET", READY, *[failure(503)] * 150, Answer())
         await at.fail(failure(503))
@@ -106,7 +106,7 @@ async def test_an_outage_that_lasts_is_told_twice_a_minute(caplog: pytest.LogCap
     "trouble", [pytest.param(NoAnswer(), id="cut off"), pytest.param(failure(500), id="an error")]
 )
 @virtually
-async def test_a_failure_at_a_server_that_is_well_is_no_outage(
+async def test_a_failure_of_a_healthy_server_is_no_outage(
     trouble: Answer | NoAnswer, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO)
@@ -122,7 +122,7 @@ async def test_a_failure_at_a_server_that_is_well_is_no_outage(
 
 @pytest.mark.parametrize("status", [200, 404, 409, 410, 429])
 @virtually
-async def test_an_answer_is_no_failure(status: int):
+async def test_a_response_is_no_failure(status: int):
     async with case() as at:
         await at.fail(Answer(status))
         await asyncio.sleep(5.0)
@@ -132,7 +132,7 @@ async def test_an_answer_is_no_failure(status: int):
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 @virtually
-async def test_a_server_that_does_not_say_whether_it_is_well_is_there(status: int):
+async def test_a_server_without_a_readiness_page_is_healthy(status: int):
     async with case() as at:
         at.server.script("GET", READY, failure(503), failure(status))
         await at.fail(NoAnswer())
@@ -142,7 +142,7 @@ async def test_a_server_that_does_not_say_whether_it_is_well_is_there(status: in
 
 
 @virtually
-async def test_it_is_asked_over_a_new_connection_and_those_kept_are_closed():
+async def test_the_check_uses_a_new_connection_and_closes_the_kept_ones():
     async with case() as at:
         at.server.script("GET", "/x", Answer(), Answer())
         await at.connection.send(Request("GET", "/x"))
@@ -158,7 +158,7 @@ async def test_it_is_asked_over_a_new_connection_and_those_kept_are_closed():
 
 
 @virtually
-async def test_streams_that_were_silent_through_an_outage_are_cut_and_others_are_not():
+async def test_streams_that_were_silent_during_an_outage_are_closed():
     async with case() as at:
         at.server.script("GET", "/silent", Stream([b"one\n"]))
         at.server.script("GET", "/lively", Stream([b"one\n", *[2.0, b"another\n"] * 30]))
@@ -180,7 +180,7 @@ async def test_streams_that_were_silent_through_an_outage_are_cut_and_others_are
 
 
 @virtually
-async def test_a_server_of_which_nothing_is_heard_for_long_is_asked():
+async def test_a_server_that_is_silent_for_long_is_checked():
     async with case() as at:
         at.server.script("GET", "/w", Stream([b"one\n", 60.0, b"two\n"]))
 
@@ -199,7 +199,7 @@ async def test_a_server_of_which_nothing_is_heard_for_long_is_asked():
 
 
 @virtually
-async def test_without_streams_silence_means_nothing():
+async def test_without_streams_silence_is_ignored():
     async with case() as at:
         await asyncio.sleep(600.0)
 
@@ -207,20 +207,20 @@ async def test_without_streams_silence_means_nothing():
 
 
 @virtually
-async def test_others_are_told_of_the_end():
+async def test_listeners_are_notified_at_the_end_of_an_outage():
     async with case() as at:
-        told: list[float] = []
-        at.outages.when_over(lambda: told.append(now()))
+        reported: list[float] = []
+        at.outages.when_over(lambda: reported.append(now()))
         for _ in range(2):
             at.server.script("GET", READY, failure(503), Answer())
             at.connection.in_trouble()
             await asyncio.sleep(10.0)
 
-        assert len(told) == 2
+        assert len(reported) == 2
 
 
 @virtually
-async def test_a_server_that_is_well_is_not_asked_more_often_however_much_fails():
+async def test_checks_of_a_healthy_server_are_bounded_for_any_failures():
     async with case() as at:
         at.server.script("GET", READY, *[Answer()] * 100)
         for _ in range(1000):
@@ -231,7 +231,7 @@ async def test_a_server_that_is_well_is_not_asked_more_often_however_much_fails(
 
 
 @virtually
-async def test_a_connection_that_is_kept_proves_nothing_so_another_is_opened():
+async def test_a_kept_connection_proves_nothing_and_another_is_opened():
     async with case() as at:
         at.server.script("GET", "/x", Answer())
         await at.connection.send(Request("GET", "/x"))
@@ -244,7 +244,7 @@ async def test_a_connection_that_is_kept_proves_nothing_so_another_is_opened():
 
 
 @virtually
-async def test_a_stream_that_is_cut_off_makes_it_ask():
+async def test_an_interrupted_stream_starts_a_check():
     async with case() as at:
         at.server.script("GET", "/w", Stream([b"one\n"], "cut"))
         with suppress(ApiError):

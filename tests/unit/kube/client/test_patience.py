@@ -37,7 +37,7 @@ class Server:
 
 @pytest.mark.parametrize("status", [0, 429, 500, 502, 503])
 @virtually
-async def test_a_server_that_is_away_is_waited_for_and_that_is_said_now_and_then(
+async def test_an_unreachable_server_is_awaited_and_logged_periodically(
     status: int, caplog: pytest.LogCaptureFixture
 ):
     server = Server(status, 95.0)
@@ -59,7 +59,7 @@ async def test_a_server_that_is_away_is_waited_for_and_that_is_said_now_and_then
 
 
 @virtually
-async def test_a_server_that_answers_is_not_waited_for():
+async def test_a_reachable_server_is_not_awaited():
     server = Server(0, 0.0)
     await StartupRequests(server, asyncio.Event()).send(ASKED)
     assert server.asked == 1
@@ -67,7 +67,7 @@ async def test_a_server_that_answers_is_not_waited_for():
 
 
 @virtually
-async def test_an_answer_that_does_not_come_is_asked_for_again():
+async def test_a_request_without_a_response_is_retried():
     silent_first = Server(0, 2.0)
     requests = StartupRequests(silent_first, asyncio.Event())
     silent_first.status = 0
@@ -78,7 +78,7 @@ async def test_an_answer_that_does_not_come_is_asked_for_again():
 
 @pytest.mark.parametrize("status", [401, 403])
 @virtually
-async def test_a_refusal_is_believed_when_it_lasts(status: int):
+async def test_a_lasting_refusal_is_accepted(status: int):
     await StartupRequests(Server(status, 5.0), asyncio.Event()).send(ASKED)
     assert asyncio.get_running_loop().time() <= 6.0
 
@@ -88,7 +88,7 @@ async def test_a_refusal_is_believed_when_it_lasts(status: int):
 
 
 @virtually
-async def test_a_server_that_was_away_for_long_and_begins_is_not_believed_at_once():
+async def test_a_refusal_of_a_server_that_just_returned_is_not_accepted_at_once():
     server = Server(0, 70.0)
     asyncio.get_running_loop().call_later(65.0, setattr, server, "status", 403)
     answer = await StartupRequests(server, asyncio.Event()).send(ASKED)
@@ -97,7 +97,7 @@ async def test_a_server_that_was_away_for_long_and_begins_is_not_believed_at_onc
 
 @pytest.mark.parametrize("status", [400, 404, 410, 422])
 @virtually
-async def test_what_is_refused_for_good_is_not_asked_again(status: int):
+async def test_a_final_refusal_is_not_retried(status: int):
     server = Server(status, 500.0)
     with pytest.raises(ApiError):
         await StartupRequests(server, asyncio.Event()).send(ASKED)
@@ -105,7 +105,7 @@ async def test_what_is_refused_for_good_is_not_asked_again(status: int):
 
 
 @virtually
-async def test_who_is_told_to_end_waits_no_more():
+async def test_a_stop_ends_the_wait():
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(3.0, stop.set)
     with pytest.raises(StoppedError):

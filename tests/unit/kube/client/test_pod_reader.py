@@ -29,12 +29,12 @@ BOUND = Answer(body=pod_object("web", node="n1"))
 
 
 @virtually
-async def test_a_pod_is_read_as_it_is_now():
+async def test_a_pod_is_read_in_its_current_version():
     assert await read(BOUND) == ("n1", [0.0])
 
 
 @virtually
-async def test_a_pod_that_is_gone_is_none():
+async def test_a_deleted_pod_is_none():
     assert (await read(failure(404, "NotFound")))[0] is None
 
 
@@ -49,7 +49,7 @@ async def test_a_pod_that_is_gone_is_none():
     ],
 )
 @virtually
-async def test_it_is_asked_for_until_there_is_an_answer(trouble: Answer | NoAnswer):
+async def test_a_read_is_retried_until_there_is_a_response(trouble: Answer | NoAnswer):
     node, asked = await read(*[trouble] * 40, BOUND)
 
     assert (node, len(asked)) == ("n1", 41)
@@ -57,14 +57,14 @@ async def test_it_is_asked_for_until_there_is_an_answer(trouble: Answer | NoAnsw
 
 
 @virtually
-async def test_a_refusal_by_a_server_that_has_just_begun_is_not_believed():
+async def test_a_refusal_of_a_starting_server_is_not_accepted():
     node, asked = await read(*[failure(403, "Forbidden")] * 3, BOUND)
 
     assert (node, len(asked)) == ("n1", 4)
 
 
 @virtually
-async def test_a_refusal_that_lasts_is_told():
+async def test_a_lasting_refusal_is_raised():
     with pytest.raises(ApiError) as caught:
         await read(*[failure(403, "Forbidden")] * 5, BOUND)
 
@@ -72,6 +72,6 @@ async def test_a_refusal_that_lasts_is_told():
 
 
 @virtually
-async def test_a_pod_nobody_can_read_is_an_error():
+async def test_an_undecodable_pod_is_an_error():
     with pytest.raises(ObjectError, match="not a quantity"):
         await read(Answer(body=pod_object("web", cpu="a little")))

@@ -67,7 +67,7 @@ async def said(to: Forwarded, line: bytes) -> bytes:
     return answer
 
 
-def test_bytes_go_there_and_back_on_several_connections_at_once():
+def test_bytes_are_forwarded_on_several_connections_at_once():
     async def scenario() -> None:
         async with echo() as port, way(port) as to:
             many = b"x" * 300_000 + b"y"  # more than one message, and more than a socket's buffer
@@ -82,12 +82,12 @@ def test_bytes_go_there_and_back_on_several_connections_at_once():
 @pytest.mark.parametrize(
     ("port", "token", "problem"),
     [
-        pytest.param(1, "root", "error forwarding port: ", id="nobody listens"),
+        pytest.param(1, "root", "error forwarding port: ", id="no listener"),
         pytest.param(None, "root", "the API server answered 501 to pods/portforward", id="no such pod"),
         pytest.param(1, "ann", "the API server answered 403 to pods/portforward", id="not allowed"),
     ],
 )
-def test_a_way_that_leads_nowhere_says_why(port: int | None, token: str, problem: str):
+def test_a_failed_port_forward_has_a_reason(port: int | None, token: str, problem: str):
     async def scenario() -> None:
         async with way(port, token=token) as to:
             assert await said(to, b"abc\n") == b""
@@ -96,7 +96,7 @@ def test_a_way_that_leads_nowhere_says_why(port: int | None, token: str, problem
     asyncio.run(scenario())
 
 
-def test_nobody_else_may_enter_where_it_is_and_nothing_is_left():
+def test_a_port_forward_is_private_and_leaves_nothing_behind():
     async def scenario() -> None:
         begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
         silent = await asyncio.start_server(lambda _, there: begun.put_nowait(there), "127.0.0.1", 0)

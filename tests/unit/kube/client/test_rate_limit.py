@@ -37,15 +37,15 @@ def test_requests_beyond_the_burst_go_out_at_the_rate() -> None:
     assert sent_at(5, qps=2, burst=2) == [0.0, 0.0, 0.5, 1.0, 1.5]
 
 
-def test_without_a_burst_every_request_waits_for_its_turn() -> None:
+def test_without_a_burst_every_request_waits() -> None:
     assert sent_at(3, qps=10, burst=1) == [0.0, 0.1, 0.2]
 
 
-def test_after_a_pause_no_more_than_the_burst_goes_out_at_once() -> None:
+def test_after_a_pause_no_more_than_the_burst_is_sent_at_once() -> None:
     assert sent_at(3, qps=1, burst=2, pause_seconds=100) == [0.0, 0.0, 1.0, 101.0, 101.0, 102.0]
 
 
-def test_a_request_knows_how_long_it_was_held_back() -> None:
+def test_a_request_has_its_delay() -> None:
     async def scenario() -> list[float]:
         answering = Answering()
         limited = RateLimitedRequests(answering, qps=2, burst=1)

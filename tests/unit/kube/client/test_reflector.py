@@ -204,7 +204,7 @@ async def test_the_first_watch_begins_with_all_objects():
 
 
 @pytest.mark.parametrize("metadata", [None, {"annotations": []}, {"annotations": {"a": 1}}])
-def test_a_bookmark_that_cannot_be_read_says_nothing(metadata: Any):
+def test_an_unreadable_bookmark_is_ignored(metadata: Any):
     @virtually
     async def scenario() -> None:
         async with case() as at:
@@ -218,7 +218,7 @@ def test_a_bookmark_that_cannot_be_read_says_nothing(metadata: Any):
 
 
 @virtually
-async def test_changes_are_told_as_they_come():
+async def test_changes_are_delivered_in_order():
     async with case() as at:
         at.watch(
             *BEGINNING, 1.0, event("MODIFIED", "a", 10), event("DELETED", "b", 11), event("ADDED", "c", 12)
@@ -230,7 +230,7 @@ async def test_changes_are_told_as_they_come():
 
 
 @virtually
-async def test_a_watch_goes_on_at_once_from_the_last_version_when_the_server_ends_it():
+async def test_a_watch_that_the_server_ends_continues_from_the_last_version():
     async with case() as at:
         at.watch(*BEGINNING, *quiet(9), bookmark(50), then="close")
         at.watch(event("MODIFIED", "a", 51), *quiet(51), then="close")
@@ -270,7 +270,7 @@ async def test_a_silent_watch_is_dropped_and_resumed():
     ],
 )
 @virtually
-async def test_in_doubt_a_watch_goes_on_from_the_last_change_that_the_server_confirms(
+async def test_a_suspect_watch_continues_from_the_last_change_the_server_confirms(
     then: list[Any], last: str, answers: list[Any], goes_on_from: str
 ):
     async with case() as at:
@@ -313,7 +313,7 @@ async def test_in_doubt_a_watch_goes_on_from_the_last_change_that_the_server_con
     ],
 )
 @virtually
-async def test_another_history_leads_to_a_list(answer: Answer, caplog: pytest.LogCaptureFixture):
+async def test_a_different_history_causes_a_list(answer: Answer, caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
         at.watch(event("MODIFIED", "b", 11))  # not read
@@ -331,20 +331,20 @@ async def test_another_history_leads_to_a_list(answer: Answer, caplog: pytest.Lo
 
 
 @virtually
-async def test_a_list_that_is_older_than_what_was_known_tells_of_a_restore(caplog: pytest.LogCaptureFixture):
+async def test_a_list_older_than_the_known_version_shows_a_restore(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.watch(*BEGINNING, bookmark(40), 5.0, EXPIRED)
         at.watch(event("ADDED", "a", 5), bookmark(39, ends=True), EXPIRED)
         at.watch(event("ADDED", "a", 5), bookmark(39, ends=True))
         await asyncio.sleep(60.0)
 
-        told = [each for each in caplog.records if "older state" in each.message]
-        assert [each.__dict__["why"] for each in told] == ["it is at version 39, and was at 40"]
+        reported = [each for each in caplog.records if "older state" in each.message]
+        assert [each.__dict__["why"] for each in reported] == ["it is at version 39, and was at 40"]
         assert at.told[2:] == ["-b@3", "a@5>a@5"], "version 5 of it may be another now"
 
 
 @virtually
-async def test_after_a_restore_a_version_that_was_known_is_read_again():
+async def test_after_a_restore_a_known_version_is_decoded_again():
     future = status(504, "Timeout", "Timeout: Too large resource version: 9, current: 6")
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
@@ -356,7 +356,7 @@ async def test_after_a_restore_a_version_that_was_known_is_read_again():
 
 
 @virtually
-async def test_in_doubt_an_empty_kind_is_listed_anew():
+async def test_a_suspect_empty_kind_is_listed_again():
     async with case() as at:
         at.watch(bookmark(9, ends=True), 5.0, then="cut")
         at.watch(bookmark(12, ends=True))
@@ -368,7 +368,7 @@ async def test_in_doubt_an_empty_kind_is_listed_anew():
 
 
 @virtually
-async def test_a_server_that_cannot_be_asked_is_asked_again():
+async def test_a_server_that_cannot_answer_is_checked_again_later():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
         at.watch()
@@ -383,7 +383,7 @@ async def test_a_server_that_cannot_be_asked_is_asked_again():
 
 
 @virtually
-async def test_bookmarks_keep_a_quiet_watch_alive():
+async def test_bookmarks_keep_an_idle_watch_alive():
     async with case() as at:
         at.watch(*BEGINNING, 80.0, bookmark(20), 80.0, bookmark(30), 80.0)
         await asyncio.sleep(230.0)
@@ -400,7 +400,7 @@ async def test_bookmarks_keep_a_quiet_watch_alive():
 )
 @pytest.mark.parametrize("then", ["close", "cut"])
 @virtually
-async def test_a_watch_that_is_cut_off_goes_on_from_the_last_whole_line(cut: bytes, then: str):
+async def test_an_interrupted_watch_continues_from_the_last_whole_line(cut: bytes, then: str):
     async with case() as at:
         at.watch(*BEGINNING, 30.0, event("MODIFIED", "a", 10), cut, then=then)
         at.watch(event("MODIFIED", "a", 11))
@@ -412,7 +412,7 @@ async def test_a_watch_that_is_cut_off_goes_on_from_the_last_whole_line(cut: byt
 
 @pytest.mark.parametrize("by", ["status", "event"])
 @virtually
-async def test_an_expired_version_leads_to_a_list_and_its_difference(by: str):
+async def test_an_expired_version_causes_a_list_and_its_difference(by: str):
     async with case() as at:
         at.watch(*BEGINNING, 30.0, then="close")
         at.script(failure(410, "Expired") if by == "status" else Stream([EXPIRED]))
@@ -451,7 +451,7 @@ async def test_an_object_recreated_within_a_watch_is_deleted_and_added_once():
 
 
 @virtually
-async def test_events_told_twice_are_handled_once():
+async def test_repeated_events_are_handled_once():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, event("MODIFIED", "a", 10), event("MODIFIED", "a", 10))
         await asyncio.sleep(40.0)
@@ -460,7 +460,7 @@ async def test_events_told_twice_are_handled_once():
 
 
 @virtually
-async def test_initial_objects_that_are_cut_off_are_asked_for_again_and_nothing_is_deleted():
+async def test_an_interrupted_initial_list_is_requested_again_and_deletes_nothing():
     async with case() as at:
         at.watch(event("ADDED", "a", 5), then="cut")
         at.watch(event("ADDED", "b", 3), event("ADDED", "a", 5), bookmark(9, ends=True))
@@ -471,7 +471,7 @@ async def test_initial_objects_that_are_cut_off_are_asked_for_again_and_nothing_
 
 
 @virtually
-async def test_a_relist_that_is_cut_off_deletes_nothing_yet():
+async def test_an_interrupted_relist_deletes_nothing_yet():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, EXPIRED)
         at.watch(event("ADDED", "a", 5), then="close")
@@ -501,7 +501,7 @@ async def test_a_server_without_initial_events_is_listed_and_watched():
 
 
 @virtually
-async def test_a_server_that_fails_to_stream_a_list_is_asked_for_a_plain_one_each_time():
+async def test_a_server_that_fails_to_stream_a_list_gets_a_plain_request_each_time():
     async with case() as at:
         at.script(failure(500, "InternalError"), failure(503, "ServiceUnavailable"), listing(9, obj("a", 5)))
         at.watch(30.0, EXPIRED)
@@ -515,7 +515,7 @@ async def test_a_server_that_fails_to_stream_a_list_is_asked_for_a_plain_one_eac
 
 
 @virtually
-async def test_a_server_that_ignores_initial_events_is_listed_in_the_end():
+async def test_a_server_that_ignores_initial_events_is_finally_listed():
     async with case() as at:
         at.watch(event("ADDED", "a", 5))
         at.script(listing(9, obj("a", 5)))
@@ -558,7 +558,7 @@ async def test_pages_are_smaller_where_objects_are_large():
 
 
 @virtually
-async def test_pages_that_expire_are_listed_in_one_piece_and_what_went_meanwhile_is_gone():
+async def test_expired_pages_are_listed_in_one_piece_without_deleted_objects():
     async with case() as at:
         at.script(failure(400, "BadRequest"))
         at.script(
@@ -574,7 +574,7 @@ async def test_pages_that_expire_are_listed_in_one_piece_and_what_went_meanwhile
 
 
 @virtually
-async def test_a_list_without_items_is_a_list():
+async def test_a_list_without_items_is_valid():
     async with case() as at:
         at.script(failure(400, "BadRequest"), listing(9))
         at.watch()
@@ -584,7 +584,7 @@ async def test_a_list_without_items_is_a_list():
 
 
 @virtually
-async def test_an_object_nobody_can_read_does_not_stop_the_others():
+async def test_an_undecodable_object_does_not_stop_the_others():
     async with case() as at:
         at.watch(
             *BEGINNING,
@@ -603,7 +603,7 @@ async def test_an_object_nobody_can_read_does_not_stop_the_others():
 
 
 @virtually
-async def test_waits_grow_while_the_server_is_in_trouble_and_shrink_once_it_works():
+async def test_waits_grow_during_failures_and_shrink_afterwards():
     async with case() as at:
         at.script(*[failure(500, "InternalError")] * 7, listing(9))
         at.watch(5.0, then="close")
@@ -622,7 +622,7 @@ async def test_waits_grow_while_the_server_is_in_trouble_and_shrink_once_it_work
 
 
 @virtually
-async def test_a_watch_that_ends_as_soon_as_it_began_is_not_followed_at_once():
+async def test_a_watch_that_ends_at_once_is_not_restarted_immediately():
     async with case() as at:
         at.watch(*BEGINNING)
         at.server._script["GET", PATH][0].then = "close"
@@ -633,7 +633,7 @@ async def test_a_watch_that_ends_as_soon_as_it_began_is_not_followed_at_once():
 
 
 @virtually
-async def test_too_many_requests_are_not_repeated_sooner_than_asked():
+async def test_too_many_requests_are_retried_after_the_requested_time():
     async with case() as at:
         at.script(failure(429, "TooManyRequests", Retry_After="17"))
         at.watch(*BEGINNING)
@@ -643,7 +643,7 @@ async def test_too_many_requests_are_not_repeated_sooner_than_asked():
 
 
 @virtually
-async def test_a_server_that_is_away_is_found_again():
+async def test_a_server_is_found_again_after_an_outage():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
         at.watch(event("MODIFIED", "a", 10))
@@ -654,7 +654,7 @@ async def test_a_server_that_is_away_is_found_again():
 
 
 @virtually
-async def test_a_version_the_server_refuses_for_other_reasons_is_given_up_in_the_end():
+async def test_a_version_refused_for_other_reasons_is_finally_dropped():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="close")
         at.script(*[Stream([error(500, "InternalError")])] * 5)
@@ -666,7 +666,7 @@ async def test_a_version_the_server_refuses_for_other_reasons_is_given_up_in_the
 
 
 @virtually
-async def test_a_server_that_is_behind_itself_has_not_gone_back(caplog: pytest.LogCaptureFixture):
+async def test_a_server_with_a_lagging_cache_has_not_gone_back(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         # For the request of all objects, without a version: the server's cache lags behind its storage.
         at.script(Answer(504, status(504, "Timeout", "Too large resource version: 9, current: 4")))
@@ -680,7 +680,7 @@ async def test_a_server_that_is_behind_itself_has_not_gone_back(caplog: pytest.L
 
 
 @virtually
-async def test_a_version_from_the_future_leads_to_a_list():
+async def test_a_future_version_causes_a_list():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="close")
         at.script(Answer(504, status(504, "Timeout", "Too large resource version: 9, current: 4")))
@@ -701,7 +701,7 @@ async def test_a_version_from_the_future_leads_to_a_list():
     ],
 )
 @virtually
-async def test_a_kind_that_may_not_be_read_is_complained_of_once_and_asked_for_slowly(
+async def test_a_forbidden_kind_is_logged_once_and_requested_slowly(
     code: int, message: str, named: str | None, caplog: pytest.LogCaptureFixture
 ):
     async with case() as at:
@@ -736,7 +736,7 @@ async def test_refusals_of_a_starting_server_are_retried_soon_without_a_log_line
 
 
 @virtually
-async def test_what_is_optional_and_gone_for_good_is_dropped():
+async def test_an_optional_kind_that_was_removed_is_dropped():
     async with case(optional=True) as at:
         at.watch(*BEGINNING, 30.0, then="cut")
         at.script(*[failure(404)] * 20)
@@ -758,7 +758,7 @@ async def test_an_expired_version_is_relisted_at_once_even_after_long_trouble():
 
 
 @virtually
-async def test_lists_that_expire_again_and_again_are_not_asked_for_at_once():
+async def test_lists_that_expire_repeatedly_are_delayed():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, then="close")
         at.script(*[failure(410, "Expired")] * 100)
@@ -768,7 +768,7 @@ async def test_lists_that_expire_again_and_again_are_not_asked_for_at_once():
 
 
 @virtually
-async def test_the_end_of_an_outage_ends_the_wait_and_the_next_waits_are_short_again():
+async def test_the_end_of_an_outage_ends_the_wait_and_resets_the_backoff():
     over = asyncio.Event()
 
     async def pause(seconds: float) -> bool:
@@ -794,7 +794,7 @@ async def test_the_end_of_an_outage_ends_the_wait_and_the_next_waits_are_short_a
 
 
 @virtually
-async def test_an_absent_kind_refused_by_a_starting_server_does_not_hold_up_the_start():
+async def test_an_absent_kind_refused_by_a_starting_server_does_not_delay_the_start():
     state_listener = Followed()
     async with case(state_listener=state_listener, optional=True) as at:
         at.script(*[failure(404)] * 5, failure(403), failure(404))
@@ -806,7 +806,7 @@ async def test_an_absent_kind_refused_by_a_starting_server_does_not_hold_up_the_
 
 
 @virtually
-async def test_who_follows_is_told_when_a_kind_is_behind():
+async def test_a_listener_is_notified_of_a_stale_kind():
     state_listener = Followed()
     async with case(state_listener=state_listener) as at:
         at.script(failure(500))  # not stale, because nothing was known
@@ -817,7 +817,7 @@ async def test_who_follows_is_told_when_a_kind_is_behind():
         at.watch(event("ADDED", "a", 5), bookmark(60, ends=True))
         await asyncio.sleep(110.0)
 
-    assert [told for told, _ in state_listener.told] == [
+    assert [reported for reported, _ in state_listener.told] == [
         "complete", "resumed",  # list, then watch
         "resumed",  # after a watch that ended in order
         "broke", "resumed",

@@ -48,34 +48,34 @@ class Told:
         pytest.param(Answer(204, b""), 204, 0, id="an empty one"),
         pytest.param(Answer(409, b"not so"), 409, 6, id="a refusal"),
         pytest.param(NoAnswer(), 0, None, id="no answer"),
-        pytest.param(Answer(after=60.0), 0, None, id="an answer that comes too late"),
+        pytest.param(Answer(after=60.0), 0, None, id="a late answer"),
     ],
 )
 @virtually
-async def test_a_request_is_told_with_its_status_and_sizes(
+async def test_a_request_is_observed_with_its_status_and_sizes(
     step: Step, status: int, received: int | None
 ) -> None:
     async with scripted_server() as server, server.connection() as connection:
-        connection.observer = told = Told()
+        connection.observer = reported = Told()
         server.script("POST", PODS, step)
         with suppress(ApiError):
             await connection.send(Request("POST", PODS, b"{}"))
 
-        assert told.requests == [("localhost", "POST", status)]
-        assert told.bytes == [(2, received)]
-        assert told.watches == []
+        assert reported.requests == [("localhost", "POST", status)]
+        assert reported.bytes == [(2, received)]
+        assert reported.watches == []
 
 
 @virtually
-async def test_what_was_held_back_is_told_with_the_request() -> None:
+async def test_the_delay_is_observed_with_the_request() -> None:
     async with scripted_server() as server, server.connection() as connection:
-        connection.observer = told = Told()
+        connection.observer = reported = Told()
         server.script("GET", PODS, Answer(), Answer())
         await connection.send(Request("GET", PODS))
         await connection.send(Request("GET", PODS).held_back(0.5).held_back(1.0))
 
-        assert told.limited == [0.0, 1.5]
-        assert told.bytes == [(0, 2), (0, 2)]
+        assert reported.limited == [0.0, 1.5]
+        assert reported.bytes == [(0, 2), (0, 2)]
 
 
 @pytest.mark.parametrize(
@@ -88,29 +88,31 @@ async def test_what_was_held_back_is_told_with_the_request() -> None:
     ],
 )
 @virtually
-async def test_a_watch_is_told_when_it_begins_and_neither_timed_nor_measured(step: Step, status: int) -> None:
+async def test_a_watch_is_observed_at_its_start_and_neither_timed_nor_measured(
+    step: Step, status: int
+) -> None:
     async with scripted_server() as server, server.connection() as connection:
-        connection.observer = told = Told()
+        connection.observer = reported = Told()
         server.script("GET", PODS, step)
         with suppress(ApiError):
             async for _ in connection.stream(Request("GET", PODS), silence_seconds=5):
                 pass
 
-        assert told.watches == [("localhost", "GET", status)]
-        assert told.requests == []
+        assert reported.watches == [("localhost", "GET", status)]
+        assert reported.requests == []
 
 
 @virtually
-async def test_what_was_never_sent_is_not_told() -> None:
+async def test_an_unsent_request_is_not_observed() -> None:
     def no_more() -> None:
         raise RuntimeError
 
     async with scripted_server() as server, server.connection() as connection:
-        connection.observer = told = Told()
+        connection.observer = reported = Told()
         with pytest.raises(RuntimeError):
             await connection.send(Request("POST", PODS), before_sending=no_more)
 
-        assert told.requests == []
+        assert reported.requests == []
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ async def case(folder: Path) -> AsyncIterator[Case]:
 
 
 @virtually
-async def test_what_happened_is_known_whatever_came_after_it(tmp_path: Path):
+async def test_an_object_that_the_server_has_is_known_after_later_changes(tmp_path: Path):
     async with case(tmp_path) as at:
         node = _change(at.store.create("nodes", node_object("n", cpu="1")))
         added = at.add("a")
@@ -75,7 +75,7 @@ async def test_what_happened_is_known_whatever_came_after_it(tmp_path: Path):
 
 
 @virtually
-async def test_what_is_lost_is_not_known_though_its_version_came_about_again(tmp_path: Path):
+async def test_a_lost_change_is_unknown_though_its_version_exists_again(tmp_path: Path):
     async with case(tmp_path) as at:
         kept = at.add("kept")
         at.add("gone")
@@ -96,7 +96,7 @@ async def test_what_is_lost_is_not_known_though_its_version_came_about_again(tmp
 
 
 @virtually
-async def test_the_same_pod_bound_at_the_same_version_is_the_only_thing_that_looks_alike(tmp_path: Path):
+async def test_only_the_same_pod_bound_at_the_same_version_is_ambiguous(tmp_path: Path):
     async with case(tmp_path) as at:
         backup = at.server.backup()
         lost = at.add("a")
@@ -108,7 +108,7 @@ async def test_the_same_pod_bound_at_the_same_version_is_the_only_thing_that_loo
 
 
 @virtually
-async def test_what_the_server_has_forgotten_cannot_be_told(tmp_path: Path):
+async def test_a_compacted_change_is_an_error(tmp_path: Path):
     async with case(tmp_path) as at:
         added = at.add("a")
         at.add("b")

@@ -33,7 +33,7 @@ async def held(cache_gate: StaleCacheGate, *, at_most: float = 1000.0) -> float:
 
 
 @virtually
-async def test_a_watch_that_broke_holds_up_until_the_next_has_begun_and_had_a_moment():
+async def test_a_broken_watch_holds_scheduling_until_shortly_after_the_next_one():
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     assert not cache_gate.is_stale
     cache_gate.broke("pods")
@@ -43,7 +43,7 @@ async def test_a_watch_that_broke_holds_up_until_the_next_has_begun_and_had_a_mo
 
 
 @virtually
-async def test_a_watch_that_breaks_again_in_that_moment_holds_up_on():
+async def test_a_watch_that_breaks_again_extends_the_hold():
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     cache_gate.broke("pods")
     cache_gate.resumed("pods")
@@ -67,7 +67,7 @@ async def test_every_kind_counts():
 
 
 @virtually
-async def test_in_the_end_it_does_as_it_is_until_it_was_whole_once(caplog: pytest.LogCaptureFixture):
+async def test_the_hold_has_a_time_limit_until_the_cache_is_complete_again(caplog: pytest.LogCaptureFixture):
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     cache_gate.broke("pods")
     with caplog.at_level(logging.WARNING):
@@ -84,7 +84,7 @@ async def test_in_the_end_it_does_as_it_is_until_it_was_whole_once(caplog: pytes
 
 
 @virtually
-async def test_while_the_server_is_away_nothing_could_be_bound_so_that_time_does_not_count():
+async def test_the_time_of_an_outage_does_not_count_toward_the_hold():
     outages = Away()
     outages.is_away = True
     cache_gate = StaleCacheGate(outages)  # type: ignore[arg-type]

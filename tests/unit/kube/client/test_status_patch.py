@@ -47,7 +47,7 @@ def patch(
     return None if body is None else json.loads(body)["status"]
 
 
-def test_the_first_failure_of_a_pod_is_written_as_kube_scheduler_does():
+def test_the_first_failure_of_a_pod_is_written_as_in_kube_scheduler():
     assert patch(REJECTED) == {
         "conditions": [
             {
@@ -63,11 +63,11 @@ def test_the_first_failure_of_a_pod_is_written_as_kube_scheduler_does():
     }
 
 
-def test_a_nomination_goes_into_the_same_patch():
+def test_a_nomination_is_part_of_the_same_patch():
     assert patch(REJECTED, nominate="n1")["nominatedNodeName"] == "n1"
 
 
-def test_a_second_condition_is_added_after_those_there_are():
+def test_a_second_condition_is_added_after_the_existing_ones():
     assert patch(DISRUPTED, present=(SCHEDULED,)) == {
         "$setElementOrder/conditions": [{"type": "PodScheduled"}, {"type": "DisruptionTarget"}],
         "conditions": [
@@ -85,7 +85,7 @@ def test_a_second_condition_is_added_after_those_there_are():
 
 
 @pytest.mark.parametrize("generation", [1, 2], ids=["same generation", "newer generation"])
-def test_what_is_said_already_is_not_written_again(generation: int):
+def test_an_existing_condition_is_not_written_again(generation: int):
     assert patch(REJECTED, present=(SAID,), generation=generation) is None
 
 
@@ -105,7 +105,7 @@ def test_a_new_message_is_patched_with_all_fields_but_the_transition_time():
     }
 
 
-def test_another_message_of_a_newer_pod_tells_its_generation():
+def test_another_message_of_a_newer_pod_has_its_generation():
     assert patch(REJECTED, present=({**SAID, "message": "before"},), generation=3)["conditions"] == [
         {**TOLD, "observedGeneration": 3}
     ]
@@ -117,7 +117,7 @@ def test_another_status_changes_the_time():
     ]
 
 
-def test_a_text_that_becomes_empty_is_removed():
+def test_an_empty_message_is_removed():
     silent = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
 
     assert patch(silent, present=(SAID,))["conditions"] == [{**TOLD, "message": None}]
@@ -139,7 +139,7 @@ def test_a_nomination_is_written_if_it_changes(nominated: str, nominate: str | N
     assert patch(nominated=nominated, nominate=nominate) == expected
 
 
-def test_a_message_without_end_is_cut_and_said_once():
+def test_an_oversized_message_is_truncated_and_logged_once():
     endless = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="x" * 10**6)
 
     written = patch(endless, present=(SAID,))["conditions"][0]["message"]

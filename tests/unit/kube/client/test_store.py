@@ -88,14 +88,14 @@ def test_a_new_object_is_added_and_its_next_version_updates_it(store: Store[str]
     assert store.objects == {"ns/a": "a-u@2"}
 
 
-def test_a_version_told_twice_is_handled_once(store: Store[str], told: Told):
+def test_a_repeated_version_is_handled_once(store: Store[str], told: Told):
     put(store, "a", 1)
     put(store, "a", 1)
 
     assert told.all == [("add", "a-u@1")]
 
 
-def test_a_deleted_object_is_gone_and_what_was_last_known_is_told(store: Store[str], told: Told):
+def test_a_deleted_object_is_reported_with_its_last_version(store: Store[str], told: Told):
     put(store, "a", 1)
     delete(store, "a", 2)
     delete(store, "a", 2)
@@ -111,14 +111,14 @@ def test_an_object_recreated_under_its_name_is_deleted_and_added(store: Store[st
     assert told.all == [("add", "a-u@1"), ("delete", "a-u@1"), ("add", "a-v@2")]
 
 
-def test_the_deletion_of_a_predecessor_spares_its_successor(store: Store[str]):
+def test_the_deletion_of_a_predecessor_does_not_remove_its_successor(store: Store[str]):
     put(store, "a", 2, uid="v")
     delete(store, "a", 1)
 
     assert store.objects == {"ns/a": "a-v@2"}
 
 
-def test_a_full_list_tells_the_difference_only(store: Store[str], told: Told):
+def test_a_full_list_reports_only_the_differences(store: Store[str], told: Told):
     for name in ("same", "changed", "gone"):
         put(store, name, 1)
     told.all.clear()
@@ -132,7 +132,7 @@ def test_a_full_list_tells_the_difference_only(store: Store[str], told: Told):
     assert told.all == [("update", "changed-u@1", "changed-u@2"), ("add", "new-u@3"), ("delete", "gone-u@1")]
 
 
-def test_a_full_list_that_was_cut_off_deletes_nothing(store: Store[str]):
+def test_an_interrupted_full_list_deletes_nothing(store: Store[str]):
     put(store, "a", 1)
     put(store, "b", 1)
     store.begin_replace()
@@ -146,7 +146,7 @@ def test_a_full_list_that_was_cut_off_deletes_nothing(store: Store[str]):
     assert set(store.objects) == {"ns/a", "ns/b"}
 
 
-def test_an_object_nobody_can_read_is_reported_once_per_version(store: Store[str], told: Told):
+def test_an_undecodable_object_is_reported_once_per_version(store: Store[str], told: Told):
     put(store, "a", 1, bad=True)
     put(store, "a", 1, bad=True)
     put(store, "a", 2, bad=True)
@@ -155,7 +155,7 @@ def test_an_object_nobody_can_read_is_reported_once_per_version(store: Store[str
     assert store.objects == {}
 
 
-def test_a_version_nobody_can_read_leaves_the_earlier_one_in_place(store: Store[str], told: Told):
+def test_an_undecodable_version_keeps_the_earlier_one(store: Store[str], told: Told):
     put(store, "a", 1)
     put(store, "a", 2, bad=True)
 
@@ -167,7 +167,7 @@ def test_a_version_nobody_can_read_leaves_the_earlier_one_in_place(store: Store[
     assert [words[0] for words in told.all] == ["add", "undecodable", "update", "delete"]
 
 
-def test_a_version_that_cannot_be_read_any_more_is_outdated_as_well(store: Store[str], told: Told):
+def test_a_version_that_no_longer_decodes_is_outdated_as_well(store: Store[str], told: Told):
     """Read all objects again, as with a decoder that keeps more fields."""
     put(store, "a", 1)
     put(store, "b", 1)
@@ -180,7 +180,7 @@ def test_a_version_that_cannot_be_read_any_more_is_outdated_as_well(store: Store
     assert told.all[2] == ("undecodable", "ns/a", "a-u", "bad")
 
 
-def test_an_unreadable_successor_does_not_keep_its_predecessor_alive(store: Store[str], told: Told):
+def test_an_undecodable_successor_removes_its_predecessor(store: Store[str], told: Told):
     put(store, "a", 1)
     put(store, "a", 2, uid="v", bad=True)
 
@@ -188,7 +188,7 @@ def test_an_unreadable_successor_does_not_keep_its_predecessor_alive(store: Stor
     assert store.objects == {}
 
 
-def test_the_deletion_of_what_was_never_read_is_told_to_nobody(store: Store[str], told: Told):
+def test_the_deletion_of_an_undecodable_object_is_not_reported(store: Store[str], told: Told):
     put(store, "a", 1, bad=True)
     delete(store, "a", 2)
     put(store, "a", 3)
@@ -196,9 +196,7 @@ def test_the_deletion_of_what_was_never_read_is_told_to_nobody(store: Store[str]
     assert [words[0] for words in told.all] == ["undecodable", "add"]
 
 
-def test_a_decoder_with_a_fault_of_its_own_counts_as_unable_to_read(
-    told: Told, caplog: pytest.LogCaptureFixture
-):
+def test_a_decoder_that_raises_counts_as_undecodable(told: Told, caplog: pytest.LogCaptureFixture):
     def broken(content: bytes) -> str:
         raise ZeroDivisionError(content)
 
@@ -209,7 +207,7 @@ def test_a_decoder_with_a_fault_of_its_own_counts_as_unable_to_read(
     assert caplog.records[0].object == "ns/a"
 
 
-def test_a_handler_that_raises_is_logged_with_the_object_and_misses_nothing_else(
+def test_a_handler_that_raises_is_logged_and_gets_all_later_events(
     store: Store[str], told: Told, caplog: pytest.LogCaptureFixture
 ):
     told.fails = True
@@ -232,7 +230,7 @@ CLUSTERS = st.dictionaries(st.sampled_from("abc"), VERSIONS)
 
 
 @given(st.lists(CLUSTERS, max_size=6))
-def test_what_the_handler_was_told_always_adds_up_to_the_store(clusters: list[dict[str, tuple[int, str]]]):
+def test_the_events_of_the_handler_add_up_to_the_store(clusters: list[dict[str, tuple[int, str]]]):
     told = Told()
     store = Store("Thing", decode, told)
     believed: dict[str, str] = {}  # by uid: the objects from the notifications alone

@@ -48,7 +48,7 @@ IDENTITY = ObjectIdentity("a", "ns", "u", "7")
         ),
     ],
 )
-def test_a_line_means_the_same_however_it_is_written(line: str):
+def test_a_line_has_the_same_meaning_in_any_format(line: str):
     event = decode_watch_event(line.encode())
 
     assert (event.type, event.identity, json.loads(event.object)) == ("ADDED", IDENTITY, OBJECT)
@@ -57,9 +57,7 @@ def test_a_line_means_the_same_however_it_is_written(line: str):
 @pytest.mark.parametrize(
     "item",
     [
-        pytest.param(
-            {"metadata": {"name": "a"}, "spec": {}}, id="a built-in type, which does not say its kind"
-        ),
+        pytest.param({"metadata": {"name": "a"}, "spec": {}}, id="a built-in type without its kind"),
         pytest.param(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}, id="another type"
         ),
@@ -90,7 +88,7 @@ JSON = st.recursive(
     content=JSON,
     tight=st.booleans(),
 )
-def test_the_object_of_an_event_is_what_stands_in_the_line(type_: str, content: Any, *, tight: bool):
+def test_the_object_of_an_event_is_the_text_of_its_line(type_: str, content: Any, *, tight: bool):
     whole = {"metadata": {"name": "a"}, "content": content}
     line = json.dumps({"type": type_, "object": whole}, separators=(",", ":") if tight else None)
     event = decode_watch_event(line.encode())
@@ -99,7 +97,7 @@ def test_the_object_of_an_event_is_what_stands_in_the_line(type_: str, content: 
 
 
 @pytest.mark.parametrize("line", [b"", b'{"type":"ADDED"', b"[]", b'{"type":"ADDED"}', b'{"object":{}}'])
-def test_what_is_no_event_is_an_error(line: bytes):
+def test_an_invalid_event_is_an_error(line: bytes):
     with pytest.raises(msgspec.DecodeError):
         decode_watch_event(line)
 
@@ -116,15 +114,13 @@ def test_what_is_no_event_is_an_error(line: bytes):
         pytest.param(None, b'{"details":{"retryAfterSeconds":3}}', 3.0, id="in the body"),
         pytest.param(None, b'{"details":{"retryAfterSeconds":1e300}}', 30.0, id="for ever in the body"),
         pytest.param(None, b'{"details":{"retryAfterSeconds":-1e300}}', 0.0, id="before now in the body"),
-        pytest.param("2", b'{"details":{"retryAfterSeconds":3}}', 2.0, id="the header goes before"),
+        pytest.param("2", b'{"details":{"retryAfterSeconds":3}}', 2.0, id="the header takes precedence"),
         pytest.param(None, b"\xff", None, id="no text"),
         pytest.param(None, b'{"message":"\xff"}', None, id="no text in it"),
-        pytest.param(None, b'{"x":' * 5000, None, id="deeper than anybody reads"),
+        pytest.param(None, b'{"x":' * 5000, None, id="deeper than the decoder reads"),
     ],
 )
-def test_a_server_is_not_waited_for_longer_than_half_a_minute(
-    header: str | None, body: bytes, seconds: float | None
-):
+def test_retry_after_is_at_most_half_a_minute(header: str | None, body: bytes, seconds: float | None):
     assert answer_error("GET /", 503, header, body).retry_after_seconds == seconds
     if header is None:
         assert event_error("GET /", body).retry_after_seconds == seconds
@@ -146,7 +142,7 @@ METADATA = {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 @pytest.mark.parametrize("levels", [*range(970, 1000), 1100, 10_000])
 @pytest.mark.parametrize("written", [b'{"type":"%b","object":%b}', b'{"object": %b, "type": "%b"}'])
-def test_a_line_is_read_however_deep_its_object_nests(kind: str, levels: int, written: bytes):
+def test_a_line_is_decoded_with_an_object_of_any_depth(kind: str, levels: int, written: bytes):
     obj = managed(METADATA, levels)
     parts = (kind.encode(), obj) if written.startswith(b'{"type') else (obj, kind.encode())
 
@@ -160,7 +156,7 @@ def test_a_line_is_read_however_deep_its_object_nests(kind: str, levels: int, wr
     "bad", [deep(1100), b'"\xff"', b'"\\ud800"'], ids=["deep", "no UTF-8", "half a character"]
 )
 @pytest.mark.parametrize("place", ["metadata", "spec"])
-def test_a_line_whose_object_nobody_can_read_says_which_it_is(place: str, bad: bytes):
+def test_a_line_with_an_undecodable_object_still_has_its_identity(place: str, bad: bytes):
     obj = {"metadata": METADATA, "spec": {}}
     obj[place] = {**obj[place], "more": {"odd": "@"}}
     line = json.dumps({"type": "ADDED", "object": obj}).encode().replace(b'"@"', bad)
@@ -169,7 +165,7 @@ def test_a_line_whose_object_nobody_can_read_says_which_it_is(place: str, bad: b
 
 
 @pytest.mark.parametrize("levels", [10, 1100, 10_000])
-def test_a_list_is_read_however_deep_its_objects_nest(levels: int):
+def test_a_list_is_decoded_with_objects_of_any_depth(levels: int):
     body = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"c"},"items":[%b, %b]}'
     page = decode_list_page(body % (managed(METADATA, levels), managed({"name": "b"}, 1)))
 
@@ -179,7 +175,7 @@ def test_a_list_is_read_however_deep_its_objects_nest(levels: int):
     assert [decode_object(each)["kind"] for each in objects] == ["Pod", "Pod"]
 
 
-def test_a_deep_line_that_is_cut_off_is_none():
+def test_a_truncated_deep_line_is_an_error():
     line = b'{"type":"ADDED","object":' + managed(METADATA, 1100) + b"}"
 
     with pytest.raises(msgspec.DecodeError):

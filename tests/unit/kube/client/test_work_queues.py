@@ -53,7 +53,7 @@ def why(message: str) -> PodCondition:
 
 
 @virtually
-async def test_both_queues_are_there_from_the_beginning() -> None:
+async def test_both_queues_have_metrics_from_the_start() -> None:
     async with writing() as (_, _, metrics):
         for queue in ("status", "events"):
             shown = Shown(metrics, queue)
@@ -72,7 +72,7 @@ async def test_both_queues_are_there_from_the_beginning() -> None:
 
 
 @virtually
-async def test_what_waits_and_what_is_under_way_are_told_apart_and_timed() -> None:
+async def test_waiting_and_current_writes_are_counted_and_timed_separately() -> None:
     async with writing() as (server, writer, metrics):
         for n in range(12):  # the limit is 8
             server.script("POST", f"/notes/{n}", Answer(after=2.0))
@@ -93,7 +93,7 @@ async def test_what_waits_and_what_is_under_way_are_told_apart_and_timed() -> No
 
 
 @virtually
-async def test_a_write_that_is_put_off_is_a_retry_and_waits_anew() -> None:
+async def test_a_deferred_write_is_a_retry_and_waits_again() -> None:
     async with writing() as (server, writer, metrics):
         server.script("POST", "/notes/a", failure(429, Retry_After="3"), Answer())
         writer.queue_event(Note("a"))
@@ -106,7 +106,7 @@ async def test_a_write_that_is_put_off_is_a_retry_and_waits_anew() -> None:
 
 
 @virtually
-async def test_of_one_pod_one_patch_waits_and_what_a_bind_overtakes_is_gone() -> None:
+async def test_a_pod_has_one_waiting_patch_and_a_bind_removes_it() -> None:
     async with writing() as (server, writer, metrics):
         server.script("PATCH", STATUS, Answer(after=2.0), Answer())
         server.script("POST", "/api/v1/namespaces/default/pods/a/binding", Answer(201))
@@ -131,7 +131,7 @@ async def test_of_one_pod_one_patch_waits_and_what_a_bind_overtakes_is_gone() ->
 
 
 @virtually
-async def test_a_write_that_is_queued_anew_as_it_ends_is_another_one() -> None:
+async def test_a_write_queued_again_at_its_end_is_a_new_one() -> None:
     class Twice(Note):
         """Happens once more during its sending."""
 

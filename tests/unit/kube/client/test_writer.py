@@ -80,7 +80,7 @@ async def writing(**options: Any) -> AsyncIterator[tuple[ScriptedServer, ApiWrit
 
 
 @virtually
-async def test_a_bind_posts_the_binding_of_this_very_pod():
+async def test_a_bind_posts_a_binding_with_the_uid_of_the_pod():
     counter = Counter()
     async with writing(observer=counter) as (server, writer):
         server.script("POST", f"{PODS}/low/binding", Answer(201))
@@ -110,7 +110,7 @@ async def test_a_refused_bind_is_an_error_and_is_sent_once(status: int):
 
 
 @virtually
-async def test_a_bind_whose_answer_is_lost_is_an_error_without_status_and_is_sent_once():
+async def test_a_bind_with_a_lost_response_is_an_error_without_status_and_is_sent_once():
     async with writing() as (server, writer):
         server.script("POST", f"{PODS}/low/binding", NoAnswer())
 
@@ -122,7 +122,7 @@ async def test_a_bind_whose_answer_is_lost_is_an_error_without_status_and_is_sen
 
 
 @virtually
-async def test_binds_put_off_by_the_server_keep_their_order():
+async def test_deferred_binds_keep_their_order():
     async with writing() as (server, writer):
         for name in "abc":
             server.script("POST", f"{PODS}/{name}/binding", failure(429, Retry_After="5"), Answer(201))
@@ -154,7 +154,7 @@ async def test_a_bind_waits_neither_for_patches_nor_for_events():
 
 
 @virtually
-async def test_patches_go_before_events_and_leave_them_a_place():
+async def test_patches_precede_events_and_leave_them_one_place():
     async with writing() as (server, writer):
         for n in range(40):
             writer.queue_event(Note(f"e{n}"))
@@ -173,7 +173,7 @@ async def test_patches_go_before_events_and_leave_them_a_place():
 
 
 @virtually
-async def test_the_rest_makes_room_while_binds_wait():
+async def test_other_writes_use_fewer_places_while_binds_wait():
     async with writing() as (server, writer):
         binds = [asyncio.create_task(writer.bind(pod(f"b{n}"), "n1")) for n in range(100)]
         await asyncio.sleep(1.0)
@@ -188,7 +188,7 @@ async def test_the_rest_makes_room_while_binds_wait():
 
 
 @virtually
-async def test_of_several_patches_that_wait_the_newest_wins_field_by_field():
+async def test_waiting_patches_of_a_pod_are_merged_field_by_field():
     async with writing() as (server, writer):
         for n in range(8):  # reaches the limit
             writer.queue_event(Note(f"e{n}"))
@@ -239,7 +239,7 @@ async def test_a_patch_that_changes_nothing_is_not_sent():
 
 @pytest.mark.parametrize("seconds", [0.5, 5.0], ids=["under way", "answered"])
 @virtually
-async def test_what_was_written_before_and_no_watch_has_shown_is_replaced(seconds: float):
+async def test_an_earlier_write_that_no_watch_has_delivered_is_replaced(seconds: float):
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
     seen = pod("a", status={"conditions": [said]})
     async with writing() as (server, writer):
@@ -256,7 +256,7 @@ async def test_what_was_written_before_and_no_watch_has_shown_is_replaced(second
 
 
 @virtually
-async def test_what_a_watch_has_shown_since_is_not_written_again():
+async def test_an_earlier_write_that_a_watch_has_delivered_is_not_repeated():
     def seen(version: str, message: str) -> PodInfo:
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         found = pod_object("a", status={"conditions": [said]})
@@ -276,12 +276,12 @@ async def test_what_a_watch_has_shown_since_is_not_written_again():
     [
         pytest.param(pod("a"), True, id="still pending"),
         pytest.param(None, True, id="never read"),
-        pytest.param(pod("a", node="n1"), False, id="bound meanwhile"),
-        pytest.param(pod("a", uid="another"), False, id="made again under its name"),
+        pytest.param(pod("a", node="n1"), False, id="already bound"),
+        pytest.param(pod("a", uid="another"), False, id="recreated under its name"),
     ],
 )
 @virtually
-async def test_what_is_not_so_any_more_when_its_turn_comes_is_not_said(newest: PodInfo | None, patched: bool):
+async def test_a_patch_that_is_outdated_at_its_turn_is_not_sent(newest: PodInfo | None, patched: bool):
     async with writing(newest=lambda _: newest) as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer())
 
@@ -291,7 +291,7 @@ async def test_what_is_not_so_any_more_when_its_turn_comes_is_not_said(newest: P
 
 
 @virtually
-async def test_what_is_said_of_a_pod_on_its_node_is_sent():
+async def test_a_patch_of_a_bound_pod_is_sent():
     async with writing(newest=lambda _: pod("a", node="n1")) as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer())
         mark = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
@@ -302,7 +302,7 @@ async def test_what_is_said_of_a_pod_on_its_node_is_sent():
 
 
 @virtually
-async def test_a_bind_withdraws_what_waits_to_be_said_and_waits_for_what_is_being_said():
+async def test_a_bind_removes_waiting_patches_and_waits_for_the_current_one():
     async with writing() as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer(after=3.0), Answer())
         server.script("POST", f"{PODS}/a/binding", Answer(201))
@@ -320,7 +320,7 @@ async def test_a_bind_withdraws_what_waits_to_be_said_and_waits_for_what_is_bein
 
 
 @virtually
-async def test_whoever_waits_for_a_patch_learns_its_end():
+async def test_a_caller_that_waits_for_a_patch_gets_its_result():
     async with writing() as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer())
         server.script("PATCH", f"{PODS}/b/status", failure(404, "NotFound"))
@@ -333,7 +333,7 @@ async def test_whoever_waits_for_a_patch_learns_its_end():
 
 
 @virtually
-async def test_a_patch_is_tried_again_where_that_may_help():
+async def test_a_patch_is_retried_after_temporary_errors():
     async with writing() as (server, writer):
         server.script(
             "PATCH",
@@ -354,7 +354,7 @@ async def test_a_patch_is_tried_again_where_that_may_help():
 
 
 @virtually
-async def test_an_event_is_sent_again_when_a_balancer_finds_no_server():
+async def test_an_event_is_sent_again_after_a_bad_gateway():
     async with writing() as (server, writer):
         server.script("POST", "/apis/events.k8s.io/v1/namespaces/default/events", failure(502), Answer())
         recorder = EventRecorder(writer.queue_event, LoopClock(), "mine")
@@ -366,7 +366,7 @@ async def test_an_event_is_sent_again_when_a_balancer_finds_no_server():
 
 
 @virtually
-async def test_events_all_wait_while_the_server_has_too_much_to_do():
+async def test_all_events_wait_while_the_server_is_overloaded():
     async with writing() as (server, writer):
         server.script("POST", "/notes/a", failure(429, "TooManyRequests", Retry_After="9"), Answer())
         server.script("POST", "/notes/b", Answer())
@@ -381,7 +381,7 @@ async def test_events_all_wait_while_the_server_has_too_much_to_do():
 
 
 @virtually
-async def test_what_is_to_be_sent_again_goes_before_what_waits():
+async def test_a_retried_write_precedes_the_waiting_ones():
     async with writing() as (server, writer):
         server.script("POST", "/notes/e0", failure(429, "TooManyRequests", Retry_After="9"), Answer())
         for n in range(1, 20):
@@ -395,7 +395,7 @@ async def test_what_is_to_be_sent_again_goes_before_what_waits():
 
 
 @virtually
-async def test_events_without_room_are_dropped_counted_and_logged_once(
+async def test_events_over_the_capacity_are_dropped_counted_and_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(writer_module, "EVENT_CAPACITY", 10)
@@ -417,7 +417,7 @@ async def test_events_without_room_are_dropped_counted_and_logged_once(
 
 
 @virtually
-async def test_a_patch_without_room_is_counted_and_whoever_waits_for_it_is_told(
+async def test_a_patch_over_the_capacity_is_counted_and_fails_for_its_caller(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(writer_module, "STATUS_CAPACITY", 1)
@@ -432,7 +432,7 @@ async def test_a_patch_without_room_is_counted_and_whoever_waits_for_it_is_told(
 
 
 @virtually
-async def test_a_fault_in_one_write_stops_no_other(caplog: pytest.LogCaptureFixture):
+async def test_an_error_in_one_write_stops_no_other(caplog: pytest.LogCaptureFixture):
     class Broken(Note):
         async def send(self, connection: Any) -> None:
             raise ZeroDivisionError(connection)
@@ -449,7 +449,7 @@ async def test_a_fault_in_one_write_stops_no_other(caplog: pytest.LogCaptureFixt
 
 
 @virtually
-async def test_a_pod_is_deleted_only_if_it_is_still_this_one():
+async def test_a_pod_is_deleted_only_with_its_uid():
     async with writing() as (server, writer):
         server.script("DELETE", f"{PODS}/a", failure(429, Retry_After="2"), failure(409, "Conflict"))
 
@@ -465,7 +465,7 @@ async def test_a_pod_is_deleted_only_if_it_is_still_this_one():
 
 
 @virtually
-async def test_draining_waits_for_everything():
+async def test_draining_waits_for_all_writes():
     async with writing() as (server, writer):
         server.script("POST", f"{PODS}/a/binding", Answer(201, after=3.0))
         server.script("PATCH", f"{PODS}/b/status", Answer(after=4.0))
@@ -484,7 +484,7 @@ async def test_draining_waits_for_everything():
 
 
 @virtually
-async def test_draining_gives_up_in_time_and_tells_what_is_left(caplog: pytest.LogCaptureFixture):
+async def test_draining_has_a_time_limit_and_logs_the_remaining_writes(caplog: pytest.LogCaptureFixture):
     async with writing() as (_, writer):
         writer.queue_event(Note("a"))
 
@@ -495,7 +495,7 @@ async def test_draining_gives_up_in_time_and_tells_what_is_left(caplog: pytest.L
 
 
 @virtually
-async def test_the_events_of_a_burst_follow_its_bindings_by_the_time_of_an_answer():
+async def test_the_events_of_a_burst_follow_its_bindings_within_a_response_time():
     async with writing() as (server, writer):
 
         async def bind(name: str) -> float:
@@ -516,7 +516,7 @@ async def test_the_events_of_a_burst_follow_its_bindings_by_the_time_of_an_answe
 
 
 @virtually
-async def test_events_that_are_not_answered_do_not_pile_up_on_the_server():
+async def test_unanswered_events_do_not_accumulate_on_the_server():
     async with writing() as (server, writer):
 
         async def bind(name: str) -> None:
@@ -533,7 +533,7 @@ async def test_events_that_are_not_answered_do_not_pile_up_on_the_server():
 
 
 @virtually
-async def test_once_no_bind_waits_any_more_the_rest_has_all_its_places():
+async def test_other_writes_get_all_places_once_no_bind_waits():
     async with writing() as (server, writer):
         for n in range(40):
             server.script("POST", f"/notes/e{n}", Answer(after=1.0))
@@ -554,7 +554,7 @@ async def test_once_no_bind_waits_any_more_the_rest_has_all_its_places():
 
 
 @virtually
-async def test_pods_do_not_wait_until_hundreds_of_members_of_a_group_are_bound() -> None:
+async def test_other_pods_do_not_wait_until_hundreds_of_group_members_are_bound() -> None:
     async with writing() as (server, writer):
         pods = [pod("alone")]
         for number in range(200):

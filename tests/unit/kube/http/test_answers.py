@@ -26,7 +26,7 @@ SHAPES = {
 @pytest.mark.parametrize("answer", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("size", [1, 7, 1000], ids=["byte by byte", "in pieces", "at once"])
 @virtually
-async def test_an_answer_is_whole_however_it_comes(answer: bytes, size: int):
+async def test_a_response_is_complete_in_any_pieces(answer: bytes, size: int):
     async def serve(visit: Visit) -> None:
         while True:
             await visit.request()
@@ -42,7 +42,7 @@ async def test_an_answer_is_whole_however_it_comes(answer: bytes, size: int):
 
 
 @virtually
-async def test_an_answer_without_a_length_ends_with_its_connection():
+async def test_a_response_without_a_length_ends_with_its_connection():
     async def serve(visit: Visit) -> None:
         await visit.request()
         visit.say(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhel", b"lo")
@@ -61,7 +61,7 @@ async def test_an_answer_without_a_length_ends_with_its_connection():
 )
 @pytest.mark.parametrize("request_", [GET, POST], ids=["GET", "POST"])
 @virtually
-async def test_half_an_answer_is_a_lost_connection_and_nothing_is_sent_again(
+async def test_a_partial_response_is_a_lost_connection_and_nothing_is_sent_again(
     answer: bytes, request_: Request
 ):
     async def serve(visit: Visit) -> None:
@@ -90,7 +90,7 @@ async def test_a_redirect_is_an_error_and_not_followed():
 
 
 @virtually
-async def test_a_stream_that_nobody_takes_is_not_read_without_end():
+async def test_a_stream_without_a_reader_is_not_read_without_limit():
     written = 0
 
     async def serve(visit: Visit) -> None:
@@ -115,7 +115,7 @@ async def test_a_stream_that_nobody_takes_is_not_read_without_end():
 
 
 @virtually
-async def test_what_cannot_stand_in_a_request_line_is_encoded():
+async def test_invalid_characters_of_a_request_line_are_encoded():
     async def serve(visit: Visit) -> None:
         await visit.request()
         visit.say(OK)

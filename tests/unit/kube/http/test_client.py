@@ -89,7 +89,7 @@ async def serving() -> AsyncIterator[Server]:
     ],
 )
 @virtually
-async def test_a_redirect_is_followed_as_by_go(status: int, again: tuple[str, bytes]) -> None:
+async def test_redirects_are_followed_as_in_go(status: int, again: tuple[str, bytes]) -> None:
     async with serving() as server, client() as asking:
         server.locations[f"/{status}/a"] = "../b?c=d"
 
@@ -142,14 +142,14 @@ async def test_each_redirect_of_a_request_is_checked() -> None:
 
 
 @virtually
-async def test_user_and_spaces_of_a_url_are_sent_as_http_has_them() -> None:
+async def test_user_and_spaces_of_a_url_are_encoded_for_http() -> None:
     async with serving() as server, client() as asking:
         await send(asking, f"{server.url.replace('//', '//me:p%40ss@')}/a b?c=é#d")
         assert server.requests[0][1:3] == ("/a%20b?c=%C3%A9", "Basic bWU6cEBzcw==")
 
 
 @virtually
-async def test_a_header_of_several_lines_is_an_error_without_its_value() -> None:
+async def test_a_multi_line_header_is_an_error_without_its_value() -> None:
     async with serving() as server, client() as asking:
         with pytest.raises(HttpError, match=r"a header is more than one line of text$"):
             await send(asking, server.url, headers={"X-Token": "s3cret\r\nHost: other"})
@@ -157,7 +157,7 @@ async def test_a_header_of_several_lines_is_an_error_without_its_value() -> None
 
 
 @virtually
-async def test_a_compressed_answer_is_an_error() -> None:
+async def test_a_compressed_response_is_an_error() -> None:
     async with serving() as server, client() as asking:
         server.body, server.headers = gzip.compress(bytes(2**20)), {"Content-Encoding": "gzip"}
         with pytest.raises(HttpError, match="compressed with 'gzip', which was not requested"):
@@ -166,7 +166,7 @@ async def test_a_compressed_answer_is_an_error() -> None:
 
 @pytest.mark.parametrize("part", ["body", "head"])
 @virtually
-async def test_a_large_answer_is_an_error_and_the_next_one_is_read(part: str) -> None:
+async def test_a_large_response_is_an_error_and_the_next_one_is_read(part: str) -> None:
     async with serving() as server, client() as asking:
         if part == "body":
             server.body = bytes(MOST_BYTES)
@@ -179,7 +179,7 @@ async def test_a_large_answer_is_an_error_and_the_next_one_is_read(part: str) ->
 
 
 @virtually
-async def test_servers_that_are_not_asked_any_more_are_forgotten() -> None:
+async def test_pools_of_unused_servers_are_dropped() -> None:
     async with client() as asking:
         for number in range(1, 20):
             with pytest.raises(HttpError):

@@ -76,7 +76,7 @@ def without_looking_for_garbage() -> Iterator[None]:
     [keep_open, close_after_an_answer, close_without_an_answer, break_off_a_watch, say_what_is_no_http],
 )
 @virtually
-async def test_nothing_is_left_of_a_closed_connection(
+async def test_a_closed_connection_is_garbage_collected(
     serve: Callable[[Visit], Awaitable[None]],
     do: Callable[[ApiConnection], Awaitable[None]],
     monkeypatch: pytest.MonkeyPatch,

@@ -39,6 +39,6 @@ def test_idle_connections_are_probed_and_closed_without_acknowledgement(of: str)
         runner.run(scenario())
 
 
-def test_what_is_not_acknowledged_is_lost_before_another_may_lead() -> None:
+def test_unacknowledged_requests_fail_before_another_may_lead() -> None:
     election = LeaderElection()
     assert election.lease_duration.seconds - election.renew_deadline.seconds >= UNACKNOWLEDGED_SECONDS

@@ -79,7 +79,7 @@ LOOPS = pytest.mark.parametrize(
 
 
 @LOOPS
-def test_a_servers_certificate_may_carry_another_name_than_the_url(
+def test_the_certificate_of_a_server_may_have_another_name_than_the_url(
     issued: Issued, loop: Callable[[], asyncio.AbstractEventLoop]
 ):
     async def scenario() -> None:
@@ -97,7 +97,7 @@ def test_a_servers_certificate_may_carry_another_name_than_the_url(
 
 
 @LOOPS
-def test_a_proxy_tunnels_tls_and_is_shown_who_asks(
+def test_a_proxy_tunnels_tls_and_gets_its_credentials(
     issued: Issued, loop: Callable[[], asyncio.AbstractEventLoop]
 ):
     async def scenario() -> None:
@@ -122,7 +122,7 @@ def test_a_proxy_tunnels_tls_and_is_shown_who_asks(
 
 
 @LOOPS
-def test_where_and_why_there_is_no_connection_is_told(
+def test_a_failed_connection_is_reported_with_its_address_and_reason(
     issued: Issued, loop: Callable[[], asyncio.AbstractEventLoop]
 ):
     async def told(endpoint: Endpoint) -> str:
@@ -145,7 +145,7 @@ def test_where_and_why_there_is_no_connection_is_told(
 
 
 @pytest.mark.parametrize("proxy", ["proxy:3128", "socks5://proxy:1080"])
-def test_a_proxy_that_is_none_means_the_request_was_never_sent(proxy: str):
+def test_an_invalid_proxy_means_the_request_was_not_sent(proxy: str):
     async def scenario() -> None:
         async with ApiConnection(Endpoint("https://api.example", proxy=proxy)) as connection:
             with pytest.raises(ApiError, match="not the URL of an HTTP proxy") as caught:
@@ -155,7 +155,7 @@ def test_a_proxy_that_is_none_means_the_request_was_never_sent(proxy: str):
     asyncio.run(scenario())
 
 
-def test_a_proxy_that_refuses_means_the_request_was_never_sent(issued: Issued):
+def test_a_refusing_proxy_means_the_request_was_not_sent(issued: Issued):
     async def scenario() -> None:
         async with raw_server(always_ok, tls=serving(issued)) as server, proxy(refuses=True) as (address, _):
             async with ApiConnection(replace(server.endpoint, proxy=f"http://{address}")) as connection:
@@ -166,7 +166,7 @@ def test_a_proxy_that_refuses_means_the_request_was_never_sent(issued: Issued):
     asyncio.run(scenario())
 
 
-def test_without_tls_a_proxy_reads_the_request_itself():
+def test_without_tls_a_proxy_gets_the_request_itself():
     async def scenario() -> None:
         async with proxy(refuses=True) as (address, heads):
             endpoint = Endpoint("http://api.example:8080/base", proxy=f"http://me:secret@{address}")
@@ -182,7 +182,7 @@ def test_without_tls_a_proxy_reads_the_request_itself():
     asyncio.run(scenario())
 
 
-def test_a_name_is_looked_up():
+def test_a_host_name_is_resolved():
     async def scenario() -> None:
         async def ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
@@ -196,7 +196,7 @@ def test_a_name_is_looked_up():
 
 @LOOPS
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
-def test_a_request_is_with_the_system_when_begin_returns(
+def test_a_request_is_in_the_socket_when_begin_returns(
     issued: Issued, loop: Callable[[], asyncio.AbstractEventLoop], *, secure: bool
 ):
     listener = socket.create_server(("127.0.0.1", 0))

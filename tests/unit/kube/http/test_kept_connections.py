@@ -22,7 +22,7 @@ POST = Request("POST", "/a", b"{}")
 
 
 @virtually
-async def test_as_many_connections_as_requests_at_a_time_are_kept():
+async def test_as_many_connections_as_concurrent_requests_are_kept():
     async with raw_server(always_ok) as server, ApiConnection(server.endpoint) as connection:
         for _ in range(5):
             await asyncio.gather(*(connection.send(POST) for _ in range(3)))
@@ -31,7 +31,7 @@ async def test_as_many_connections_as_requests_at_a_time_are_kept():
 
 
 @virtually
-async def test_a_connection_that_was_idle_for_long_is_not_used():
+async def test_a_connection_that_was_idle_for_long_is_not_reused():
     async with raw_server(always_ok) as server, ApiConnection(server.endpoint) as connection:
         await connection.send(POST)
         await asyncio.sleep(IDLE_SECONDS - 1.0)
@@ -47,13 +47,11 @@ async def test_a_connection_that_was_idle_for_long_is_not_used():
     "then",
     [
         pytest.param(b"", id="closes it"),
-        pytest.param(
-            b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", id="says that it waited too long"
-        ),
+        pytest.param(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", id="a request timeout"),
     ],
 )
 @virtually
-async def test_a_connection_the_server_gave_up_is_not_used(then: bytes):
+async def test_a_connection_closed_by_the_server_is_not_reused(then: bytes):
     async def serve(visit: Visit) -> None:
         await visit.request()
         visit.say(OK)
@@ -71,7 +69,7 @@ async def test_a_connection_the_server_gave_up_is_not_used(then: bytes):
 
 
 @virtually
-async def test_a_connection_the_server_means_to_close_is_not_used():
+async def test_a_connection_that_the_server_will_close_is_not_reused():
     async def serve(visit: Visit) -> None:
         await visit.request()
         visit.say(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
@@ -85,7 +83,7 @@ async def test_a_connection_the_server_means_to_close_is_not_used():
 
 
 @virtually
-async def test_a_cancelled_request_takes_its_connection_along():
+async def test_a_cancelled_request_closes_its_connection():
     async def serve(visit: Visit) -> None:
         answers = iter((b"slow", b"fast"))
         while True:
@@ -110,7 +108,7 @@ async def test_a_cancelled_request_takes_its_connection_along():
     ("method", "times"), [("GET", 2), ("PUT", 2), ("DELETE", 2), ("POST", 1), ("PATCH", 1)]
 )
 @virtually
-async def test_what_may_be_done_twice_is_sent_again_where_no_byte_of_an_answer_came(method: str, times: int):
+async def test_an_idempotent_request_without_a_response_is_sent_again(method: str, times: int):
     async def serve(visit: Visit) -> None:
         await visit.request()
         if server.connections > 1:
@@ -129,7 +127,7 @@ async def test_what_may_be_done_twice_is_sent_again_where_no_byte_of_an_answer_c
 
 
 @virtually
-async def test_what_was_sent_once_is_not_said_to_be_unsent_when_it_may_not_be_sent_again():
+async def test_a_request_sent_once_is_not_reported_as_unsent():
     answers = iter([None, None, NotLeadingError("kube-system/custom-scheduler")])
 
     def check() -> None:
@@ -154,7 +152,7 @@ class Nowhere(Endpoint):
 
 
 @virtually
-async def test_a_connection_that_nobody_takes_is_given_up_in_time():
+async def test_connecting_has_a_timeout():
     async with ApiConnection(Nowhere("http://localhost")) as connection:
         with pytest.raises(ApiError) as caught:
             await connection.send(POST)
@@ -164,7 +162,7 @@ async def test_a_connection_that_nobody_takes_is_given_up_in_time():
 
 
 @virtually
-async def test_connecting_counts_as_part_of_a_requests_time():
+async def test_connecting_counts_toward_the_time_of_a_request():
     async with ApiConnection(Nowhere("http://localhost")) as connection:
         with pytest.raises(ApiError):
             await connection.send(Request("GET", "/a", timeout_seconds=3.0))
@@ -173,7 +171,7 @@ async def test_connecting_counts_as_part_of_a_requests_time():
 
 
 @virtually
-async def test_a_replaced_endpoint_leaves_no_connection_to_the_old_one():
+async def test_a_replaced_endpoint_keeps_no_connection_to_the_old_one():
     async def slowly(visit: Visit) -> None:
         while True:
             await visit.request()
@@ -196,7 +194,7 @@ async def test_a_replaced_endpoint_leaves_no_connection_to_the_old_one():
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["GET", "POST"])
 @virtually
-async def test_closing_ends_what_is_under_way_and_nothing_begins_any_more(request_: Request):
+async def test_closing_ends_current_requests_and_starts_no_others(request_: Request):
     async def never(visit: Visit) -> None:
         await visit.request()
         await asyncio.sleep(1e6)
@@ -216,7 +214,7 @@ async def test_closing_ends_what_is_under_way_and_nothing_begins_any_more(reques
 
 
 @virtually
-async def test_an_answer_nobody_waited_for_any_more_is_not_the_beginning_of_the_next(
+async def test_a_response_of_a_cancelled_request_is_not_part_of_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ):
     complete = HttpProtocol._complete

@@ -23,11 +23,11 @@ WANTED = {"bindingConditions": ["Ready", "Attached"], "bindingFailureConditions"
 
 def said(*conditions: str, device: str = "gpu-0") -> dict[str, Any]:
     """The conditions of a device by its driver: `Ready`, `!Ready` for one that is not met."""
-    told = [
+    reported = [
         {"type": each.lstrip("!"), "status": "False" if each[0] == "!" else "True", "reason": "Why", "message": 'so "it" is'}
         for each in conditions
     ]  # fmt: skip
-    return {"driver": DRIVER, "pool": "n", "device": device, "conditions": told}
+    return {"driver": DRIVER, "pool": "n", "device": device, "conditions": reported}
 
 
 def claim(*statuses: dict[str, Any], **allocated: Any) -> ResourceClaim:
@@ -40,26 +40,28 @@ def claim(*statuses: dict[str, Any], **allocated: Any) -> ResourceClaim:
     [
         pytest.param(msgspec.convert(resource_claim("one"), ResourceClaim), False, id="not allocated"),
         pytest.param(claim(bindingConditions=[]), True, id="nothing to wait for"),
-        pytest.param(claim(), False, id="nothing said yet"),
-        pytest.param(claim(said("Ready", "Attached", device="gpu-1")), False, id="said of another device"),
+        pytest.param(claim(), False, id="no conditions yet"),
+        pytest.param(
+            claim(said("Ready", "Attached", device="gpu-1")), False, id="conditions of another device"
+        ),
         pytest.param(claim(said("Ready")), False, id="one of two"),
         pytest.param(claim(said("Ready", "!Attached")), False, id="one not met"),
         pytest.param(claim(said("Ready", "Attached")), True, id="both"),
         pytest.param(claim(said("Ready", "Attached", "!Broken")), True, id="not broken"),
     ],
 )
-def test_all_conditions_have_to_be_met(each: ResourceClaim, ready: bool):
+def test_all_conditions_must_be_true(each: ResourceClaim, ready: bool):
     assert is_ready(each) is ready
 
 
-def test_a_device_that_failed_says_why():
+def test_a_failed_device_has_its_reason():
     with pytest.raises(DeviceBindingError) as raised:
         is_ready(claim(said("Ready", "Attached", "Broken")))
 
     assert str(raised.value) == 'device binding failed: claim=one, reason=Why, message="so \\"it\\" is"'
 
 
-def test_time_runs_from_the_allocation_of_devices_that_must_be_made_ready():
+def test_the_timeout_starts_at_the_allocation_of_devices_with_conditions():
     timestamp = "2026-03-01T08:00:00Z"
 
     assert deadline_of(claim(timestamp=timestamp), 60.0) == datetime(2026, 3, 1, 8, 1, tzinfo=UTC)
@@ -67,7 +69,7 @@ def test_time_runs_from_the_allocation_of_devices_that_must_be_made_ready():
     assert deadline_of(claim(), 60.0) is None
 
 
-def test_who_has_to_be_waited_for():
+def test_the_devices_that_a_pod_waits_for():
     assert waits_for_conditions(claim())
     assert list(drivers_with_conditions(claim())) == [DRIVER]
     assert not waits_for_conditions(claim(bindingConditions=[]))

@@ -65,7 +65,7 @@ class Writing:
 
 
 @virtually
-async def test_a_new_allocation_is_protected_then_written_with_its_time_and_its_pod():
+async def test_a_new_allocation_adds_the_finalizer_and_then_writes_its_time_and_pod():
     it = Writing(FREE)
 
     written = await it.reserve(allocate=True)
@@ -81,7 +81,7 @@ async def test_a_new_allocation_is_protected_then_written_with_its_time_and_its_
 
 
 @virtually
-async def test_a_protected_claim_takes_one_write():
+async def test_a_claim_with_the_finalizer_needs_one_write():
     it = Writing(resource_claim("one", finalizers=[FINALIZER]))
 
     await it.reserve(allocate=True)
@@ -90,7 +90,7 @@ async def test_a_protected_claim_takes_one_write():
 
 
 @virtually
-async def test_a_pod_joins_those_that_use_an_allocated_claim():
+async def test_a_pod_joins_the_consumers_of_an_allocated_claim():
     it = Writing(HELD)
 
     await it.reserve(allocate=False)
@@ -101,7 +101,7 @@ async def test_a_pod_joins_those_that_use_an_allocated_claim():
 
 
 @virtually
-async def test_a_claim_that_changed_meanwhile_is_read_again():
+async def test_a_concurrently_changed_claim_is_read_again():
     it = Writing(FREE)
     it.api.meanwhile = [lambda: it.api.change(KEY, note="somebody else")]
 
@@ -113,7 +113,7 @@ async def test_a_claim_that_changed_meanwhile_is_read_again():
 
 
 @virtually
-async def test_a_claim_that_changes_every_time_is_given_up_after_five_tries():
+async def test_a_claim_that_changes_every_time_fails_after_five_tries():
     it = Writing(HELD)
     it.api.refusals = [CONFLICT] * 9
 
@@ -134,7 +134,7 @@ async def test_a_claim_that_changes_every_time_is_given_up_after_five_tries():
     ],
 )  # fmt: skip
 @virtually
-async def test_what_somebody_else_did_meanwhile_is_found_out(
+async def test_concurrent_changes_by_others_are_found(
     claim: dict[str, Any], allocate: bool, meanwhile: dict[str, Any], why: str
 ):
     it = Writing(claim)
@@ -163,7 +163,7 @@ async def test_a_claim_that_is_being_deleted_is_not_written():
     ],
 )  # fmt: skip
 @virtually
-async def test_a_refusal_is_told_in_upstreams_words(refusals: list[ApiError | None], why: str):
+async def test_a_refusal_has_the_message_of_upstream(refusals: list[ApiError | None], why: str):
     it = Writing(FREE)
     it.api.refusals = refusals
     it.api.unread = [ApiError(503, "", "down"), ApiError(404, "NotFound", "gone")]
@@ -174,7 +174,7 @@ async def test_a_refusal_is_told_in_upstreams_words(refusals: list[ApiError | No
 
 @pytest.mark.parametrize("answer", [LOST, ApiError(502, "", "bad gateway")], ids=["none", "of a balancer"])
 @virtually
-async def test_a_write_without_an_answer_that_came_about_is_as_good_as_answered(answer: ApiError):
+async def test_a_write_with_a_lost_response_that_took_effect_is_a_success(answer: ApiError):
     it = Writing(FREE)
     it.api.lost = [None, answer]
     it.api.unread = [answer, ApiError(429, "", "busy", retry_after_seconds=9)]
@@ -187,7 +187,7 @@ async def test_a_write_without_an_answer_that_came_about_is_as_good_as_answered(
 
 
 @virtually
-async def test_a_write_that_was_sent_again_and_conflicts_with_itself_has_come_about():
+async def test_a_repeated_write_that_conflicts_with_itself_is_a_success():
     it = Writing(FREE)
     it.api.lost = [None, CONFLICT]
 
@@ -199,7 +199,7 @@ async def test_a_write_that_was_sent_again_and_conflicts_with_itself_has_come_ab
 
 @pytest.mark.parametrize("answer", [CONFLICT, LOST], ids=["a conflict", "none"])
 @virtually
-async def test_what_somebody_else_was_given_meanwhile_is_seen_at_once(answer: ApiError):
+async def test_a_concurrent_allocation_to_another_pod_is_found_at_once(answer: ApiError):
     it = Writing(resource_claim("one", finalizers=[FINALIZER]))
     it.api.refusals = [answer]
     it.api.meanwhile = [lambda: it.api.change(KEY, allocation=GIVEN)]
@@ -219,7 +219,7 @@ async def test_what_somebody_else_was_given_meanwhile_is_seen_at_once(answer: Ap
     ],
 )  # fmt: skip
 @virtually
-async def test_a_write_without_an_answer_that_did_not_come_about_has_failed(found: dict[str, Any]):
+async def test_a_write_with_a_lost_response_that_did_not_take_effect_has_failed(found: dict[str, Any]):
     it = Writing(resource_claim("one", finalizers=[FINALIZER]))
     it.api.refusals = [LOST]
     it.api.meanwhile = [lambda: it.api.change(KEY, **found)]
@@ -231,7 +231,7 @@ async def test_a_write_without_an_answer_that_did_not_come_about_has_failed(foun
 
 
 @virtually
-async def test_a_claim_that_is_gone_when_it_is_asked_about_has_failed():
+async def test_a_claim_that_is_deleted_when_it_is_read_back_has_failed():
     it = Writing(FREE)
     it.api.lost = [LOST]
     it.api.unread = [ApiError(404, "NotFound", "gone")]
@@ -241,7 +241,7 @@ async def test_a_claim_that_is_gone_when_it_is_asked_about_has_failed():
 
 
 @virtually
-async def test_an_unreserved_claim_keeps_its_other_pods_and_is_shown_so():
+async def test_an_unreserved_claim_keeps_its_other_pods():
     it = Writing(resource_claim("one", allocated=GIVEN, reserved_for=[POD, OTHER]))
 
     await it.writes.unreserve(it.claim.claim, POD)
@@ -268,7 +268,7 @@ async def test_a_deallocated_claim_has_neither_devices_nor_pods_left():
 
 
 @virtually
-async def test_a_deleted_claim_loses_our_protection_first():
+async def test_a_deleted_claim_loses_our_finalizer_first():
     it = Writing(resource_claim("one", allocated=GIVEN, finalizers=["other/one", FINALIZER]))
     it.api.meanwhile = [lambda: it.api.change(KEY, note="somebody else")]
 
@@ -292,7 +292,7 @@ async def test_the_claim_for_extended_resources_is_created_for_its_pod():
 
 
 @virtually
-async def test_a_claim_that_cannot_be_created_says_so():
+async def test_a_claim_that_cannot_be_created_is_reported():
     it = Writing(FREE)
     it.api.refusals = [ApiError(403, "Forbidden", "no")]
 
@@ -301,7 +301,7 @@ async def test_a_claim_that_cannot_be_created_says_so():
 
 
 @virtually
-async def test_a_pod_is_told_its_claim_and_a_lost_answer_costs_another_try():
+async def test_the_pod_status_gets_the_claim_and_a_lost_response_is_retried():
     it = Writing(FREE)
     it.api.refusals = [LOST, None]
     mapping = ContainerExtendedResourceRequest("main", "example.com/gpu", "container-0-request-0")
@@ -331,7 +331,7 @@ async def test_a_pod_is_told_its_claim_and_a_lost_answer_costs_another_try():
     ("error", "tries"), [pytest.param(LOST, 4, id="lost"), pytest.param(CONFLICT, 1, id="refused")]
 )
 @virtually
-async def test_a_pod_that_cannot_be_told_fails_the_attempt(error: ApiError, tries: int):
+async def test_a_failed_write_of_the_pod_status_fails_the_attempt(error: ApiError, tries: int):
     it = Writing(FREE)
     it.api.refusals = [error] * 9
 
@@ -344,13 +344,13 @@ async def test_a_pod_that_cannot_be_told_fails_the_attempt(error: ApiError, trie
 @pytest.mark.parametrize(
     "shown",
     [
-        pytest.param(None, id="it is gone"),
+        pytest.param(None, id="deleted"),
         pytest.param(resource_claim("one", version=103), id="it is newer"),
         pytest.param(resource_claim("one", uid="another"), id="it is another of that name"),
     ],
 )
 @virtually
-async def test_an_answer_that_the_watch_has_overtaken_is_not_shown(shown: dict[str, Any] | None):
+async def test_a_response_older_than_the_watch_is_ignored(shown: dict[str, Any] | None):
     it = Writing(FREE)
     store = it.table.watch_kind(CLAIMS)
     if shown is None:

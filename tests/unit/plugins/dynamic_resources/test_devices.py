@@ -94,7 +94,7 @@ class Story:
 
 
 @given(st.lists(steps, max_size=30))
-def test_what_is_kept_is_what_all_claims_say(steps: list[tuple[Any, ...]]):
+def test_the_allocated_state_equals_that_of_all_claims(steps: list[tuple[Any, ...]]):
     story = Story()
     for what, *about in steps:
         getattr(story, what)(*about)

@@ -38,7 +38,7 @@ def gpu(number: int, **more: Any) -> dict[str, Any]:
     return {"name": f"gpu-{number}", "capacity": {"memory": {"value": "80Gi"}}, **more}
 
 
-def test_a_request_is_told_with_what_became_of_each_device_of_the_node():
+def test_the_reason_lists_each_device_of_the_node():
     devices = [
         gpu(0), gpu(1), gpu(2),
         gpu(3, taints=[{"key": "sick", "value": "yes", "effect": "NoExecute"}]),
@@ -68,7 +68,7 @@ def test_a_request_is_told_with_what_became_of_each_device_of_the_node():
     ]
 
 
-def test_a_device_that_a_pod_is_about_to_get_names_its_claim():
+def test_a_device_about_to_be_allocated_names_its_claim():
     kit = Kit(
         node("a"),
         GPUS,
@@ -85,7 +85,7 @@ def test_a_device_that_a_pod_is_about_to_get_names_its_claim():
     ]
 
 
-def test_alternatives_are_all_told_and_requests_that_can_be_met_are_not():
+def test_all_alternatives_are_listed_and_satisfied_requests_are_not():
     kit = Kit(
         node("a"), GPUS, device_class("none", "false"), device_class("never", "false"), resource_slice("a", 1),
         resource_claim("one", first_available("either", "none", "never"), exactly("fine")),
@@ -99,7 +99,7 @@ def test_alternatives_are_all_told_and_requests_that_can_be_met_are_not():
     ]
 
 
-def test_requests_that_fit_alone_but_not_together_are_told_with_the_constraints():
+def test_requests_that_fail_only_together_are_listed_with_the_constraints():
     devices = [gpu(number, attributes={"root": {"string": f"r{number}"}}) for number in range(2)]
     claim = resource_claim("one", exactly("first"), exactly("second"))
     claim["spec"]["devices"]["constraints"] = [
@@ -115,7 +115,7 @@ def test_requests_that_fit_alone_but_not_together_are_told_with_the_constraints(
     ]
 
 
-def test_all_devices_have_to_be_free():
+def test_all_devices_must_be_free():
     claim = resource_claim("one", exactly("every", allocationMode="All"))
     taken = resource_claim("z", exactly(), allocated=allocation("gpu-1", pool="a"))
 
@@ -133,7 +133,7 @@ def test_all_devices_have_to_be_free():
         pytest.param({}, "its slices contradict each other", id="invalid"),
     ],
 )
-def test_a_pool_that_gives_nothing_is_named(pool: Any, why: str):
+def test_an_invalid_pool_is_named(pool: Any, why: str):
     found = resource_slice("a", [gpu(0), gpu(0)])
     found["spec"]["pool"] |= pool
 
@@ -144,7 +144,7 @@ def test_a_pool_that_gives_nothing_is_named(pool: Any, why: str):
     assert said[-1] == "what would help: 1 more such devices free on this node"
 
 
-def test_counters_that_are_used_up_are_told():
+def test_exhausted_counters_are_listed():
     takes = [{"counterSet": "set", "counters": {"slots": {"value": "2"}}}]
     counters = [{"name": "set", "counters": {"slots": {"value": "3"}}}]
     devices = [gpu(number, consumesCounters=takes) for number in range(2)]
@@ -168,7 +168,7 @@ def test_counters_that_are_used_up_are_told():
     ]
 
 
-def test_what_is_left_of_a_shared_device_counts():
+def test_the_free_share_of_a_device_counts():
     shared = gpu(0, allowMultipleAllocations=True)
     asks = {"requests": {"memory": "50Gi"}}
     holds = allocation("gpu-0", pool="a", shareID="s", consumedCapacity={"memory": "40Gi"})
@@ -182,7 +182,7 @@ def test_what_is_left_of_a_shared_device_counts():
     assert said[1] == "  1 in use, with too little left, by claim default/z: gpu-0"
 
 
-def test_a_claim_that_has_its_devices_elsewhere_says_where_and_who_uses_it():
+def test_a_claim_allocated_elsewhere_has_its_node_and_pods_listed():
     its = allocation("gpu-0", node="b", pool="b")
     kit = Kit(node("a"), node("b"), GPUS, resource_claim("one", exactly(), allocated=its))
 
@@ -202,14 +202,14 @@ def test_a_claim_that_has_its_devices_elsewhere_says_where_and_who_uses_it():
             ["request r0: device class nope does not exist"],
             id="no such class",
         ),
-        pytest.param([GPUS, resource_claim("one", exactly())], [], id="nothing any more"),
+        pytest.param([GPUS, resource_claim("one", exactly())], [], id="no errors"),
     ],
 )
-def test_what_is_wrong_whatever_the_node(objects: list[Any], said: list[str] | None):
+def test_the_reasons_that_hold_for_every_node(objects: list[Any], said: list[str] | None):
     assert told(Kit(node("a"), *objects), WEB, None) == said
 
 
-def test_a_claim_that_cannot_be_judged_says_why():
+def test_a_claim_that_cannot_be_evaluated_has_the_error():
     bad = resource_claim("one", exactly(selectors=[{"cel": {"expression": "nonsense("}}]))
 
     said = told(Kit(node("a"), GPUS, resource_slice("a", 1), bad), WEB)
@@ -218,7 +218,7 @@ def test_a_claim_that_cannot_be_judged_says_why():
     assert said[0].startswith("claim default/one: selector #0: CEL compile error")
 
 
-def test_a_device_of_which_a_selector_cannot_tell_is_named():
+def test_a_device_at_which_a_selector_fails_is_named():
     claim = resource_claim("one", exactly(selectors=[{"cel": {"expression": LARGE}}]))
     kit = Kit(node("a"), GPUS, resource_slice("a", [gpu(0, capacity={})]), claim)
 

@@ -35,7 +35,7 @@ def behind(known: DeviceClasses) -> dict[str, str]:
     return {name: found.metadata.name for name, found in known.behind.items()}
 
 
-def test_a_class_stands_for_a_resource_of_its_own_name_and_for_the_one_it_names():
+def test_a_class_provides_its_own_resource_name_and_the_one_it_names():
     _, known = classes(device_class("a"), device_class("b", extended_resource=GPU))
 
     assert behind(known) == {IMPLICIT + "a": "a", IMPLICIT + "b": "b", GPU: "b"}
@@ -45,14 +45,14 @@ def test_a_class_stands_for_a_resource_of_its_own_name_and_for_the_one_it_names(
     ("first", "second", "chosen"),
     [
         pytest.param("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "b", id="the newer"),
-        pytest.param("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "a", id="the newer, whatever its name"),
+        pytest.param("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "a", id="the newer, under any name"),
         pytest.param(
             "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "a", id="of two as old the first by name"
         ),
     ],
 )
 @pytest.mark.parametrize("turned", [False, True], ids=["in order", "the other way round"])
-def test_of_two_classes_for_one_resource_one_counts(first: str, second: str, chosen: str, turned: bool):
+def test_one_of_two_classes_for_a_resource_is_used(first: str, second: str, chosen: str, turned: bool):
     both = [
         device_class("a", extended_resource=GPU, created=first),
         device_class("b", extended_resource=GPU, created=second),
@@ -62,7 +62,7 @@ def test_of_two_classes_for_one_resource_one_counts(first: str, second: str, cho
     assert behind(known)[GPU] == chosen
 
 
-def test_what_stands_for_what_follows_the_classes():
+def test_the_provided_resources_follow_the_classes():
     table, known = classes(device_class("a", extended_resource=GPU))
     store = table.watch_kind(DEVICE_CLASSES)
     assert behind(known)[GPU] == "a"
@@ -95,7 +95,7 @@ def container(name: str, *, always: bool = False, **amounts: Any) -> dict[str, A
         ),
         pytest.param(
             [container("i", gpu=1)], [container("m", gpu=2)],
-            {"container-1-request-1": 2}, ["m gpu container-1-request-1", "i gpu container-1-request-1"], id="an init container uses what the main one has",
+            {"container-1-request-1": 2}, ["m gpu container-1-request-1", "i gpu container-1-request-1"], id="an init container uses the devices of the main one",
         ),
         pytest.param(
             [container("i", gpu=5)], [container("m", gpu=2)],
@@ -109,14 +109,14 @@ def container(name: str, *, always: bool = False, **amounts: Any) -> dict[str, A
         pytest.param(
             [container("s", always=True, gpu=1), container("i", gpu=1)], [container("m", gpu=1)],
             {"container-0-request-1": 1, "container-2-request-1": 1},
-            ["s gpu container-0-request-1", "m gpu container-2-request-1", "i gpu container-2-request-1"], id="a sidecar keeps what it has",
+            ["s gpu container-0-request-1", "m gpu container-2-request-1", "i gpu container-2-request-1"], id="a sidecar keeps its devices",
         ),
         pytest.param([], [container("m", gpu=0)], {}, [], id="none"),
         pytest.param([], [container("m", gpu="1500m")], {}, [], id="no whole number"),
         pytest.param([], [container("m", gpu="2k")], {"container-0-request-1": 2000}, ["m gpu container-0-request-1"], id="a number with a suffix"),
     ],
 )  # fmt: skip
-def test_each_container_that_asks_has_a_request_and_those_that_end_share(
+def test_each_container_has_a_request_and_init_containers_share_theirs(
     init: list[Any], main: list[Any], requests: dict[str, int], mappings: list[str]
 ):
     _, known = classes(device_class("a", extended_resource=GPU), device_class("b", extended_resource=NIC))
@@ -128,14 +128,14 @@ def test_each_container_that_asks_has_a_request_and_those_that_end_share(
     exact = {each.name: each.exactly for each in found.claim.spec.devices.requests}
     assert {name: each.count for name, each in exact.items() if each} == requests
     assert list(exact) == sorted(exact)
-    told = [
+    reported = [
         f"{each.container_name} {each.resource_name.removeprefix('example.com/')} {each.request_name}"
         for each in found.mappings
     ]
-    assert told == mappings
+    assert reported == mappings
 
 
-def test_a_request_is_for_so_many_devices_of_the_class():
+def test_a_request_has_the_number_of_devices_of_the_class():
     _, known = classes(device_class("a", extended_resource=GPU))
     asking = pod("p", requests={GPU: 2})
 
@@ -150,7 +150,7 @@ def test_a_request_is_for_so_many_devices_of_the_class():
     assert request.exactly.allocation_mode == "ExactCount"
 
 
-def test_requests_for_twice_as_many_init_containers_take_twice_the_work():
+def test_requests_for_twice_as_many_init_containers_need_twice_the_work():
     _, known = classes(device_class("a", extended_resource=GPU))
 
     def lines(number: int) -> int:
@@ -165,7 +165,7 @@ def test_requests_for_twice_as_many_init_containers_take_twice_the_work():
     assert lines(400) < 2.5 * lines(200)
 
 
-def test_requests_for_twice_as_many_resources_of_a_container_take_twice_the_work(
+def test_requests_for_twice_as_many_resources_need_twice_the_work(
     monkeypatch: pytest.MonkeyPatch,
 ):
     n_sorted = 0

@@ -1,4 +1,4 @@
-"""Which nodes can provide devices for a pod, which of them is best, and what PostFilter does if there are none."""
+"""The nodes that can provide devices for a pod, their scores, and the deallocation in PostFilter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refusals(each: PodInfo, *objects: Any, **args: Any) -> dict[str, str]:
     return attempt.reasons()
 
 
-def test_a_node_needs_devices_that_nobody_has():
+def test_a_node_needs_free_devices():
     cluster = [
         *NODES,
         device_class(),
@@ -58,7 +58,7 @@ def test_a_node_needs_devices_that_nobody_has():
     assert attempt.filter()["b"].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
-def test_all_claims_of_a_pod_are_given_devices_together():
+def test_all_claims_of_a_pod_are_allocated_together():
     cluster = [*NODES, device_class(), resource_slice("a", 1), resource_slice("b", 2)]
 
     assert refusals(BOTH, *cluster, resource_claim("one"), resource_claim("two")) == {
@@ -67,7 +67,7 @@ def test_all_claims_of_a_pod_are_given_devices_together():
     }
 
 
-def test_an_allocated_claim_is_where_its_devices_are():
+def test_an_allocated_claim_requires_its_node():
     claim = resource_claim("one", allocated=allocation("gpu-0", node="b"))
 
     attempt = Kit(*NODES, claim).begin(WEB)
@@ -77,14 +77,14 @@ def test_an_allocated_claim_is_where_its_devices_are():
     assert attempt.kit.plugin.pre_bind_pre_flight(attempt.state, WEB, "b") is None
 
 
-def test_what_cannot_be_allocated_is_told_before_what_is_elsewhere():
+def test_an_allocation_on_another_node_is_reported_before_a_failed_allocation():
     cluster = [*NODES, device_class(), resource_slice("a"), resource_slice("b")]
     claims = [resource_claim("one", allocated=allocation("gpu-9", node="b")), resource_claim("two")]
 
     assert refusals(BOTH, *cluster, *claims) == {"a": ELSEWHERE, "c": NO_ROOM}
 
 
-def test_a_claim_without_a_place_is_available_everywhere():
+def test_an_allocated_claim_without_a_node_selector_fits_everywhere():
     assert refusals(WEB, *NODES, resource_claim("one", allocated=allocation("gpu-0"))) == {}
 
 
@@ -115,7 +115,7 @@ def test_a_search_that_takes_too_long_fails_the_attempt():
 
 
 @pytest.mark.parametrize(("timeout", "is_unlimited"), [("10s", False), ("0s", True)])
-def test_a_search_that_needs_more_than_a_turn_has_no_limit_where_the_filter_has_none(
+def test_a_search_longer_than_a_slice_has_no_limit_if_the_filter_has_none(
     timeout: str,
     is_unlimited: bool,
 ):
@@ -135,7 +135,7 @@ def test_a_search_that_needs_more_than_a_turn_has_no_limit_where_the_filter_has_
 ASKS = pod("ai", requests={GPU: 2})
 
 
-def test_a_node_gives_an_extended_resource_itself_or_by_devices():
+def test_a_node_provides_an_extended_resource_itself_or_by_devices():
     cluster = [
         node("plugin", allocatable={GPU: 2}),
         node("devices"),
@@ -149,7 +149,7 @@ def test_a_node_gives_an_extended_resource_itself_or_by_devices():
     assert refusals(ASKS, *cluster) == {"few": NO_ROOM, "none": NO_ROOM}
 
 
-def test_a_resource_that_neither_the_node_nor_a_device_has_does_not_fit():
+def test_a_resource_of_neither_the_node_nor_a_device_does_not_fit():
     both = pod("ai", requests={GPU: 1, "example.com/disk": 1})
     cluster = [
         node("empty", allocatable={"example.com/disk": 0}),
@@ -169,7 +169,7 @@ def test_claims_and_extended_resources_share_the_devices():
     assert refusals(both, *cluster, resource_claim("one")) == {"a": NO_ROOM, "c": NO_ROOM}
 
 
-def test_a_pod_whose_device_plugin_gives_it_all_needs_no_allocation():
+def test_a_pod_served_by_a_device_plugin_needs_no_allocation():
     attempt = Kit(node("plugin", allocatable={GPU: 2}), device_class(extended_resource=GPU)).begin(ASKS)
 
     assert attempt.reasons() == {}
@@ -182,7 +182,7 @@ def made_for(owner: PodInfo, **fields: Any) -> dict[str, Any]:
 
 
 @virtually
-async def test_a_claim_that_an_earlier_attempt_left_is_deleted_first():
+async def test_a_claim_left_by_an_earlier_attempt_is_deleted_first():
     left = made_for(
         ASKS, allocated=allocation("gpu-0", node="a"), finalizers=["resource.kubernetes.io/delete-protection"]
     )
@@ -201,7 +201,7 @@ async def test_a_claim_that_an_earlier_attempt_left_is_deleted_first():
     assert kit.begin(ASKS).reasons() == {"b": NO_ROOM, "c": NO_ROOM}
 
 
-def test_claims_for_the_extended_resources_of_others_do_not_matter():
+def test_claims_for_extended_resources_of_other_pods_are_ignored():
     cluster = [*NODES, device_class(extended_resource=GPU), resource_slice("a", 4)]
 
     assert refusals(ASKS, *cluster, made_for(OTHER), resource_claim("plain", owner=ASKS)) == {
@@ -213,7 +213,7 @@ def test_claims_for_the_extended_resources_of_others_do_not_matter():
 # Scores.
 
 
-def test_a_node_that_gives_the_first_alternative_is_better():
+def test_a_node_with_the_first_alternative_scores_higher():
     cluster = [
         *NODES,
         device_class("fast", 'device.attributes["gpu.example.com"].model == "fast"'),
@@ -230,7 +230,7 @@ def test_a_node_that_gives_the_first_alternative_is_better():
     assert attempt.scores() == {"a": 100, "b": 7 * 100 // 8, "c": 7 * 100 // 8}
 
 
-def test_claims_without_alternatives_say_nothing_of_nodes():
+def test_claims_without_alternatives_score_all_nodes_equally():
     attempt = Kit(
         *NODES, device_class(), *(resource_slice(name) for name in "abc"), resource_claim("one")
     ).begin(WEB)
@@ -238,7 +238,7 @@ def test_claims_without_alternatives_say_nothing_of_nodes():
     assert attempt.scores() == {"a": 0, "b": 0, "c": 0}
 
 
-def test_an_alternative_that_was_allocated_before_counts_beside_a_new_claim():
+def test_an_allocated_alternative_counts_beside_a_new_claim():
     cluster = [*NODES[:1], device_class(), resource_slice("a", 2), resource_claim("two")]
     given = resource_claim(
         "one", first_available("r0", "x", "y"), allocated=allocation("gpu-0", node="a", request="r0/s1")
@@ -252,7 +252,7 @@ def test_an_alternative_that_was_allocated_before_counts_beside_a_new_claim():
 # PostFilter, if no node is left.
 
 
-def test_a_claim_in_the_wrong_place_gives_its_devices_back():
+def test_a_claim_allocated_to_another_node_is_deallocated():
     claim = resource_claim("one", allocated=allocation("gpu-0", node="gone"), reserved_for=[WEB])
     kit = Kit(*NODES, claim)
     attempt = kit.begin(WEB)
@@ -264,14 +264,14 @@ def test_a_claim_in_the_wrong_place_gives_its_devices_back():
 @pytest.mark.parametrize(
     ("users", "helps"),
     [
-        pytest.param([], True, id="nobody uses it"),
+        pytest.param([], True, id="no consumer"),
         pytest.param([WEB], True, id="the pod alone uses it"),
         pytest.param([OTHER], False, id="another uses it"),
         pytest.param([WEB, OTHER], False, id="another uses it too"),
     ],
 )
 @virtually
-async def test_only_a_claim_that_nobody_else_uses_is_deallocated(users: list[PodInfo], helps: bool):
+async def test_only_a_claim_without_other_consumers_is_deallocated(users: list[PodInfo], helps: bool):
     claim = resource_claim("one", allocated=allocation("gpu-0", node="gone"), reserved_for=users)
     kit = Kit(*NODES, claim)
     attempt = kit.begin(WEB)
@@ -286,7 +286,7 @@ async def test_only_a_claim_that_nobody_else_uses_is_deallocated(users: list[Pod
     assert kit.fakes.activator.activated == [], "the watch event of it wakes the pod"
 
 
-def test_a_claim_that_kept_the_pod_from_some_node_is_deallocated():
+def test_a_claim_that_rejected_some_node_is_deallocated():
     claims = [resource_claim("one", allocated=allocation("gpu-0", node="a")), resource_claim("two")]
     attempt = Kit(*NODES, device_class(), resource_slice("b"), *claims).begin(BOTH)
 
@@ -294,7 +294,7 @@ def test_a_claim_that_kept_the_pod_from_some_node_is_deallocated():
     assert attempt.post_filter().reasons == ("deallocation of ResourceClaim completed",)
 
 
-def test_what_could_not_be_allocated_anywhere_leaves_nothing_to_do():
+def test_an_impossible_claim_needs_no_deallocation():
     attempt = Kit(*NODES, device_class(), resource_claim("one")).begin(WEB)
     attempt.reasons()
 
@@ -302,7 +302,7 @@ def test_what_could_not_be_allocated_anywhere_leaves_nothing_to_do():
 
 
 @virtually
-async def test_while_a_claim_is_being_given_back_no_pod_is_given_anything_by_it():
+async def test_a_claim_under_deallocation_is_not_allocated_to_a_pod():
     claim = resource_claim("one", allocated=allocation("gpu-0", node="gone"))
     kit = Kit(*NODES, device_class(), resource_slice("a"), claim)
     attempt = kit.begin(WEB)
@@ -321,7 +321,7 @@ async def test_while_a_claim_is_being_given_back_no_pod_is_given_anything_by_it(
 
 
 @virtually
-async def test_a_pod_is_tried_again_when_its_claim_could_not_be_given_back():
+async def test_a_pod_is_retried_when_its_claim_could_not_be_deallocated():
     from tests.unit.plugins.dynamic_resources.claims_api import CONFLICT
 
     kit = Kit(*NODES, resource_claim("one", allocated=allocation("gpu-0", node="gone")))
@@ -341,13 +341,13 @@ async def test_a_pod_is_tried_again_when_its_claim_could_not_be_given_back():
 @pytest.mark.parametrize(
     ("said", "seconds", "ready"),
     [
-        pytest.param([], 600, True, id="nothing said, in time"),
-        pytest.param([], 601, False, id="nothing said for too long"),
+        pytest.param([], 600, True, id="no conditions, in time"),
+        pytest.param([], 601, False, id="no conditions for too long"),
         pytest.param([{"type": "Ready", "status": "True"}], 9999, True, id="ready"),
         pytest.param([{"type": "Broken", "status": "True"}], 1, False, id="broken"),
     ],
 )
-def test_devices_that_failed_or_took_too_long_are_given_back(said: list[Any], seconds: int, ready: bool):
+def test_failed_or_late_devices_are_deallocated(said: list[Any], seconds: int, ready: bool):
     given = allocation("gpu-0", node="a", timestamp="2026-03-01T08:00:00Z", **CONDITIONS)
     status = [{"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": said}]
     kit = Kit(*NODES[:1], resource_claim("one", allocated=given, devices=status))
@@ -355,11 +355,11 @@ def test_devices_that_failed_or_took_too_long_are_given_back(said: list[Any], se
     attempt = kit.begin(WEB)
 
     assert attempt.reasons() == ({} if ready else {"a": ELSEWHERE})
-    told = "still not schedulable" if ready else "deallocation of ResourceClaim completed"
-    assert attempt.post_filter().reasons == (told,)
+    reported = "still not schedulable" if ready else "deallocation of ResourceClaim completed"
+    assert attempt.post_filter().reasons == (reported,)
 
 
-def test_devices_are_taken_in_before_a_pod_that_wants_some_is_decided():
+def test_devices_are_read_before_a_pod_that_needs_some_is_evaluated():
     kit = Kit(node("a"), resource_slice("a"), resource_claim("one"))
     devices = Devices.of(TableObjects(kit.table))
 

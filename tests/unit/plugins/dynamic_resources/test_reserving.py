@@ -64,7 +64,7 @@ def failed(status: Status | None) -> str:
 # Allocations in flight.
 
 
-def test_a_device_is_taken_from_reserve_on_for_all_profiles():
+def test_a_device_is_allocated_from_reserve_on_for_all_profiles():
     it = two_claims()
     placed(it, FIRST, "a")
 
@@ -72,7 +72,7 @@ def test_a_device_is_taken_from_reserve_on_for_all_profiles():
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
 
-def test_a_claim_in_flight_is_nobody_elses_to_use():
+def test_a_claim_in_flight_cannot_be_used_by_other_pods():
     it = two_claims()
     placed(it, FIRST, "a")
 
@@ -105,7 +105,7 @@ def test_members_of_a_group_share_a_claim_in_flight():
     assert devices_of(it).in_flight == {}
 
 
-def test_what_was_reserved_is_free_again_when_it_is_given_up():
+def test_reserved_devices_are_free_after_unreserve():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
 
@@ -116,7 +116,7 @@ def test_what_was_reserved_is_free_again_when_it_is_given_up():
     assert it.fakes.background.started == [], "nothing was written"
 
 
-def test_giving_up_a_pod_that_was_never_given_anything_takes_nothing_from_others():
+def test_unreserve_of_a_pod_without_devices_affects_no_other_pod():
     it = two_claims()
     other = it.begin(SHARING)
     placed(it, FIRST, "a")
@@ -126,7 +126,7 @@ def test_giving_up_a_pod_that_was_never_given_anything_takes_nothing_from_others
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
 
-def test_a_node_that_is_gone_fails_the_attempt():
+def test_a_deleted_node_fails_the_attempt():
     it = two_claims()
     attempt = it.begin(FIRST)
     it.table.remove_node("a")
@@ -135,7 +135,7 @@ def test_a_node_that_is_gone_fails_the_attempt():
 
 
 @pytest.mark.parametrize("steps", [["one", "two"], ["two", "one"]], ids=["in order", "the other way round"])
-def test_what_claims_hold_follows_the_watch(steps: Sequence[str]):
+def test_allocated_devices_follow_the_watch(steps: Sequence[str]):
     it = two_claims(devices=2)
     store = it.table.watch_kind("resource.k8s.io/v1/resourceclaims")
     left = []
@@ -152,7 +152,7 @@ def test_what_claims_hold_follows_the_watch(steps: Sequence[str]):
     assert it.begin(pod("p", resourceClaims=claims_of("free"))).reasons() == {}
 
 
-def test_a_claim_of_the_same_name_made_anew_frees_what_the_old_one_held():
+def test_a_recreated_claim_releases_the_devices_of_the_old_one():
     it = kit(resource_claim("one", allocated=allocation("gpu-0", node="a")), resource_claim("two"))
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
@@ -163,7 +163,7 @@ def test_a_claim_of_the_same_name_made_anew_frees_what_the_old_one_held():
     assert it.begin(SECOND).reasons() == {}
 
 
-def test_so_many_changes_that_they_are_not_remembered_are_taken_in_as_a_whole():
+def test_very_many_changes_cause_a_full_read():
     it = two_claims()
     it.begin(SECOND).reasons()
     store = it.table.watch_kind("resource.k8s.io/v1/resourceclaims")
@@ -178,7 +178,7 @@ def test_so_many_changes_that_they_are_not_remembered_are_taken_in_as_a_whole():
 
 
 @virtually
-async def test_what_was_reserved_is_written_and_shown_before_the_watch_does():
+async def test_a_reserved_device_is_written_and_visible_before_the_watch_event():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
 
@@ -196,7 +196,7 @@ async def test_what_was_reserved_is_written_and_shown_before_the_watch_does():
 
 
 @virtually
-async def test_a_watch_that_runs_behind_does_not_free_what_was_written():
+async def test_a_lagging_watch_does_not_release_a_written_device():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
     await attempt.pre_bind("a")
@@ -209,7 +209,7 @@ async def test_a_watch_that_runs_behind_does_not_free_what_was_written():
 
 
 @virtually
-async def test_pods_that_share_a_claim_are_all_written_into_it():
+async def test_all_pods_that_share_a_claim_are_written_into_it():
     it = two_claims()
     await placed(it, FIRST, "a").pre_bind("a")
     await placed(it, SHARING, "a").pre_bind("a")
@@ -221,7 +221,7 @@ async def test_pods_that_share_a_claim_are_all_written_into_it():
 
 
 @virtually
-async def test_a_claim_that_is_reserved_for_the_pod_already_is_not_written_again():
+async def test_a_claim_that_is_already_reserved_for_the_pod_is_not_written_again():
     given = resource_claim("one", allocated=allocation("gpu-0", node="a"), reserved_for=[FIRST])
     it = kit(given)
 
@@ -230,7 +230,7 @@ async def test_a_claim_that_is_reserved_for_the_pod_already_is_not_written_again
 
 
 @virtually
-async def test_the_257th_pod_of_a_claim_is_told_what_the_api_server_says():
+async def test_the_257th_pod_of_a_claim_gets_the_message_of_the_api_server():
     it = kit(resource_claim("one", allocated=allocation("gpu-0", node="a")))
     it.api.refusals = [
         ApiError(422, "Invalid", "status.reservedFor: Too many: 257: must have at most 256 items")
@@ -256,7 +256,7 @@ async def test_a_refused_write_frees_the_device():
 
 
 @virtually
-async def test_a_write_whose_answer_is_lost_keeps_its_device_until_it_is_known():
+async def test_a_write_with_a_lost_response_keeps_its_device_until_it_is_verified():
     it = two_claims()
     it.api.lost = [None, LOST]
     seen = []
@@ -287,7 +287,7 @@ class Hanging:
 
 
 @virtually
-async def test_an_abandoned_write_is_checked_before_its_device_is_free():
+async def test_an_abandoned_write_is_verified_before_its_device_is_free():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
     hanging = Hanging(it)
@@ -308,7 +308,7 @@ async def test_an_abandoned_write_is_checked_before_its_device_is_free():
 
 
 @virtually
-async def test_a_bound_claim_is_given_up_in_the_background():
+async def test_a_bound_claim_is_released_in_the_background():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
     await attempt.pre_bind("a")
@@ -323,7 +323,7 @@ async def test_a_bound_claim_is_given_up_in_the_background():
 
 
 @virtually
-async def test_a_pod_whose_reservation_is_being_taken_back_waits_for_that():
+async def test_a_pod_waits_while_its_reservation_is_being_removed():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
     await attempt.pre_bind("a")
@@ -344,7 +344,7 @@ NEW = "default/ai-extended-resources-xyz"
 
 
 @virtually
-async def test_extended_resources_get_a_claim_of_their_own_and_the_pod_is_told():
+async def test_extended_resources_get_their_own_claim_and_the_pod_status_names_it():
     it = kit(resource_claim("two"))
     it.fakes.happenings.coming = [(CLAIM_UPDATE, None, resource_claim("ai-extended-resources-xyz"))]
     attempt = placed(it, ASKS, "a")
@@ -373,8 +373,8 @@ async def test_extended_resources_get_a_claim_of_their_own_and_the_pod_is_told()
         }
     ]
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["ai"]
-    told = it.api.writes[-1].body["status"]["extendedResourceClaimStatus"]
-    assert told["resourceClaimName"] == "ai-extended-resources-xyz"
+    reported = it.api.writes[-1].body["status"]["extendedResourceClaimStatus"]
+    assert reported["resourceClaimName"] == "ai-extended-resources-xyz"
     assert it.fakes.metrics.calls == [(CREATED, ("success",), 1.0)]
     assert devices_of(it).in_flight == {}
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
@@ -403,7 +403,7 @@ async def test_a_claim_that_cannot_be_created_frees_the_device():
     ],
 )
 @virtually
-async def test_a_claim_that_was_created_in_vain_is_deleted(refusals: list[ApiError | None]):
+async def test_an_unneeded_claim_is_deleted(refusals: list[ApiError | None]):
     it = kit(resource_claim("two"))
     it.api.refusals = refusals
     attempt = placed(it, ASKS, "a")
@@ -480,7 +480,7 @@ async def test_a_pod_waits_until_its_devices_are_ready():
 
 
 @virtually
-async def test_a_device_that_fails_ends_the_wait():
+async def test_a_failed_device_ends_the_wait():
     it = to_be_made_ready()
     when_asked(it, said("Broken"))
 
@@ -491,7 +491,7 @@ async def test_a_device_that_fails_ends_the_wait():
 
 
 @virtually
-async def test_the_wait_ends_with_its_time():
+async def test_the_wait_ends_at_its_timeout():
     it = to_be_made_ready(bindingTimeout="30s")
     times = when_asked(it, None)
 
@@ -503,7 +503,7 @@ async def test_the_wait_ends_with_its_time():
 
 
 @virtually
-async def test_a_claim_that_goes_ends_the_wait():
+async def test_a_deleted_claim_ends_the_wait():
     it = to_be_made_ready()
     attempt: Attempt = placed(it, FIRST, "a")
     store = it.table.watch_kind("resource.k8s.io/v1/resourceclaims")
@@ -518,7 +518,7 @@ async def test_a_claim_that_goes_ends_the_wait():
 
 
 @virtually
-async def test_a_pod_without_such_devices_does_not_wait():
+async def test_a_pod_without_binding_conditions_does_not_wait():
     it = two_claims()
 
     assert await placed(it, FIRST, "a").pre_bind("a") is None

@@ -95,7 +95,7 @@ def take(kit: Kit, *devices: str, name: str, on: str) -> None:
     kit.table.watch_kind("resource.k8s.io/v1/resourceclaims")[object_key(taken)] = taken
 
 
-def test_a_long_search_is_gone_on_with_between_attempts_and_its_verdict_is_kept():
+def test_a_long_search_continues_between_attempts_and_its_result_is_cached():
     tries = Tries(hurried(*on_nodes(LONG_DEVICES, "a"), LONG_CLAIM))
 
     assert tries.until_done(Attempt.reasons) == {"a": NO_ROOM}
@@ -106,7 +106,7 @@ def test_a_long_search_is_gone_on_with_between_attempts_and_its_verdict_is_kept(
     assert sum(tries.searched) == searched(at_once)
 
 
-def test_what_a_long_search_found_is_reserved_without_another_search():
+def test_the_result_of_a_long_search_is_reserved_without_another_search():
     tries = Tries(hurried(*on_nodes(FOUND_LATE, "a", "b"), LONG_CLAIM))
     at_once = Kit(*on_nodes(FOUND_LATE, "a", "b"), LONG_CLAIM)
 
@@ -127,7 +127,7 @@ def test_what_a_long_search_found_is_reserved_without_another_search():
     assert {"gpu-98", "gpu-99"} <= {each.device for each in given[0].devices.results}
 
 
-def test_devices_that_a_short_search_found_are_reserved_on_a_node_that_is_alike_without_another_search():
+def test_a_short_search_is_reserved_on_an_identical_node_without_another_search():
     kit = Kit(*on_nodes(1, "a", "b", "c"), resource_claim("one", exactly()))
     attempt = kit.begin(WEB)
     assert attempt.reasons() == {}
@@ -142,7 +142,7 @@ def test_devices_that_a_short_search_found_are_reserved_on_a_node_that_is_alike_
     assert [(each.pool, each.device) for each in given.allocation.devices.results] == [("c", "gpu-0")]
 
 
-def test_a_search_begins_again_when_its_devices_are_taken_and_not_when_others_are():
+def test_a_search_restarts_only_when_its_devices_are_allocated():
     kit = hurried(*on_nodes(FOUND_LATE, "a", "b"), LONG_CLAIM)
     tries, done = Tries(kit), [0]
 
@@ -155,7 +155,7 @@ def test_a_search_begins_again_when_its_devices_are_taken_and_not_when_others_ar
     assert tries.until_done(Attempt.reasons, meanwhile=meanwhile) == {"a": NO_ROOM}
 
 
-def test_a_search_whose_devices_stay_is_not_begun_again():
+def test_a_search_with_unchanged_devices_does_not_restart():
     kit = hurried(*on_nodes(LONG_DEVICES, "a"), *on_nodes(1, "b")[1:], LONG_CLAIM)
     tries, done = Tries(kit), [0]
 
@@ -171,7 +171,7 @@ def test_a_search_whose_devices_stay_is_not_begun_again():
 
 
 @pytest.mark.parametrize("limit", ["50s", "0s"])
-def test_a_search_whose_devices_change_all_the_time_ends(limit: str):
+def test_a_search_with_constantly_changing_devices_ends(limit: str):
     kit = hurried(*on_nodes(LONG_DEVICES, "a"), LONG_CLAIM, filterTimeout=limit)
     tries, done = Tries(kit), [0]
 
@@ -187,7 +187,7 @@ def test_a_search_whose_devices_change_all_the_time_ends(limit: str):
     assert tries.steps < (100 if limit == "50s" else 250)
 
 
-def test_a_slice_that_changes_has_the_attempt_begin_again():
+def test_a_changed_slice_restarts_the_attempt():
     kit = hurried(*on_nodes(LONG_DEVICES, "a"), LONG_CLAIM)
     tries, done = Tries(kit), [0]
 
@@ -200,7 +200,7 @@ def test_a_slice_that_changes_has_the_attempt_begin_again():
     assert tries.until_done(Attempt.reasons, meanwhile=meanwhile) == {}
 
 
-def test_only_the_time_counts_that_the_search_itself_takes():
+def test_only_the_time_of_the_search_itself_counts():
     kit = hurried(*on_nodes(LONG_DEVICES, "a"), LONG_CLAIM, filterTimeout="1000s")
     limit = kit.fakes.time_slice
 
@@ -249,7 +249,7 @@ def test_scores_and_alternatives_need_no_search_of_their_own():
     assert Tries(kit).until_done(score) == {"a": 100, "b": 100}
 
 
-def test_slices_are_read_some_at_a_time():
+def test_slices_are_read_in_steps():
     names = [f"n{number}" for number in range(30)]
     kit = hurried(*on_nodes(40, *names), claim("one"))
 
@@ -262,14 +262,14 @@ def test_slices_are_read_some_at_a_time():
     assert tries.steps == before
 
 
-def test_pre_enqueue_reads_no_more_slices_than_a_slice_of_time_allows():
+def test_pre_enqueue_reads_slices_for_at_most_one_time_slice():
     kit = hurried(*on_nodes(40, *(f"n{number}" for number in range(30))), claim("one"))
 
     assert kit.plugin.pre_enqueue(WEB) is None
     assert len(kit.plugin._devices.inventory._published) == 1
 
 
-def test_claims_are_read_some_at_a_time():
+def test_claims_are_read_in_steps():
     taken = [resource_claim(f"t{n}", allocated=allocation(f"gpu-{n}", node="a")) for n in range(200)]
     kit = hurried(*on_nodes(200, "a"), *taken, claim("one"))
     tries = Tries(kit)
@@ -278,7 +278,7 @@ def test_claims_are_read_some_at_a_time():
     assert tries.steps > 200 / 20
 
 
-def test_selectors_are_compiled_and_evaluated_some_at_a_time():
+def test_selectors_are_compiled_and_evaluated_in_steps():
     expressions = [f'device.attributes["{DRIVER}"].n != {-number}' for number in range(1, 33)]
     wanted = exactly(selectors=[each for text in expressions for each in selecting(text)])
     devices = [device(f"gpu-{n}", n=n) for n in range(40)]
@@ -311,7 +311,7 @@ def test_the_number_of_slice_checks_does_not_depend_on_the_cache():
     assert counts[0] > 0
 
 
-def test_a_recorded_attempt_that_needed_time_needs_it_when_it_is_made_again():
+def test_a_recorded_attempt_that_needed_time_needs_it_in_a_replay():
     kit = Kit(*on_nodes(4, "a"), claim("one"))
     limit = kit.fakes.time_slice
     limit.slice_seconds = 1.0
@@ -325,7 +325,7 @@ def test_a_recorded_attempt_that_needed_time_needs_it_when_it_is_made_again():
     assert kit.begin(WEB).reasons() == {}
 
 
-def test_explaining_ends_when_it_takes_long():
+def test_a_long_explanation_ends():
     kit = Kit(*on_nodes(LONG_DEVICES, "a"), LONG_CLAIM)
     clock, now = kit.fakes.clock, iter(range(10**6))
     clock.monotonic = lambda: float(next(now))  # type: ignore[method-assign]
@@ -336,7 +336,7 @@ def test_explaining_ends_when_it_takes_long():
     assert said == ["the search for devices on this node takes too long"]
 
 
-def test_candidates_of_old_questions_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch):
+def test_cached_candidates_of_old_requests_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(f"{STRUCTURED}.questions._KEPT_CANDIDATES", 100)
     names = [f"n{number}" for number in range(20)]
     shared = [{"name": f"gpu-{n}", "allowMultipleAllocations": True} for n in range(10)]
@@ -351,7 +351,7 @@ def test_candidates_of_old_questions_are_forgotten_when_they_are_many(monkeypatc
     assert sum(len(each._candidates) for each in questions) <= 2 * len(names)
 
 
-def test_what_is_known_of_pools_that_are_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch):
+def test_the_cache_of_removed_pools_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(f"{STRUCTURED}.question._DROPPED_POOLS", 20)
     kit = Kit(*on_nodes(2, "a", "b"), claim("one"))
     store = kit.table.watch_kind("resource.k8s.io/v1/resourceslices")

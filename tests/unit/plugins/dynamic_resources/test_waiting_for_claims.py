@@ -39,14 +39,14 @@ def refused(why: str) -> Status:
         pytest.param(WEB, [], 'could not find ResourceClaim "default/one"', id="not there"),
         pytest.param(WEB, [resource_claim("one", namespace="elsewhere")], 'could not find ResourceClaim "default/one"', id="in another namespace"),
         pytest.param(WEB, [resource_claim("one", deleted=True)], 'resourceclaim "one" is being deleted', id="being deleted"),
-        pytest.param(pod("web", resourceClaims=TEMPLATE), [], 'pod "default/web": ResourceClaim not created yet', id="not made yet"),
+        pytest.param(pod("web", resourceClaims=TEMPLATE), [], 'pod "default/web": ResourceClaim not created yet', id="not created yet"),
         pytest.param(
             pod("web", resourceClaims=TEMPLATE, status=GENERATED), [resource_claim("web-gpu-xyz", owner=OTHER)],
-            "ResourceClaim default/web-gpu-xyz was not created for Pod default/web (Pod is not owner)", id="made for another pod",
+            "ResourceClaim default/web-gpu-xyz was not created for Pod default/web (Pod is not owner)", id="created for another pod",
         ),
         pytest.param(
             pod("web", resourceClaims=TEMPLATE, status=GENERATED), [resource_claim("web-gpu-xyz")],
-            "ResourceClaim default/web-gpu-xyz was not created for Pod default/web (Pod is not owner)", id="made for nobody",
+            "ResourceClaim default/web-gpu-xyz was not created for Pod default/web (Pod is not owner)", id="created without an owner",
         ),
         pytest.param(
             pod("web", resourceClaims=[{"name": "gpu"}]), [],
@@ -54,7 +54,7 @@ def refused(why: str) -> Status:
         ),
     ],
 )  # fmt: skip
-def test_a_pod_is_kept_out_until_its_claims_are_there(each: Any, claims: list[Any], why: str):
+def test_a_pod_is_gated_until_its_claims_exist(each: Any, claims: list[Any], why: str):
     kit = Kit(*claims)
 
     assert kit.plugin.pre_enqueue(each) == refused(why)
@@ -65,21 +65,21 @@ def test_a_pod_is_kept_out_until_its_claims_are_there(each: Any, claims: list[An
     ("each", "claims"),
     [
         pytest.param(pod("web"), [], id="no claims"),
-        pytest.param(WEB, [resource_claim("one", owner=OTHER)], id="somebody else's, by its name"),
+        pytest.param(WEB, [resource_claim("one", owner=OTHER)], id="owned by another pod, used by its name"),
         pytest.param(pod("web", resourceClaims=TEMPLATE, status=UNNEEDED), [], id="found unnecessary"),
         pytest.param(
             pod("web", resourceClaims=TEMPLATE, status=GENERATED),
             [resource_claim("web-gpu-xyz", owner=pod("web"))],
-            id="made for it",
+            id="created for it",
         ),
     ],
 )
-def test_a_pod_whose_claims_are_there_may_be_tried(each: Any, claims: list[Any]):
+def test_a_pod_with_existing_claims_may_be_tried(each: Any, claims: list[Any]):
     assert Kit(*claims).plugin.pre_enqueue(each) is None
 
 
 @pytest.mark.parametrize("each", [pod("web"), pod("web", resourceClaims=TEMPLATE, status=UNNEEDED)])
-def test_a_pod_that_needs_no_claim_is_nothing_to_it(each: Any):
+def test_a_pod_without_claims_is_skipped(each: Any):
     attempt = Kit(node("n")).begin(each)
 
     assert attempt.pre_filter is SKIP
@@ -90,7 +90,7 @@ def test_a_pod_that_needs_no_claim_is_nothing_to_it(each: Any):
     assert attempt.post_filter() == Status.unschedulable("no new claims to deallocate")
 
 
-def test_of_a_pod_that_was_given_up_before_nothing_is_known():
+def test_post_filter_without_state_fails():
     kit = Kit(node("n"))
     attempt = kit.begin(WEB)
     attempt.state.delete("DynamicResources")
@@ -107,20 +107,20 @@ def test_of_a_pod_that_was_given_up_before_nothing_is_known():
         pytest.param([{"name": "r0"}], refused("resource claim default/one, request r0: unknown request type"), id="a request for nothing known"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_allocated_anywhere_is_refused_at_once(requests: list[Any], status: Status):
+def test_an_impossible_claim_is_rejected_at_once(requests: list[Any], status: Status):
     attempt = Kit(node("n"), resource_claim("one", *requests)).begin(WEB)
 
     assert attempt.pre_filter == status
     assert attempt.post_filter() == Status.unschedulable("no new claims to deallocate")
 
 
-def test_the_classes_of_an_allocated_claim_may_be_gone():
+def test_the_classes_of_an_allocated_claim_may_be_deleted():
     claim = resource_claim("one", allocated=allocation("gpu-0", node="n"))
 
     assert Kit(node("n"), claim).begin(WEB).pre_filter is None
 
 
-def test_a_selector_that_is_none_fails_the_attempt():
+def test_an_invalid_selector_fails_the_attempt():
     broken = allocation("gpu-0")
     term = {"matchExpressions": [{"key": "zone", "operator": "Near"}]}
     broken["nodeSelector"] = {"nodeSelectorTerms": [term]}
@@ -140,8 +140,8 @@ GIVEN = allocation("gpu-0", node="n")
 @pytest.mark.parametrize(
     ("old", "new", "helps"),
     [
-        pytest.param(None, resource_claim("one"), True, id="it was made"),
-        pytest.param(None, resource_claim("two"), False, id="another was made"),
+        pytest.param(None, resource_claim("one"), True, id="its claim is created"),
+        pytest.param(None, resource_claim("two"), False, id="another claim is created"),
         pytest.param(resource_claim("one"), resource_claim("one", allocated=GIVEN), True, id="it was allocated"),
         pytest.param(resource_claim("two"), resource_claim("two", allocated=GIVEN), False, id="another was allocated"),
         pytest.param(resource_claim("two", allocated=GIVEN), resource_claim("two"), True, id="another gave its devices back"),
@@ -151,7 +151,7 @@ GIVEN = allocation("gpu-0", node="n")
         pytest.param(resource_claim("one", uid="before"), resource_claim("one", uid="other"), False, id="one of its name that is not there"),
     ],
 )  # fmt: skip
-def test_a_claim_wakes_pods_that_use_it_and_devices_given_back_wake_all(old: Any, new: Any, helps: bool):
+def test_a_claim_requeues_its_pods_and_released_devices_requeue_all(old: Any, new: Any, helps: bool):
     kit = Kit(resource_claim("one"))
 
     answer = hint(kit.plugin, EventResource.RESOURCE_CLAIM, WEB, old, new)
@@ -159,7 +159,7 @@ def test_a_claim_wakes_pods_that_use_it_and_devices_given_back_wake_all(old: Any
     assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_devices_given_back_do_not_wake_a_pod_whose_own_claims_are_missing():
+def test_released_devices_do_not_requeue_a_pod_whose_own_claims_are_missing():
     plugin = Kit(resource_claim("two")).plugin
     old, new = resource_claim("two", allocated=GIVEN), resource_claim("two")
 
@@ -207,7 +207,7 @@ def test_a_deleted_pod_with_1000_claims_requeues_pods_without_reading_them():
         pytest.param(pod("other", resourceClaims=TEMPLATE, status=UNNEEDED), False, id="another pod"),
     ],
 )
-def test_a_pod_wakes_when_its_own_status_names_its_claims(new: Any, helps: bool):
+def test_a_pod_status_that_names_its_claims_requeues_the_pod(new: Any, helps: bool):
     plugin = Kit(resource_claim("web-gpu-xyz", owner=pod("web"))).plugin
     waiting = pod("web", resourceClaims=TEMPLATE)
 
@@ -216,7 +216,7 @@ def test_a_pod_wakes_when_its_own_status_names_its_claims(new: Any, helps: bool)
     assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_it_listens_to_all_that_brings_devices():
+def test_it_registers_for_all_events_that_add_devices():
     listened = {each.event.resource: each.event.action for each in Kit().plugin.events()}
 
     changed = ActionType.ADD | ActionType.UPDATE
@@ -235,7 +235,7 @@ def test_it_listens_to_all_that_brings_devices():
 # Pods without claims cost nothing.
 
 
-def test_pods_that_need_no_devices_are_all_alike():
+def test_pods_without_devices_are_identical():
     kit = Kit(device_class(CLASS, extended_resource="example.com/gpu"))
     plain, on_disk = pod("web", cpu="1"), pod("db", requests={"example.com/disk": 1})
 
@@ -264,13 +264,13 @@ def test_arguments(args: dict[str, str], found: list[str]):
 
     try:
         decode_args(DynamicResources.Args, args, plugin="DynamicResources", path="")
-        told = []
+        reported = []
     except ConfigurationError as error:
-        told = [str(each) for each in error.errors]
-    assert [each.removeprefix(".") for each in told] == found
+        reported = [str(each) for each in error.errors]
+    assert [each.removeprefix(".") for each in reported] == found
 
 
-def test_to_find_twice_as_many_claims_that_were_made_for_a_pod_takes_twice_the_work():
+def test_finding_twice_as_many_claims_of_a_pod_needs_twice_the_work():
     def lines(number: int) -> int:
         wanted = [{"name": f"g{each}", "resourceClaimTemplateName": "template"} for each in range(number)]
         made = [{"name": f"g{each}", "resourceClaimName": f"web-g{each}"} for each in range(number)]

@@ -56,7 +56,7 @@ used = st.lists(st.sampled_from([0, *SIZES]), min_size=1, max_size=4)
 
 
 @given(typical=typical_pods, in_use=used, milli=st.sampled_from(SIZES), model=st.sampled_from(["T4", "G1"]))
-def test_scores_and_gpus_are_those_of_the_slow_rule(
+def test_scores_and_gpus_equal_those_of_the_slow_rule(
     typical: list[dict[str, Any]], in_use: list[int], milli: int, model: str
 ):
     there = [gpu_pod(f"on-{gpu}", taken, gpus=str(gpu), cpu="1") for gpu, taken in enumerate(in_use) if taken]
@@ -85,10 +85,10 @@ def test_scores_and_gpus_are_those_of_the_slow_rule(
     ("wanted", "better", "worse"),
     [
         pytest.param(gpu_pod("p", 500), "half-used", "unused", id="a half beside a half"),
-        pytest.param(gpu_pod("p", 300), "third-used", "half-used", id="where no more is lost"),
+        pytest.param(gpu_pod("p", 300), "third-used", "half-used", id="without more fragmentation"),
     ],
 )
-def test_a_pod_goes_where_less_becomes_a_fragment(wanted: Any, better: str, worse: str):
+def test_a_pod_goes_where_the_fragmentation_grows_least(wanted: Any, better: str, worse: str):
     cluster = GpuCluster(
         [gpu_node("unused", 1), gpu_node("half-used", 1), gpu_node("third-used", 1)],
         {
@@ -114,5 +114,5 @@ def test_a_pod_goes_where_less_becomes_a_fragment(wanted: Any, better: str, wors
         pytest.param({"share": 0}, "typicalPods[0].share: must be more than 0, was 0.0", id="no share"),
     ],
 )
-def test_what_is_wrong_with_arguments(given_args: dict[str, Any], expected: str):
+def test_invalid_arguments(given_args: dict[str, Any], expected: str):
     assert faults(FragmentationGradientDescentArgs, typicalPods=[given_args]) == [expected]

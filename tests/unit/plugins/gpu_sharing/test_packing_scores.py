@@ -43,7 +43,7 @@ def test_scores(plugin: type[Any], wanted: Any, expected: list[int]):
     assert cluster.made(plugin).score(CycleState(), wanted, snapshot, snapshot.all_rows).tolist() == expected
 
 
-def test_any_node_may_be_the_random_one():
+def test_any_node_may_be_chosen_at_random():
     cluster = GpuCluster(NODES)
     plugin, snapshot = cluster.made(RandomNode), cluster.snapshot
     chosen = []

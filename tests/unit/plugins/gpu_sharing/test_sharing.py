@@ -42,7 +42,7 @@ from tests.unit.plugins.plugin_calls import hint
         ),
     ],
 )
-def test_what_annotations_ask_for(annotations: dict[str, str], request_: GpuRequest):
+def test_the_gpus_that_annotations_request(annotations: dict[str, str], request_: GpuRequest):
     full = {f"alibabacloud.com/{key}": value for key, value in annotations.items()}
 
     assert gpu_request(pod("p", annotations=full)) == request_
@@ -87,7 +87,7 @@ _THERE = {"two": [gpu_pod("a", 700, gpus="0")], "full": [gpu_pod("b", 1000, gpus
         ),
     ],
 )
-def test_nodes_without_enough_are_refused(wanted: Any, refused: dict[str, str]):
+def test_nodes_without_enough_gpus_are_rejected(wanted: Any, refused: dict[str, str]):
     cluster = GpuCluster(_NODES, _THERE)
     outcomes = verdict(cluster.made(GpuSharing), wanted, cluster.snapshot).outcomes
 
@@ -99,13 +99,13 @@ def test_nodes_without_enough_are_refused(wanted: Any, refused: dict[str, str]):
     assert found == refused
 
 
-def test_pods_without_gpus_are_not_asked_about():
+def test_pods_without_gpus_are_skipped():
     cluster = GpuCluster(_NODES)
 
     assert cluster.made(GpuSharing).pre_filter(CycleState(), pod("p"), cluster.snapshot) is SKIP
 
 
-def test_a_pod_that_asks_for_nonsense_is_told_so():
+def test_a_pod_with_an_invalid_request_is_rejected_with_the_reason():
     cluster = GpuCluster(_NODES)
     status = cluster.made(GpuSharing).pre_filter(
         CycleState(),
@@ -135,7 +135,7 @@ def test_the_gpu_is_selected(selection: str, gpu: tuple[int, ...]):
     assert Gpus.of(cluster.objects).given(placed) == gpu
 
 
-def test_a_random_gpu_is_the_same_for_the_same_pod_and_not_for_all():
+def test_the_random_gpu_is_constant_for_a_pod_and_differs_between_pods():
     given = set()
     for number in range(20):
         twice = []
@@ -151,7 +151,7 @@ def test_a_random_gpu_is_the_same_for_the_same_pod_and_not_for_all():
     assert given == {(0,), (1,), (2,), (3,)}
 
 
-def test_what_was_given_is_taken_until_it_is_taken_back():
+def test_an_allocated_gpu_is_taken_until_it_is_released():
     cluster = GpuCluster([gpu_node("n", 1)])
     plugin = cluster.made(GpuSharing)
     first = cluster.place(plugin, gpu_pod("first", 600), "n")
@@ -165,7 +165,7 @@ def test_what_was_given_is_taken_until_it_is_taken_back():
     assert verdict(plugin, gpu_pod("p", 600), cluster.snapshot).outcomes[0].reasons == ()
 
 
-def test_a_choice_of_an_earlier_attempt_does_not_hold():
+def test_the_choice_of_an_earlier_attempt_is_ignored():
     cluster = GpuCluster([gpu_node("n", 2)], {"n": [gpu_pod("a", 1000, gpus="1")]})
     plugin = cluster.made(GpuSharing)
 
@@ -174,7 +174,7 @@ def test_a_choice_of_an_earlier_attempt_does_not_hold():
     assert Gpus.of(cluster.objects).given(placed) == (0,)
 
 
-def test_pods_that_do_not_say_what_they_were_given_count_on_the_tightest_gpus():
+def test_pods_without_recorded_gpus_count_on_the_fullest_gpus():
     cluster = GpuCluster(
         [gpu_node("n", 2)], {"n": [gpu_pod("a", 500, gpus="1"), gpu_pod("b", 400), gpu_pod("c", 100)]}
     )
@@ -189,7 +189,7 @@ def test_pods_that_do_not_say_what_they_were_given_count_on_the_tightest_gpus():
     [(gpu_pod("a", 100), QueueingHint.QUEUE), (pod("a"), QueueingHint.SKIP)],
     ids=["that had a share", "that had none"],
 )
-def test_a_pod_that_leaves_wakes_those_that_wait_for_gpus(left: Any, answer: QueueingHint):
+def test_a_deleted_pod_requeues_pods_that_wait_for_gpus(left: Any, answer: QueueingHint):
     plugin = GpuCluster([]).made(GpuSharing)
 
     assert hint(plugin, EventResource.ASSIGNED_POD, gpu_pod("p", 300), left, None) is answer
@@ -204,7 +204,7 @@ def test_a_pod_that_leaves_wakes_those_that_wait_for_gpus(left: Any, answer: Que
         pytest.param(node("n"), QueueingHint.SKIP, id="that has none"),
     ],
 )
-def test_a_node_wakes_those_that_it_could_run(new: Any, answer: QueueingHint):
+def test_a_node_requeues_pods_that_fit_on_it(new: Any, answer: QueueingHint):
     plugin = GpuCluster([]).made(GpuSharing)
 
     assert hint(plugin, EventResource.NODE, gpu_pod("p", 1000, 2, models="T4"), None, new) is answer

@@ -11,7 +11,7 @@ from scheduler.configuration.load import parse
 from tests.unit.plugins.plugin_calls import faults
 
 
-def test_a_pod_may_wait_ten_minutes_for_its_volumes():
+def test_a_pod_waits_at_most_ten_minutes_for_its_volumes():
     assert VolumeBindingArgs().bind_timeout_seconds == 600
 
 
@@ -36,11 +36,11 @@ def test_a_pod_may_wait_ten_minutes_for_its_volumes():
         pytest.param({"shape": None}, [], id="no shape"),
     ],
 )
-def test_what_is_wrong_with_arguments(given: dict[str, Any], expected: list[str]):
+def test_invalid_arguments(given: dict[str, Any], expected: list[str]):
     assert faults(VolumeBindingArgs, **given) == expected
 
 
-def test_a_configuration_may_give_them():
+def test_a_configuration_may_set_them():
     text = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

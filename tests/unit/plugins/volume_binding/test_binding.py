@@ -1,4 +1,4 @@
-"""What is assumed, written and awaited once a pod has a node, and how that ends."""
+"""The reservation, the writes and the wait for volumes of a pod with a node."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ OLD, NEW, PV = to_bind("old"), to_make("new"), local("pv", "n1")
 # Reserve.
 
 
-def test_what_is_reserved_is_seen_by_everybody_and_given_back():
+def test_reserved_volumes_are_visible_to_all_pods_and_released():
     stage = Stage(*CLASSES, OLD, NEW, PV)
     state = stage.reserved(DB, "n1")
 
@@ -85,7 +85,7 @@ def test_what_is_reserved_is_seen_by_everybody_and_given_back():
     assert stage.shown(CLAIMS, "default/new") == NEW
 
 
-def test_a_volume_that_one_pod_reserved_is_none_for_the_next():
+def test_a_volume_reserved_by_one_pod_is_not_available_to_the_next():
     stage = Stage(*CLASSES, OLD, to_bind("other"), PV, local("pv-2", "n2"))
     first = stage.reserved(using("old", name="first"), "n1")
     assert stage.feasible(using("other")) == {"n2"}
@@ -94,7 +94,7 @@ def test_a_volume_that_one_pod_reserved_is_none_for_the_next():
     assert stage.feasible(using("other")) == {"n1", "n2"}
 
 
-def test_what_another_pod_has_reserved_by_then_is_not_given_back():
+def test_a_volume_that_another_pod_reserved_is_not_released():
     stage = Stage(*CLASSES, OLD, to_bind("other"), PV)
     first = stage.reserved(using("old", name="first"), "n1")
     stage.show(
@@ -119,7 +119,7 @@ def test_an_error_while_volumes_are_assumed_is_counted(monkeypatch: pytest.Monke
     assert stage.metrics.calls == [("scheduler_volume_scheduling_stage_error_total", ("assume",), 1.0)]
 
 
-def test_two_pods_of_one_claim_share_what_the_first_reserved():
+def test_two_pods_of_one_claim_share_its_reserved_volume():
     stage = Stage(*CLASSES, OLD, PV)
     stage.reserved(using("old", name="first"), "n1")
     second = using("old", name="second")
@@ -129,7 +129,7 @@ def test_two_pods_of_one_claim_share_what_the_first_reserved():
     assert stage.shown(VOLUMES, "pv")["spec"]["claimRef"]["name"] == "old"
 
 
-def test_a_volume_held_for_its_claim_keeps_saying_that_somebody_else_bound_it():
+def test_a_volume_held_for_its_claim_is_not_marked_as_bound_by_the_controller():
     held = local("pv", "n1", claimRef={"namespace": "default", "name": "old"})
     stage = Stage(*CLASSES, OLD, held)
     stage.reserved(using("old"), "n1")
@@ -146,7 +146,7 @@ def test_a_volume_held_for_its_claim_keeps_saying_that_somebody_else_bound_it():
         pytest.param([claim("old", "pv"), volume("pv")], using("old"), id="claims that are bound"),
     ],
 )
-def test_there_is_nothing_to_wait_for(objects: Any, waiting: Any):
+def test_pods_without_anything_to_wait_for(objects: Any, waiting: Any):
     stage = Stage(*CLASSES, *objects)
     state, _ = stage.judged(waiting)
     stage.plugin.reserve(state, waiting, "n1")
@@ -155,7 +155,7 @@ def test_there_is_nothing_to_wait_for(objects: Any, waiting: Any):
     stage.plugin.unreserve(state, waiting, "n1")
 
 
-def test_a_pod_whose_nodes_were_never_judged_is_let_go():
+def test_a_pod_without_evaluated_nodes_is_skipped():
     stage, state = Stage(), CycleState()
     stage.plugin.reserve(state, DB, "n1")
 
@@ -248,7 +248,7 @@ def placed(version: int = 102, **fields: Any) -> dict[str, Any]:
 
 
 @virtually
-async def test_volumes_and_then_claims_are_written_whole():
+async def test_whole_volumes_and_then_claims_are_written():
     live = Live()
     await live.written()
 
@@ -267,7 +267,7 @@ async def test_volumes_and_then_claims_are_written_whole():
 
 
 @virtually
-async def test_objects_out_of_a_list_are_written_with_their_kind():
+async def test_objects_from_a_list_are_written_with_their_kind():
     nameless = {field: value for field, value in PV.items() if field not in {"kind", "apiVersion"}}
     live = Live(OLD, NEW, PV)
     live.task.cancel()
@@ -303,7 +303,7 @@ async def test_a_pod_waits_until_all_its_claims_are_bound():
 
 
 @virtually
-async def test_a_volume_whose_event_comes_after_the_claims_is_waited_for():
+async def test_a_volume_whose_event_follows_the_claims_is_awaited():
     live = Live(NEW, waiting=using("new", name="db"))
     await live.written()
     live.show(bound_claim("new", "made", 202, **{SELECTED_NODE: "n1"}))
@@ -315,7 +315,7 @@ async def test_a_volume_whose_event_comes_after_the_claims_is_waited_for():
 
 
 @virtually
-async def test_events_of_before_the_write_mean_nothing():
+async def test_events_from_before_the_write_are_ignored():
     live = Live()
     await live.written()
     live.show(local("pv", "n1", 50))
@@ -369,22 +369,22 @@ ENDS = [
     pytest.param(
         lambda live: live.remove(VOLUMES, "pv"),
         'failed to check binding: persistentvolumes "pv" not found',
-        id="the volume is gone",
+        id="the volume is deleted",
     ),
     pytest.param(
         lambda live: live.remove(CLAIMS, "default/old"),
         'failed to check binding: persistentvolumeclaims "default/old" not found',
-        id="the claim is gone",
+        id="the claim is deleted",
     ),
     pytest.param(
         lambda live: (bound_old(live), live.remove(CLAIMS, "default/new")),
         'failed to check provisioning pvc: persistentvolumeclaims "default/new" not found',
-        id="the claim to be provisioned is gone",
+        id="the claim to be provisioned is deleted",
     ),
     pytest.param(
         lambda live: (bound_old(live), live.show(to_make("new", 200))),
         'selectedNode annotation reset for PVC "new"',
-        id="all annotations are gone",
+        id="all annotations are removed",
     ),
     pytest.param(
         lambda live: (
@@ -396,14 +396,14 @@ ENDS = [
     ),
     pytest.param(provisioned_elsewhere, f'pv "made" {MISMATCH}', id="provisioned elsewhere"),
     pytest.param(moved, f'pv "pv" {MISMATCH}', id="the node has other labels"),
-    pytest.param(node_gone, 'failed to get node "n1": node "n1" not found', id="the node is gone"),
-    pytest.param(pod_gone, 'pod does not exist any more: pod "db" not found', id="the pod is gone"),
+    pytest.param(node_gone, 'failed to get node "n1": node "n1" not found', id="the node is deleted"),
+    pytest.param(pod_gone, 'pod does not exist any more: pod "db" not found', id="the pod is deleted"),
 ]
 
 
 @pytest.mark.parametrize(("what_happens", "message"), ENDS)
 @virtually
-async def test_what_ends_the_wait(what_happens: Any, message: str):
+async def test_the_events_that_end_the_wait(what_happens: Any, message: str):
     live = Live()
     await live.written()
     live.show(claimed())
@@ -418,7 +418,7 @@ async def test_what_ends_the_wait(what_happens: Any, message: str):
 
 
 @virtually
-async def test_a_volume_that_the_nodes_driver_cannot_have_ends_the_wait():
+async def test_a_volume_that_the_driver_cannot_attach_ends_the_wait():
     source = {"csi": None, "awsElasticBlockStore": {"volumeID": "aws://nonsense"}}
     live = Live(NEW, csi_node("n1", {}, migrated=["kubernetes.io/aws-ebs"]), waiting=using("new", name="db"))
     await live.written()
@@ -432,7 +432,7 @@ async def test_a_volume_that_the_nodes_driver_cannot_have_ends_the_wait():
 
 @pytest.mark.parametrize("seconds", [0, 5])
 @virtually
-async def test_the_wait_has_an_end(seconds: int):
+async def test_the_wait_has_a_timeout(seconds: int):
     live = Live(bind_timeout_seconds=seconds)
     status = await live.task
 
@@ -446,7 +446,7 @@ CONFLICT = ApiError(409, "Conflict", "the object has been modified")
 
 @pytest.mark.parametrize("error", [CONFLICT, ApiError(0, "Timeout", "no answer")])
 @virtually
-async def test_a_write_that_fails_ends_it_and_what_was_not_written_is_given_back(error: ApiError):
+async def test_a_failed_write_ends_the_wait_and_unwritten_objects_are_released(error: ApiError):
     live = Live()
     live.writes.refusals = [error]
     status = await live.task
@@ -461,7 +461,7 @@ async def test_a_write_that_fails_ends_it_and_what_was_not_written_is_given_back
 
 
 @virtually
-async def test_what_was_written_stays_as_it_was_answered_until_the_watch_shows_it():
+async def test_written_objects_stay_as_in_the_response_until_the_watch_event():
     live = Live()
     live.writes.refusals = [None, CONFLICT]
     assert await live.task is not None
@@ -476,7 +476,7 @@ async def test_what_was_written_stays_as_it_was_answered_until_the_watch_shows_i
 
 
 @virtually
-async def test_an_answer_that_comes_after_newer_events_changes_nothing():
+async def test_a_response_older_than_the_watch_changes_nothing():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     live.writes.before_answering = lambda _: (
         live.show(claimed(150)),
@@ -488,7 +488,7 @@ async def test_an_answer_that_comes_after_newer_events_changes_nothing():
 
 
 @virtually
-async def test_a_volume_that_is_deleted_while_it_is_written_does_not_come_back():
+async def test_a_volume_deleted_during_its_write_does_not_return():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     live.writes.before_answering = lambda _: live.remove(VOLUMES, "pv")
     status = await live.task
@@ -499,7 +499,7 @@ async def test_a_volume_that_is_deleted_while_it_is_written_does_not_come_back()
 
 
 @virtually
-async def test_a_pod_that_went_while_its_volumes_were_written_is_not_waited_for():
+async def test_a_pod_deleted_during_the_write_of_its_volumes_is_not_awaited():
     live = Live()
     live.writes.before_answering = lambda answer: (
         pod_gone(live) if answer["kind"] == "PersistentVolume" else None
@@ -511,7 +511,7 @@ async def test_a_pod_that_went_while_its_volumes_were_written_is_not_waited_for(
 
 
 @virtually
-async def test_a_wait_that_is_broken_off_gives_back_what_was_not_written():
+async def test_a_cancelled_wait_releases_unwritten_objects():
     live = Live()
     await live.written()
     live.task.cancel()
@@ -524,7 +524,7 @@ async def test_a_wait_that_is_broken_off_gives_back_what_was_not_written():
 
 
 @virtually
-async def test_another_pods_assumption_about_a_shared_claim_is_no_news_for_the_first():
+async def test_another_assumption_about_a_shared_claim_does_not_end_the_wait_of_the_first():
     live = Live(NEW, waiting=using("new", name="db"))
     await live.written()
     second = using("new", name="second")
@@ -541,7 +541,7 @@ async def test_another_pods_assumption_about_a_shared_claim_is_no_news_for_the_f
 
 
 @virtually
-async def test_a_volume_that_is_not_shown_as_it_was_written_is_waited_for():
+async def test_a_volume_that_differs_from_the_written_one_is_awaited():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     await live.written()
     live.stage.table.watch_kind(VOLUMES).restore("pv")
@@ -554,7 +554,7 @@ async def test_a_volume_that_is_not_shown_as_it_was_written_is_waited_for():
 
 
 @virtually
-async def test_a_claim_that_has_a_volume_and_is_not_done_is_waited_for():
+async def test_a_claim_with_a_volume_that_is_not_completely_bound_is_awaited():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     await live.written()
     live.show(claimed())

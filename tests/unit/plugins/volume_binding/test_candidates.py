@@ -71,7 +71,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
     return Shelf(monkeypatch)
 
 
-def test_pods_alike_look_at_what_changed_only(shelf: Shelf):
+def test_identical_pods_evaluate_only_changed_volumes(shelf: Shelf):
     shelf.put(*(offered(f"v{number}", f"n{1 + number % 2}") for number in range(100)))
     assert shelf.best() == ["v0", "v1"]
     assert shelf.looked_at == 100
@@ -88,7 +88,7 @@ def test_pods_alike_look_at_what_changed_only(shelf: Shelf):
     assert shelf.looked_at == 1
 
 
-def test_what_is_taken_and_given_back_finds_its_place_again(shelf: Shelf):
+def test_a_reserved_and_released_volume_keeps_its_order(shelf: Shelf):
     shelf.put(offered("small", "n1"), offered("large", "n1", "2Gi"))
     volumes = shelf.table.watch_kind(VOLUMES)
     assert shelf.best()[0] == "small"
@@ -100,7 +100,7 @@ def test_what_is_taken_and_given_back_finds_its_place_again(shelf: Shelf):
 
 
 CHANGES = [
-    pytest.param([offered("new", "n1", "1Gi")], ["new", ""], id="a volume that comes"),
+    pytest.param([offered("new", "n1", "1Gi")], ["new", ""], id="a new volume"),
     pytest.param([offered("old", "n1", "9Gi"), offered("b", "n1", "5Gi")], ["b", ""], id="one that grew"),
     pytest.param([offered("old", "n2", "3Gi")], ["", "old"], id="one that is elsewhere"),
     pytest.param([offered("old", "n1", "512Mi")], ["", ""], id="one that is too small now"),
@@ -111,7 +111,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("changes", "expected"), CHANGES)
-def test_changes_of_any_kind_are_taken_in(changes: Any, expected: list[str], shelf: Shelf):
+def test_changes_of_any_kind_are_applied(changes: Any, expected: list[str], shelf: Shelf):
     shelf.put(offered("old", "n1", "3Gi"))
     assert shelf.best() == ["old", ""]
     shelf.put(*changes)
@@ -119,7 +119,7 @@ def test_changes_of_any_kind_are_taken_in(changes: Any, expected: list[str], she
     assert shelf.best() == expected
 
 
-def test_a_volume_that_is_gone_is_no_candidate(shelf: Shelf):
+def test_a_deleted_volume_is_no_candidate(shelf: Shelf):
     shelf.put(offered("old", "n1"), offered("other", "n1"))
     assert shelf.best()[0] == "old"
     del shelf.table.watch_kind(VOLUMES)["old"]
@@ -127,7 +127,7 @@ def test_a_volume_that_is_gone_is_no_candidate(shelf: Shelf):
     assert shelf.best()[0] == "other"
 
 
-def test_after_more_changes_than_are_remembered_all_are_looked_at(shelf: Shelf):
+def test_very_many_changes_cause_a_full_read(shelf: Shelf):
     shelf.put(offered("old", "n1"))
     shelf.best()
     for _ in range(5000):
@@ -137,7 +137,7 @@ def test_after_more_changes_than_are_remembered_all_are_looked_at(shelf: Shelf):
     assert shelf.looked_at == 2
 
 
-def test_bound_volumes_of_the_class_cost_a_new_demand_nothing(shelf: Shelf):
+def test_bound_volumes_of_the_class_add_no_cost_to_a_new_demand(shelf: Shelf):
     shelf.put(*(offered(f"bound-{n}", "n1", claimRef={"name": f"c{n}"}) for n in range(50)))
     shelf.put(offered("free", "n2"))
 
@@ -145,7 +145,7 @@ def test_bound_volumes_of_the_class_cost_a_new_demand_nothing(shelf: Shelf):
     assert shelf.looked_at == 1
 
 
-def test_demands_of_any_size_are_met_by_one_look_at_the_volumes(shelf: Shelf):
+def test_demands_of_any_size_need_one_read_of_the_volumes(shelf: Shelf):
     shelf.put(*(offered(f"v{number}", "n1", f"{number + 1}Gi") for number in range(100)))
     assert shelf.best("1Gi") == ["v0", ""]
 
@@ -154,7 +154,7 @@ def test_demands_of_any_size_are_met_by_one_look_at_the_volumes(shelf: Shelf):
         assert shelf.looked_at == 0
 
 
-def test_a_selector_is_compared_once_with_all_volumes_that_have_the_same_labels(shelf: Shelf):
+def test_a_selector_is_evaluated_once_for_volumes_with_the_same_labels(shelf: Shelf):
     shelf.put(*(offered(f"v{number}", "n1", f"{number + 1}Gi") for number in range(100)))
     volumes = shelf.volumes("local")
     asked = []
@@ -165,7 +165,7 @@ def test_a_selector_is_compared_once_with_all_volumes_that_have_the_same_labels(
     assert len(asked) == 1
 
 
-def test_classes_not_asked_about_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch):
+def test_the_least_recently_used_classes_are_dropped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(candidates, "_MOST_CLASSES", 2)
     shelf = Shelf(monkeypatch)
     for name in ("a", "b", "a", "c"):

@@ -31,7 +31,7 @@ def available(name: str, **spec: Any) -> dict[str, Any]:
 STAYS = "what would help: free capacity on a node with such labels, since the volume cannot move"
 
 
-def test_a_bound_volume_elsewhere_is_named_with_the_labels_that_differ():
+def test_a_bound_volume_elsewhere_is_named_with_the_different_labels():
     stage = Stage(claim("data", "pv"), volume("pv", nodeAffinity=only_on(ZONE, "b", "c")))
 
     assert told(stage, using("data"), "n1") == [
@@ -42,7 +42,7 @@ def test_a_bound_volume_elsewhere_is_named_with_the_labels_that_differ():
     assert told(stage, using("data"), "n3")[0].endswith(f"; this node has no {ZONE}")
 
 
-def test_of_several_claims_only_those_in_the_way_are_named():
+def test_only_rejecting_claims_of_several_are_named():
     stage = Stage(
         claim("near", "v1"), volume("v1"), claim("far", "v2"), volume("v2", nodeAffinity=only_on(ZONE, "b"))
     )
@@ -51,13 +51,13 @@ def test_of_several_claims_only_those_in_the_way_are_named():
     assert what.startswith("claim far is bound to volume v2")
 
 
-def test_a_bound_volume_that_is_gone_is_named():
+def test_a_deleted_bound_volume_is_named():
     assert told(Stage(claim("data", "pv")), using("data"), "n1") == [
         "claim data is bound to volume pv, which does not exist"
     ]
 
 
-def test_volumes_that_will_not_do_are_told_by_what_they_lack():
+def test_unsuitable_volumes_are_listed_with_their_problems():
     others = {"namespace": "default", "name": "other", "uid": "u"}
     former = {"namespace": "default", "name": "data", "uid": "former"}
     stage = Stage(
@@ -89,7 +89,7 @@ def test_volumes_that_will_not_do_are_told_by_what_they_lack():
     ]
 
 
-def test_a_volume_that_another_claim_of_the_pod_takes_is_no_other_claims():
+def test_a_volume_taken_by_another_claim_of_the_pod_is_named():
     stage = Stage(
         storage_class("local", provisioner=LOCAL),
         claim("one", class_name="local"), claim("two", class_name="local"), available("only"),
@@ -98,7 +98,7 @@ def test_a_volume_that_another_claim_of_the_pod_takes_is_no_other_claims():
     assert told(stage, using("one", "two"), "n1")[1] == "  only is taken by another claim of this pod"
 
 
-def test_a_class_without_volumes_says_so():
+def test_a_class_without_volumes_is_reported():
     stage = Stage(storage_class("local", provisioner=LOCAL), claim("data", class_name="local"))
 
     assert told(stage, using("data"), "n1")[0] == (
@@ -106,7 +106,7 @@ def test_a_class_without_volumes_says_so():
     )
 
 
-def test_a_class_that_makes_volumes_elsewhere_says_where():
+def test_a_class_that_provisions_elsewhere_has_its_topologies_listed():
     stage = Stage(storage_class("slow", topologies=[{ZONE: ["b"]}]), claim("data", class_name="slow"))
 
     assert told(stage, using("data"), "n1")[1:] == [
@@ -147,7 +147,7 @@ def test_a_class_that_makes_volumes_elsewhere_says_where():
         ),
     ],
 )
-def test_a_driver_without_room_says_how_much_there_is(capacities: list[Any], what: str):
+def test_a_full_driver_is_reported_with_its_capacity(capacities: list[Any], what: str):
     stage = Stage(
         storage_class("fast"), csi_driver(), claim("data", class_name="fast", storage="10Gi"), *capacities
     )
@@ -158,7 +158,7 @@ def test_a_driver_without_room_says_how_much_there_is(capacities: list[Any], wha
     ]
 
 
-def test_a_claim_that_can_be_made_is_not_mentioned_beside_one_that_cannot():
+def test_a_claim_that_can_be_provisioned_is_not_listed_beside_one_that_cannot():
     stage = Stage(
         storage_class("slow", topologies=[{ZONE: ["b"]}]), storage_class("any"),
         claim("bad", class_name="slow"), claim("good", class_name="any"),
@@ -167,7 +167,7 @@ def test_a_claim_that_can_be_made_is_not_mentioned_beside_one_that_cannot():
     assert not any("good" in line for line in told(stage, using("bad", "good"), "n1"))
 
 
-def test_a_claim_with_room_is_not_mentioned_beside_one_without():
+def test_a_claim_with_capacity_is_not_listed_beside_one_without():
     stage = Stage(
         storage_class("full"), storage_class("free"), csi_driver(),
         storage_capacity("f", "free", "5Gi", labels={ZONE: "a"}),
@@ -179,7 +179,7 @@ def test_a_claim_with_room_is_not_mentioned_beside_one_without():
     assert not any("good" in line for line in said)
 
 
-def test_a_claim_being_made_for_another_node_names_it():
+def test_a_claim_provisioned_for_another_node_names_it():
     selected = {"volume.kubernetes.io/selected-node": "n2"}
     stage = Stage(storage_class("any"), claim("data", class_name="any", annotations=selected))
 
@@ -234,7 +234,7 @@ def test_a_claim_being_made_for_another_node_names_it():
                     "an administrator who creates volumes manually"
                 )
             ],
-            id="nobody makes it",
+            id="no provisioner",
         ),
         pytest.param(
             [claim("data", class_name="odd"), storage_class("odd", mode=None)],
@@ -258,20 +258,20 @@ def test_a_claim_being_made_for_another_node_names_it():
         ),
     ],
 )
-def test_what_is_wrong_with_claims_whatever_the_node(objects: list[Any], lines: list[str]):
+def test_errors_of_claims_for_every_node(objects: list[Any], lines: list[str]):
     stage = Stage(*objects)
 
     assert told(stage, using("data"), None) == lines
     assert told(stage, using("data"), "n1") == lines, "so it is when it has become so since"
 
 
-def test_an_ephemeral_volume_names_its_own_name():
+def test_an_ephemeral_volume_is_reported_with_its_own_name():
     assert told(Stage(), ephemeral(), None) == [
         'volume scratch: waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"'
     ]
 
 
-def test_nothing_is_told_of_a_pod_whose_claims_are_right_by_now():
+def test_a_pod_with_valid_claims_has_no_reasons():
     stage = Stage(claim("data", "pv"), volume("pv"))
 
     assert told(stage, using("data"), None) == []

@@ -38,7 +38,7 @@ def changed(obj: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], **metadata}}
 
 
-def test_the_reasons_are_upstreams():
+def test_the_reasons_are_those_of_upstream():
     assert (NOT_REACHED, NO_VOLUME, NO_ROOM, GONE) == (
         "node(s) didn't match PersistentVolume's node affinity",
         "node(s) didn't find available persistent volumes to bind",
@@ -57,7 +57,7 @@ def test_the_reasons_are_upstreams():
         ),
     ],
 )
-def test_pods_without_claims_are_skipped_and_all_alike(waiting: Any):
+def test_pods_without_claims_are_skipped_and_identical(waiting: Any):
     stage = Stage()
 
     assert stage.pre_filter(waiting) is SKIP
@@ -78,7 +78,7 @@ PRE_FILTER = [
         ephemeral(),
         [claim("web-scratch")],
         "PVC default/web-scratch was not created for pod default/web (pod is not owner)",
-        id="somebody else's claim under an ephemeral volume's name",
+        id="a claim of another owner under the name of an ephemeral volume",
     ),
     pytest.param(
         using("data"),
@@ -123,11 +123,11 @@ PRE_FILTER = [
 
 
 @pytest.mark.parametrize(("waiting", "objects", "message"), PRE_FILTER)
-def test_a_pod_whose_claims_are_not_ready_goes_nowhere(waiting: Any, objects: Any, message: str):
+def test_a_pod_with_claims_that_are_not_ready_is_rejected(waiting: Any, objects: Any, message: str):
     assert Stage(*objects).pre_filter(waiting) == Status.unschedulable(message, resolvable=False)
 
 
-def test_a_class_that_nobody_defaulted_is_an_error():
+def test_a_class_without_a_binding_mode_is_an_error():
     status = Stage(unbound("data"), storage_class("local", mode=None)).pre_filter(using("data"))
 
     assert status is not None
@@ -190,7 +190,7 @@ def test_a_bound_volume_is_reached_from_the_nodes_of_its_affinity(spec: Any, exp
     assert set(stage.refusals(using("data")).values()) <= {(HOPELESS, (NOT_REACHED,))}
 
 
-def test_a_claim_whose_volume_is_gone_refuses_the_nodes_that_nothing_refused_before():
+def test_a_claim_with_a_deleted_volume_rejects_the_other_nodes():
     stage = Stage(claim("zonal", "pv"), volume("pv", nodeAffinity=only_on(ZONE, "a")), claim("gone", "none"))
 
     assert stage.refusals(using("zonal", "gone")) == {
@@ -209,7 +209,7 @@ def ebs_volume(volume_id: str = "vol-1", name: str = "pv") -> dict[str, Any]:
     return volume(name, csi=None, nodeAffinity=only_on(ZONE, "a"), **source)
 
 
-def test_where_a_driver_does_the_work_of_a_plugin_its_labels_choose_the_nodes():
+def test_a_migrated_volume_uses_the_labels_of_its_driver():
     stage = Stage(claim("data", "pv"), ebs_volume())
     stage.table.add_node(node("n4", labels={EBS_ZONE: "a"}))
     assert stage.feasible(using("data")) == {"n1"}
@@ -219,7 +219,7 @@ def test_where_a_driver_does_the_work_of_a_plugin_its_labels_choose_the_nodes():
     assert stage.feasible(using("data")) == {"n4"}
 
 
-def test_a_volume_that_the_driver_cannot_have_is_an_error_on_the_drivers_nodes_alone():
+def test_an_untranslatable_volume_is_an_error_only_on_nodes_of_the_driver():
     stage = Stage(claim("data", "pv"), ebs_volume("aws://nonsense"), csi_node("n1", {}, migrated=[EBS]))
     refusals = stage.refusals(using("data"))
 
@@ -229,7 +229,7 @@ def test_a_volume_that_the_driver_cannot_have_is_an_error_on_the_drivers_nodes_a
     assert refusals["n2"] == (HOPELESS, (NOT_REACHED,))
 
 
-def test_of_two_such_volumes_the_first_is_told():
+def test_the_first_of_two_such_volumes_is_reported():
     stage = Stage(
         claim("data", "pv"),
         ebs_volume("aws://first"),
@@ -244,7 +244,7 @@ def test_of_two_such_volumes_the_first_is_told():
 # Claims that are bound to an existing volume.
 
 FITS = [
-    pytest.param({}, {}, True, id="alike"),
+    pytest.param({}, {}, True, id="identical"),
     pytest.param({}, {"size": "2Gi"}, True, id="a larger one"),
     pytest.param({"size": "1001M"}, {"size": "1G"}, False, id="a smaller one"),
     pytest.param({"size": "1Gi"}, {"size": "1073741824"}, True, id="the same in other words"),
@@ -252,26 +252,26 @@ FITS = [
     pytest.param({"modes": ["ReadWriteMany"]}, {}, False, id="lacks a mode"),
     pytest.param({}, {"accessModes": ["ReadWriteMany", "ReadWriteOnce"]}, True, id="has more modes"),
     pytest.param({"volumeMode": "Block"}, {}, False, id="a block device is wanted"),
-    pytest.param({"volumeMode": "Filesystem"}, {}, True, id="a file system, which goes without saying"),
+    pytest.param({"volumeMode": "Filesystem"}, {}, True, id="a file system, by default"),
     pytest.param({"volumeAttributesClassName": "gold"}, {}, False, id="other attributes are wanted"),
-    pytest.param({}, {"volumeAttributesClassName": "gold"}, False, id="it has attributes nobody wants"),
+    pytest.param({}, {"volumeAttributesClassName": "gold"}, False, id="it has other attributes"),
     pytest.param({"volumeAttributesClassName": ""}, {}, True, id="no attributes are wanted"),
     pytest.param({"selector": {"matchLabels": {"tier": "x"}}}, {}, False, id="labels it has not"),
     pytest.param(
         {"selector": {"matchLabels": {"tier": "x"}}}, {"labels": {"tier": "x"}}, True, id="labels it has"
     ),
-    pytest.param({"selector": {}}, {}, True, id="a selector of nothing in particular"),
+    pytest.param({"selector": {}}, {}, True, id="an empty selector"),
     pytest.param({}, {"storageClassName": "other"}, False, id="of another class"),
     pytest.param({}, {"phase": "Released"}, False, id="not available"),
     pytest.param(
-        {}, {"claimRef": {"namespace": "default", "name": "other"}}, False, id="held for somebody else"
+        {}, {"claimRef": {"namespace": "default", "name": "other"}}, False, id="held for another claim"
     ),
-    pytest.param({}, {"claimRef": {}}, False, id="held for nobody that could be named"),
+    pytest.param({}, {"claimRef": {}}, False, id="held without a claim name"),
 ]
 
 
 @pytest.mark.parametrize(("asked", "offered", "expected"), FITS)
-def test_a_claim_takes_a_volume_that_fits(asked: Any, offered: Any, expected: bool):
+def test_a_claim_gets_a_volume_that_fits(asked: Any, offered: Any, expected: bool):
     size, fields = offered.get("size", "1Gi"), {key: offered[key] for key in offered if key != "size"}
     offer = {"capacity": {"storage": size}, "storageClassName": "local", "phase": "Available", **fields}
     stage = Stage(unbound("data", **asked), LOCAL_CLASS, volume("pv", **offer))
@@ -282,13 +282,13 @@ def test_a_claim_takes_a_volume_that_fits(asked: Any, offered: Any, expected: bo
         assert stage.refusals(using("data"))["n1"] == (HOPELESS, (NO_VOLUME,))
 
 
-def test_a_volume_that_is_being_deleted_is_not_taken():
+def test_a_terminating_volume_is_not_chosen():
     going = changed(available("pv"), deletionTimestamp="2026-01-01T00:00:00Z")
 
     assert not Stage(unbound("data"), LOCAL_CLASS, going).feasible(using("data"))
 
 
-def test_each_node_takes_the_smallest_volume_that_it_reaches():
+def test_each_node_gets_the_smallest_volume_that_it_reaches():
     stage = Stage(
         unbound("data"),
         LOCAL_CLASS,
@@ -324,7 +324,7 @@ def test_claims_of_one_pod_never_take_the_same_volume():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_so_many_claims_need_so_many_volumes_on_one_node(count: int):
+def test_several_claims_need_as_many_volumes_on_one_node(count: int):
     claims = [f"c{number}" for number in range(count)]
     stage = Stage(
         *(unbound(name) for name in claims),
@@ -350,23 +350,21 @@ HELD = {"namespace": "default", "name": "data"}
         pytest.param({**HELD, "namespace": "other"}, False, id="for one of another namespace"),
     ],
 )
-def test_a_volume_that_is_held_for_the_claim_is_taken_though_another_is_smaller(
-    reference: Any, is_taken: bool
-):
+def test_a_volume_held_for_the_claim_is_chosen_before_a_smaller_one(reference: Any, is_taken: bool):
     held = available("held", "5Gi", claimRef=reference, accessModes=["ReadWriteMany"])
     stage = Stage(unbound("data"), LOCAL_CLASS, held, available("small"))
 
     assert stage.on(using("data"), "n1")[0] == [f"data -> {'held' if is_taken else 'small'}"]
 
 
-def test_a_held_volume_that_a_node_cannot_reach_rules_all_others_out_there():
+def test_an_unreachable_held_volume_excludes_all_others():
     held = available("held", claimRef=HELD, nodeAffinity=only_on(HOST, "n1"))
     stage = Stage(unbound("data"), LOCAL_CLASS, held, available("small"))
 
     assert stage.feasible(using("data")) == {"n1"}
 
 
-def test_a_pod_that_names_a_claim_twice_takes_two_volumes_as_upstream():
+def test_a_pod_that_names_a_claim_twice_needs_two_volumes_as_upstream():
     held = available("held", claimRef=HELD)
     stage = Stage(unbound("data"), LOCAL_CLASS, held, available("on-n1", nodeAffinity=only_on(HOST, "n1")))
 
@@ -374,7 +372,7 @@ def test_a_pod_that_names_a_claim_twice_takes_two_volumes_as_upstream():
     assert stage.feasible(using("data", "data")) == {"n1"}
 
 
-def test_a_selector_that_is_none_is_an_error_on_every_node():
+def test_an_invalid_selector_is_an_error_on_every_node():
     broken = unbound("data", selector={"matchExpressions": [{"key": "tier", "operator": "Near"}]})
     refusals = Stage(broken, LOCAL_CLASS).refusals(using("data"))
 
@@ -385,7 +383,7 @@ def test_a_selector_that_is_none_is_an_error_on_every_node():
 # Claims whose volume is provisioned.
 
 
-def test_a_volume_is_made_where_the_class_allows_it_and_none_is_ready():
+def test_a_volume_is_provisioned_if_the_class_permits_it_and_none_is_available():
     made = storage_class("made", topologies=[{ZONE: ["a", "c"]}, {HOST: ["n3"], ZONE: ["a"]}])
     stage = Stage(
         unbound("data", class_name="made"),
@@ -402,25 +400,25 @@ def test_a_volume_is_made_where_the_class_allows_it_and_none_is_ready():
     ("topologies", "expected"),
     [
         pytest.param([], {"n1", "n2", "n3"}, id="none"),
-        pytest.param([{}], set(), id="one that asks for nothing"),
+        pytest.param([{}], set(), id="an empty term"),
         pytest.param([{ZONE: []}], set(), id="one without values"),
         pytest.param([{"not a key": ["a"]}, {ZONE: ["a"]}], {"n1"}, id="one that is none beside one that is"),
     ],
 )
-def test_odd_topologies_of_a_class(topologies: Any, expected: set[str]):
+def test_special_topologies_of_a_class(topologies: Any, expected: set[str]):
     stage = Stage(unbound("data", class_name="made"), storage_class("made", topologies=topologies))
 
     assert stage.feasible(using("data")) == expected
 
 
 @pytest.mark.parametrize("provisioner", ["", LOCAL])
-def test_a_class_without_a_provisioner_makes_no_volumes(provisioner: str):
+def test_a_class_without_a_provisioner_provisions_no_volumes(provisioner: str):
     stage = Stage(unbound("data"), storage_class("local", provisioner=provisioner))
 
     assert stage.refusals(using("data"))["n1"] == (HOPELESS, (NO_VOLUME,))
 
 
-def test_a_claim_goes_to_its_selected_node_alone_and_takes_no_volume_that_is_ready():
+def test_a_claim_with_a_selected_node_goes_there_without_an_available_volume():
     selected = {"volume.kubernetes.io/selected-node": "n2"}
     stage = Stage(
         unbound("data", class_name="made", annotations=selected),
@@ -437,7 +435,7 @@ def test_a_claim_goes_to_its_selected_node_alone_and_takes_no_volume_that_is_rea
     }
 
 
-def test_claims_with_different_selected_nodes_go_nowhere():
+def test_claims_with_different_selected_nodes_are_rejected():
     nodes = {"a": "n1", "b": "n2"}
     claims = [
         unbound(name, class_name="made", annotations={"volume.kubernetes.io/selected-node": where})
@@ -449,12 +447,12 @@ def test_claims_with_different_selected_nodes_go_nowhere():
 
 ROOM = {"labels": {ZONE: "a"}}
 CAPACITIES = [
-    pytest.param([], set(), id="nothing is known"),
+    pytest.param([], set(), id="no reports"),
     pytest.param([("5Gi", ROOM)], {"n1"}, id="enough in a zone"),
     pytest.param([("4Gi", ROOM)], set(), id="too little"),
     pytest.param([("9Gi", {**ROOM, "maximumVolumeSize": "4Gi"})], set(), id="enough, but not in one piece"),
     pytest.param([("1Gi", {**ROOM, "maximumVolumeSize": "5Gi"})], {"n1"}, id="the largest piece counts"),
-    pytest.param([(None, ROOM)], set(), id="nothing is said"),
+    pytest.param([(None, ROOM)], set(), id="no amount"),
     pytest.param([("9Gi", {})], set(), id="of no topology"),
     pytest.param([("9Gi", {"labels": {}})], {"n1", "n2", "n3"}, id="of any topology"),
     pytest.param([("1Gi", ROOM), ("9Gi", {"labels": {HOST: "n1"}})], {"n1"}, id="any one is enough"),
@@ -472,7 +470,7 @@ CAPACITIES = [
 
 
 @pytest.mark.parametrize(("capacities", "expected"), CAPACITIES)
-def test_there_has_to_be_room_where_the_driver_tells(capacities: Any, expected: set[str]):
+def test_the_capacity_that_a_driver_reports_must_suffice(capacities: Any, expected: set[str]):
     stage = Stage(
         unbound("data", "5Gi", class_name="made"),
         storage_class("made"),
@@ -492,17 +490,17 @@ def test_there_has_to_be_room_where_the_driver_tells(capacities: Any, expected: 
     "objects",
     [
         pytest.param([], id="no driver"),
-        pytest.param([csi_driver(storage_capacity=False)], id="a driver that does not tell"),
-        pytest.param([csi_driver(storage_capacity=None)], id="a driver that says nothing of telling"),
+        pytest.param([csi_driver(storage_capacity=False)], id="a driver that reports no capacity"),
+        pytest.param([csi_driver(storage_capacity=None)], id="a driver without the setting"),
     ],
 )
-def test_room_is_not_asked_for_where_the_driver_does_not_tell(objects: Any):
+def test_capacity_is_not_checked_for_drivers_that_report_none(objects: Any):
     stage = Stage(unbound("data", class_name="made"), storage_class("made"), *objects)
 
     assert stage.feasible(using("data")) == {"n1", "n2", "n3"}
 
 
-def test_a_claim_without_a_size_needs_no_room():
+def test_a_claim_without_a_size_needs_no_capacity():
     anything = unbound("data", class_name="made")
     del anything["spec"]["resources"]["requests"]["storage"]
 
@@ -513,7 +511,7 @@ def stage_with_driver(*objects: dict[str, Any]) -> Stage:
     return Stage(storage_class("made"), csi_driver(), *objects)
 
 
-def test_room_that_grew_or_went_is_seen_by_the_next_pod():
+def test_changed_capacity_is_visible_to_the_next_pod():
     stage = stage_with_driver(unbound("data", "5Gi", class_name="made"))
     for capacity, expected in (("4Gi", set[str]()), ("5Gi", {"n1"}), ("1Gi", set[str]()), ("6Gi", {"n1"})):
         stage.show(storage_capacity("room", "made", capacity, labels={ZONE: "a"}))
@@ -535,7 +533,7 @@ def test_nodes_are_not_scored_by_their_storage():
     assert stage.plugin.score(state, waiting, snapshot, snapshot.all_rows) == 0
 
 
-def test_a_cluster_without_nodes_refuses_nobody():
+def test_a_cluster_without_nodes_has_no_rejections():
     stage = Stage(unbound("data"), LOCAL_CLASS, available("pv"))
     for name in ("n1", "n2", "n3"):
         stage.table.remove_node(name)

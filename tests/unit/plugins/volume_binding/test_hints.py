@@ -22,7 +22,7 @@ def room(capacity: str | None, **more: Any) -> Any:
 
 
 HINTS = [
-    pytest.param(EventResource.STORAGE_CLASS, WEB, None, storage_class("made"), True, id="a class came"),
+    pytest.param(EventResource.STORAGE_CLASS, WEB, None, storage_class("made"), True, id="a new class"),
     pytest.param(
         EventResource.STORAGE_CLASS,
         WEB,
@@ -39,7 +39,9 @@ HINTS = [
         False,
         id="a class that allows the same places",
     ),
-    pytest.param(EventResource.PERSISTENT_VOLUME_CLAIM, WEB, None, claim("data"), True, id="its claim came"),
+    pytest.param(
+        EventResource.PERSISTENT_VOLUME_CLAIM, WEB, None, claim("data"), True, id="a new claim of the pod"
+    ),
     pytest.param(
         EventResource.PERSISTENT_VOLUME_CLAIM, WEB, claim("data"), claim("data"), True, id="its claim changed"
     ),
@@ -49,7 +51,7 @@ HINTS = [
         None,
         claim("web-scratch"),
         True,
-        id="the claim of its ephemeral volume came",
+        id="a new claim of its ephemeral volume",
     ),
     pytest.param(EventResource.PERSISTENT_VOLUME_CLAIM, WEB, None, claim("other"), False, id="another claim"),
     pytest.param(
@@ -60,7 +62,7 @@ HINTS = [
         False,
         id="a claim of another namespace",
     ),
-    pytest.param(EventResource.CSI_NODE, WEB, None, csi_node("n1", {}), True, id="drivers came to a node"),
+    pytest.param(EventResource.CSI_NODE, WEB, None, csi_node("n1", {}), True, id="new drivers of a node"),
     pytest.param(
         EventResource.CSI_NODE,
         WEB,
@@ -83,7 +85,7 @@ HINTS = [
         csi_driver(),
         csi_driver(storage_capacity=False),
         True,
-        id="the driver of an inline volume tells no more what room it has",
+        id="the driver of an inline volume stops reporting capacity",
     ),
     pytest.param(
         EventResource.CSI_DRIVER,
@@ -91,7 +93,7 @@ HINTS = [
         csi_driver(),
         csi_driver(storage_capacity=None),
         True,
-        id="nor says whether it does",
+        id="the driver of an inline volume drops the setting",
     ),
     pytest.param(
         EventResource.CSI_DRIVER,
@@ -99,7 +101,7 @@ HINTS = [
         csi_driver(storage_capacity=False),
         csi_driver(),
         False,
-        id="a driver begins to tell",
+        id="a driver starts reporting",
     ),
     pytest.param(
         EventResource.CSI_DRIVER,
@@ -117,21 +119,22 @@ HINTS = [
         False,
         id="the driver of a claim's class, which upstream does not think of",
     ),
-    pytest.param(EventResource.CSI_STORAGE_CAPACITY, WEB, None, room("0"), True, id="room came"),
+    pytest.param(EventResource.CSI_STORAGE_CAPACITY, WEB, None, room("0"), True, id="new capacity"),
+    pytest.param(EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room("2Gi"), True, id="more capacity"),
     pytest.param(
-        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room("2Gi"), True, id="there is more room"
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room("2Gi"), room("1Gi"), False, id="less capacity"
     ),
     pytest.param(
-        EventResource.CSI_STORAGE_CAPACITY, WEB, room("2Gi"), room("1Gi"), False, id="there is less room"
+        EventResource.CSI_STORAGE_CAPACITY,
+        WEB,
+        room("1Gi"),
+        room("1073741824"),
+        False,
+        id="the same capacity",
     ),
+    pytest.param(EventResource.CSI_STORAGE_CAPACITY, WEB, room(None), room("0"), True, id="the first amount"),
     pytest.param(
-        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room("1073741824"), False, id="the same room"
-    ),
-    pytest.param(
-        EventResource.CSI_STORAGE_CAPACITY, WEB, room(None), room("0"), True, id="something is said of room"
-    ),
-    pytest.param(
-        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room(None), False, id="nothing is said any more"
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room(None), False, id="no amount any longer"
     ),
     pytest.param(
         EventResource.CSI_STORAGE_CAPACITY,
@@ -139,19 +142,21 @@ HINTS = [
         room("1Gi", maximumVolumeSize="1Gi"),
         room("9Gi", maximumVolumeSize="1Gi"),
         False,
-        id="more room, but in small pieces",
+        id="more capacity, but in small volumes",
     ),
 ]
 
 
 @pytest.mark.parametrize(("resource", "waiting", "old", "new", "helps"), HINTS)
-def test_an_event_wakes_whom_it_may_help(resource: Any, waiting: Any, old: Any, new: Any, helps: bool):
+def test_an_event_requeues_the_pods_that_it_may_help(
+    resource: Any, waiting: Any, old: Any, new: Any, helps: bool
+):
     expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     assert hint(Stage().plugin, resource, waiting, old, new) is expected
 
 
-def test_the_events_are_upstreams():
+def test_the_events_are_those_of_upstream():
     both = ActionType.ADD | ActionType.UPDATE
     registered = {each.event.resource: each.event.action for each in Stage().plugin.events()}
 
@@ -169,7 +174,7 @@ def test_the_events_are_upstreams():
 
 
 @pytest.mark.parametrize(("resource", "waiting", "old", "new", "helps"), HINTS)
-def test_an_event_that_helps_no_pod_asks_none(
+def test_an_irrelevant_event_calls_no_hint(
     resource: EventResource, waiting: Any, old: Any, new: Any, helps: bool
 ):
     (registration,) = [each for each in Stage().plugin.events() if each.event.resource is resource]

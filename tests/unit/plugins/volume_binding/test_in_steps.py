@@ -112,7 +112,7 @@ def judged_in_steps(
     raise AssertionError("no answer")
 
 
-def test_volumes_are_read_in_steps_at_first(counted: Counted) -> None:
+def test_volumes_are_first_read_in_steps(counted: Counted) -> None:
     stage = impatient(*(offered(number) for number in range(300)), claim("data", class_name="local"))
 
     passing, _ = judged_in_steps(stage, using("data"), counted)
@@ -120,7 +120,7 @@ def test_volumes_are_read_in_steps_at_first(counted: Counted) -> None:
     assert passing == [True, False, False]
 
 
-def test_a_volume_that_comes_leaves_the_others_as_they_are(counted: Counted) -> None:
+def test_a_new_volume_does_not_affect_the_others(counted: Counted) -> None:
     stage = Stage(
         LOCAL_CLASS, *(offered(number) for number in range(1, 300)), claim("data", class_name="local")
     )
@@ -132,7 +132,7 @@ def test_a_volume_that_comes_leaves_the_others_as_they_are(counted: Counted) -> 
     assert counted.work <= 6
 
 
-def test_claims_with_different_selectors_are_compared_in_steps_and_once(counted: Counted) -> None:
+def test_claims_with_different_selectors_are_evaluated_once_in_steps(counted: Counted) -> None:
     volumes = [offered(number) for number in range(200)]
     for number, each in enumerate(volumes):
         each["metadata"]["labels"] = {"number": f"{number}"}
@@ -158,7 +158,7 @@ def test_claims_of_different_sizes_are_matched_in_steps(counted: Counted) -> Non
     assert chosen == [f"c{number} -> v{number}" for number in range(40)]
 
 
-def test_one_claim_named_very_often_is_matched_in_steps(counted: Counted) -> None:
+def test_a_claim_named_very_often_is_matched_in_steps(counted: Counted) -> None:
     stage = impatient(*(offered(number) for number in range(100)), claim("data", class_name="local"))
     waiting = using(*["data"] * 60)
 
@@ -167,7 +167,7 @@ def test_one_claim_named_very_often_is_matched_in_steps(counted: Counted) -> Non
     assert chosen == [f"data -> v{number}" for number in range(60)]
 
 
-def test_reports_of_room_that_change_by_thousands_are_taken_in_in_steps(counted: Counted) -> None:
+def test_thousands_of_changed_capacity_reports_are_read_in_steps(counted: Counted) -> None:
     def report(number: int, size: int) -> dict[str, Any]:
         return storage_capacity(f"r{number}", "made", f"{size}Gi", labels={HOST: f"n{1 + number % 3}"})
 
@@ -179,7 +179,7 @@ def test_reports_of_room_that_change_by_thousands_are_taken_in_in_steps(counted:
     assert passing == [False, True, False]
 
 
-def test_volumes_with_nodes_of_their_own_are_compared_with_nodes_in_steps(counted: Counted) -> None:
+def test_volumes_with_distinct_node_affinity_are_evaluated_in_steps(counted: Counted) -> None:
     def elsewhere(number: int) -> dict[str, Any]:
         terms = [{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}]
         return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
@@ -192,7 +192,7 @@ def test_volumes_with_nodes_of_their_own_are_compared_with_nodes_in_steps(counte
     assert all(passing)
 
 
-def test_what_others_do_meanwhile_is_seen_and_the_rest_is_not_begun_again(counted: Counted) -> None:
+def test_concurrent_changes_are_used_without_restarting_the_rest(counted: Counted) -> None:
     volumes = [offered(number) for number in range(100)]
     claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
     stage = impatient(*volumes, *claims)
@@ -216,7 +216,7 @@ def test_what_others_do_meanwhile_is_seen_and_the_rest_is_not_begun_again(counte
 
 
 @pytest.mark.parametrize(("before", "after"), [("other", "c0"), ("c0", "other")])
-def test_a_volume_that_is_held_for_another_claim_meanwhile_is_seen(
+def test_a_volume_concurrently_held_for_another_claim_is_not_chosen(
     before: str, after: str, counted: Counted
 ) -> None:
     def held_for(name: str) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def test_a_volume_that_is_held_for_another_claim_meanwhile_is_seen(
     assert chosen[0] == ("c0 -> held" if after == "c0" else "c0 -> v0")
 
 
-def test_what_was_compared_is_given_up_where_volumes_have_to_be_followed_for_long(counted: Counted) -> None:
+def test_the_comparison_is_dropped_if_volumes_change_for_long(counted: Counted) -> None:
     volumes = [offered(number) for number in range(60)]
     claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
     stage = impatient(*volumes, *claims)
@@ -254,7 +254,7 @@ def test_what_was_compared_is_given_up_where_volumes_have_to_be_followed_for_lon
     assert chosen == [f"c{number} -> v{number + 40}" for number in range(20)]
 
 
-def test_claims_and_volumes_of_a_pod_that_has_very_many_are_read_in_steps(counted: Counted) -> None:
+def test_very_many_claims_and_volumes_of_a_pod_are_read_in_steps(counted: Counted) -> None:
     names = [f"d{number}" for number in range(300)]
     stage = impatient(*(volume(name) for name in names), *(claim(name, name) for name in names))
     waiting, steps = using(*names), 0
@@ -273,7 +273,7 @@ def test_claims_and_volumes_of_a_pod_that_has_very_many_are_read_in_steps(counte
     assert stage.feasible(waiting) == {"n1", "n2", "n3"}
 
 
-def test_volumes_of_the_past_are_forgotten() -> None:
+def test_deleted_volumes_are_dropped() -> None:
     stage = Stage(LOCAL_CLASS, offered(0), claim("data", class_name="local"))
     for number in range(1, 1800):
         stage.show(offered(number))

@@ -75,7 +75,7 @@ def _is_reached(found: dict[str, Any], labels: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_claims_of_all_kinds_take_on_each_node_what_they_would_one_by_one(seed: int) -> None:
+def test_claims_matched_together_equal_those_matched_one_by_one(seed: int) -> None:
     random = Random(seed)
     volumes = [offered(random, f"v{number}") for number in range(random.randint(0, 12))]
     claims = [asked(random, f"c{number}") for number in range(random.randint(1, 8))]
@@ -112,7 +112,7 @@ class Counted:
         monkeypatch.setattr(node_volumes, "nodes_in", counted_nodes_in)
 
 
-def test_very_many_claims_look_for_volumes_as_often_as_a_node_has_some(
+def test_very_many_claims_search_as_often_as_a_node_has_volumes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counted, random = Counted(monkeypatch), Random(1)
@@ -130,7 +130,7 @@ def test_very_many_claims_look_for_volumes_as_often_as_a_node_has_some(
     assert counted.searches <= 3
 
 
-def test_very_many_claims_of_a_class_compare_its_places_with_nodes_once(
+def test_very_many_claims_of_a_class_evaluate_its_topologies_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counted = Counted(monkeypatch)
@@ -142,7 +142,7 @@ def test_very_many_claims_of_a_class_compare_its_places_with_nodes_once(
     assert counted.comparisons == 1
 
 
-def test_volumes_that_are_reached_alike_are_compared_with_nodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volumes_with_the_same_affinity_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     stage = Stage(*(volume(f"v{number}", nodeAffinity=only_on(ZONE, "b")) for number in range(500)))
     stage.show(*(claim(f"c{number}", f"v{number}") for number in range(500)))

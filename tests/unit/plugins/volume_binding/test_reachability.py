@@ -56,7 +56,7 @@ def reached(table: ClusterTable, filed: dict[int, Reach]) -> list[list[int]]:
 
 
 @given(steps)
-def test_nodes_reach_the_smallest_of_what_their_labels_choose(story: Any):
+def test_nodes_reach_the_smallest_volume_that_their_labels_select(story: Any):
     table, places, filed = ClusterTable(), ReachabilityIndex(), dict[int, Reach]()
     fitting, values = np.ones(10, dtype=np.bool_), np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3], dtype=np.int64)
     for what, number, detail in story:
@@ -92,7 +92,7 @@ def on_host(*names: str) -> Reach:
     return (NodeRule((Requirement("kubernetes.io/hostname", Operator.IN, frozenset(names)),)),)
 
 
-def test_thousands_of_hosts_have_one_each():
+def test_thousands_of_hosts_have_one_volume_each():
     table, places = ClusterTable(), ReachabilityIndex()
     for number in range(3000):
         table.add_node(node(f"n{number}"))
@@ -101,7 +101,7 @@ def test_thousands_of_hosts_have_one_each():
     assert first(places, table.snapshot(), EVERYTHING) == list(range(2999, -1, -1))
 
 
-def test_hosts_that_are_gone_are_forgotten():
+def test_deleted_hosts_are_dropped():
     table, places = ClusterTable(), ReachabilityIndex()
     places.add(7, on_host("n5999"))
     for number in range(6000):

@@ -54,7 +54,7 @@ def test_each_in_tree_plugin_has_its_driver(source: str, plugin: str, driver: st
 
 
 @pytest.mark.parametrize("source", ["emptyDir", "iscsi", "rbd", "csi", "nfs"])
-def test_nobody_does_the_work_of_other_sources(source: str):
+def test_other_sources_have_no_driver(source: str):
     assert in_tree_plugin(inline(**{source: {}})) is None
     assert in_tree_plugin_named("kubernetes.io/no-provisioner") is None
 
@@ -65,14 +65,16 @@ def test_nobody_does_the_work_of_other_sources(source: str):
         pytest.param({}, f"{GCE}/zones/UNSPECIFIED/disks/d", id="no label"),
         pytest.param({ZONE: ""}, f"{GCE}/zones/UNSPECIFIED/disks/d", id="an empty label"),
         pytest.param({ZONE: "us-east1-a"}, f"{GCE}/zones/us-east1-a/disks/d", id="a zone"),
-        pytest.param({ZONE: "x", BETA_ZONE: "y"}, f"{GCE}/zones/y/disks/d", id="the beta label comes first"),
+        pytest.param(
+            {ZONE: "x", BETA_ZONE: "y"}, f"{GCE}/zones/y/disks/d", id="the beta label takes precedence"
+        ),
         pytest.param({ZONE: "x", BETA_ZONE: ""}, f"{GCE}/zones/x/disks/d", id="unless it is empty"),
         pytest.param(
             {ZONE: "us-east1-a__us-east1-c"}, f"{GCE}/regions/us-east1/disks/d", id="zones of one region"
         ),
     ],
 )
-def test_a_gce_disk_is_called_by_where_it_is(labels: dict[str, str], handle: str):
+def test_the_handle_of_a_gce_disk_includes_its_zone(labels: dict[str, str], handle: str):
     assert volume_handle(persistent(labels, gcePersistentDisk={"pdName": "d"})) == handle
     assert inline_handle(inline(gcePersistentDisk={"pdName": "d"})) == f"{GCE}/zones/UNSPECIFIED/disks/d"
 
@@ -91,7 +93,7 @@ def test_a_gce_disk_is_called_by_where_it_is(labels: dict[str, str], handle: str
         pytest.param({"portworxVolume": {"volumeID": "p"}}, "p", id="portworx"),
     ],
 )
-def test_other_disks_are_called_the_same_wherever_they_are(source: dict[str, Any], handle: str):
+def test_the_handle_of_other_disks_has_no_zone(source: dict[str, Any], handle: str):
     assert volume_handle(persistent({ZONE: "a"}, **source)) == handle
     assert inline_handle(inline(**source)) == handle
 
@@ -139,7 +141,7 @@ def test_other_disks_are_called_the_same_wherever_they_are(source: dict[str, Any
         ),
     ],
 )
-def test_what_makes_no_sense_is_told_in_upstreams_words(
+def test_an_invalid_volume_has_the_message_of_upstream(
     source: dict[str, Any], labels: dict[str, str], problem: str
 ):
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
@@ -153,17 +155,17 @@ def rule(key: str, *values: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("labels", "terms", "expected"),
     [
-        pytest.param({}, None, None, id="nothing is known"),
+        pytest.param({}, None, None, id="no labels"),
         pytest.param({ZONE: "a"}, None, [[rule(EBS_ZONE, "a")]], id="a label"),
         pytest.param({ZONE: "b__ a__"}, None, [[rule(EBS_ZONE, "a", "b")]], id="a label of several"),
-        pytest.param({ZONE: " "}, None, None, id="a label that says nothing"),
+        pytest.param({ZONE: " "}, None, None, id="an empty label"),
         pytest.param({BETA_ZONE: "a"}, None, [[rule(EBS_ZONE, "a")]], id="the old label"),
         pytest.param({BETA_ZONE: "x", ZONE: "a"}, None, [[rule(EBS_ZONE, "a")]], id="the new label first"),
         pytest.param(
             {ZONE: "x"},
             [[rule(ZONE, "a"), rule("k", "v")]],
             [[rule(EBS_ZONE, "a"), rule("k", "v")]],
-            id="a rule, whatever the label",
+            id="a rule takes precedence over the label",
         ),
         pytest.param(
             {ZONE: "a"},
@@ -185,7 +187,7 @@ def rule(key: str, *values: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_zones_are_told_by_the_drivers_own_label(
+def test_zones_use_the_label_of_the_driver(
     labels: dict[str, str], terms: list[list[Any]] | None, expected: list[list[Any]] | None
 ):
     affinity = (
@@ -213,7 +215,7 @@ def test_zones_are_told_by_the_drivers_own_label(
     assert found == expected
 
 
-def test_azure_disks_and_portworx_volumes_keep_their_rules():
+def test_azure_disks_and_portworx_volumes_keep_their_affinity():
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule(ZONE, "a")]}]}}
     for source in ({"azureDisk": {"diskURI": "u"}}, {"portworxVolume": {"volumeID": "p"}}):
         before = persistent({ZONE: "b"}, nodeAffinity=affinity, **source)

@@ -36,7 +36,7 @@ def told(plugin: Any, waiting: PodInfo, table: ClusterTable, name: str | None) -
     return None if said is None else list(said)
 
 
-def test_a_zone_is_told_with_volume_and_label():
+def test_a_zone_is_reported_with_volume_and_label():
     table = cluster_of(
         claim("data", "pv"), volume("pv", labels={ZONE: "b__c", BETA_ZONE: "b"}),
         nodes=(node("a", labels={ZONE: "a"}), node("b", labels={ZONE: "b"}), node("r", labels={REGION: "r"}), node("x")),
@@ -55,7 +55,7 @@ def test_a_zone_is_told_with_volume_and_label():
     assert told(VolumeZone(), WANTS, table, "x") == [], "a node without any zone is nobody's concern"
 
 
-def test_a_claim_that_keeps_a_pod_from_all_zones_is_named():
+def test_a_claim_that_rejects_every_zone_is_named():
     table = cluster_of(
         claim("gone", "pv"), claim("early", class_name="now"), storage_class("now", mode="Immediate")
     )
@@ -67,7 +67,7 @@ def test_a_claim_that_keeps_a_pod_from_all_zones_is_named():
     ]
 
 
-def test_a_claim_for_one_pod_is_told_with_who_has_it_and_where():
+def test_a_claim_for_one_pod_is_reported_with_its_pod_and_node():
     holder = pod("holder", volumes=mounted("data"), nodeName="b")
     table = cluster_of(claim("data", "pv", modes=["ReadWriteOncePod"]), pods=(holder,))
 
@@ -85,7 +85,7 @@ def test_a_claim_for_one_pod_is_told_with_who_has_it_and_where():
     )
 
 
-def test_a_disk_is_told_with_who_uses_it():
+def test_a_disk_is_reported_with_its_pods():
     def using_disk(name: str, **more: Any) -> PodInfo:
         disk = {"pdName": "pd", "readOnly": False}
         return pod(name, volumes=[{"name": "d", "gcePersistentDisk": disk}], **more)
@@ -98,7 +98,7 @@ def test_a_disk_is_told_with_who_uses_it():
     assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), using_disk("p"), table, "a") == []
 
 
-def test_a_full_driver_is_told_with_its_numbers():
+def test_a_full_driver_is_reported_with_its_numbers():
     table = cluster_of(
         csi_node("a", {DRIVER: 3}), csi_node("b", {DRIVER: 6}),
         *(each for name in ("v1", "v2", "v3", "v4") for each in (claim(f"c{name}", name), volume(name))),
@@ -114,7 +114,7 @@ def test_a_full_driver_is_told_with_its_numbers():
     assert told(NodeVolumeLimits(time_slice=FakeTimeSlice()), waiting, table, "b") == []
 
 
-def test_what_cannot_be_counted_on_a_node_is_told():
+def test_an_uncountable_volume_on_a_node_is_reported():
     broken = claim("p-e")  # of an ephemeral volume, and not the pod's own
     ephemeral = [{"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
     table = cluster_of(

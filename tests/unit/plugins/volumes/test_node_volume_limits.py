@@ -42,7 +42,7 @@ def on_a(name: str, *claims: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("source", ["emptyDir", "iscsi", "rbd", "csi", "nfs", "image"])
-def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
+def test_pods_without_counted_volumes_are_skipped_and_identical(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
     assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), each, cluster_of()) is SKIP
@@ -52,7 +52,7 @@ def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
 @pytest.mark.parametrize(
     "source", ["persistentVolumeClaim", "ephemeral", "azureFile", "vsphereVolume", "cinder"]
 )
-def test_pods_with_others_are_not(source: str):
+def test_pods_with_counted_volumes_are_not_identical(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
     assert NodeVolumeLimits(time_slice=FakeTimeSlice()).signature(each) is None
@@ -73,7 +73,7 @@ def test_pods_with_others_are_not(source: str):
         pytest.param(1, [], ["y", "y"], False, id="one volume mounted twice"),
     ],
 )
-def test_a_node_that_cannot_attach_all_volumes_is_refused(
+def test_a_node_that_cannot_attach_all_volumes_is_rejected(
     limit: int | None, there: list[str], wanted: list[str], refused: bool
 ):
     table = cluster_of(*bound("x", "y", "z"), csi_node("a", {DRIVER: limit}), pods=(on_a("u", *there),))
@@ -103,13 +103,15 @@ def test_each_driver_has_its_own_limit():
         pytest.param(volume_attachment("v", node="a", volume="x"), True, id="it takes a place"),
         pytest.param(volume_attachment("v", node="b", volume="x"), False, id="on another node"),
         pytest.param(volume_attachment("v", node="a", volume="x", attacher="other"), False, id="by another"),
-        pytest.param(volume_attachment("v", node="a", volume="x", attacher=""), False, id="by nobody"),
+        pytest.param(
+            volume_attachment("v", node="a", volume="x", attacher=""), False, id="without an attacher"
+        ),
         pytest.param(volume_attachment("v", node="a", volume=None), False, id="an inline volume"),
-        pytest.param(volume_attachment("v", node="a", volume="gone"), False, id="a volume that is gone"),
+        pytest.param(volume_attachment("v", node="a", volume="gone"), False, id="a deleted volume"),
         pytest.param(volume_attachment("v", node="a", volume="nfs"), False, id="a volume without a driver"),
     ],
 )
-def test_volumes_that_are_attached_without_a_pod_count(attachment: Any, refused: bool):
+def test_volumes_attached_without_a_pod_count(attachment: Any, refused: bool):
     others = volume("nfs", csi=None, nfs={"server": "s"})
     table = cluster_of(*bound("x", "y"), others, csi_node("a", {DRIVER: 1}), attachment)
 
@@ -118,7 +120,7 @@ def test_volumes_that_are_attached_without_a_pod_count(attachment: Any, refused:
     assert found == ({"a": FULL} if refused else {})
 
 
-def test_a_volume_that_is_attached_for_a_pod_counts_once():
+def test_a_volume_attached_for_a_pod_counts_once():
     attachment = volume_attachment("v", node="a", volume="x")
     objects = [*bound("x", "y"), csi_node("a", {DRIVER: 2}), attachment]
 
@@ -132,7 +134,7 @@ def test_a_volume_that_is_attached_for_a_pod_counts_once():
     )
 
 
-def test_the_attachment_of_the_pods_own_volume_takes_a_place_all_the_same():
+def test_the_attachment_of_a_volume_of_the_pod_counts_again():
     """As upstream: only volumes of pods are subtracted from what the new pod needs."""
     objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
 
@@ -147,12 +149,10 @@ def test_the_attachment_of_the_pods_own_volume_takes_a_place_all_the_same():
         pytest.param(DRIVER, DRIVER, True, id="a driver"),
         pytest.param("kubernetes.io/aws-ebs", EBS, True, id="an in-tree plugin whose driver does its work"),
         pytest.param("kubernetes.io/azure-file", "file.csi.azure.com", False, id="one that is not migrated"),
-        pytest.param("kubernetes.io/no-provisioner", DRIVER, False, id="nobody"),
+        pytest.param("kubernetes.io/no-provisioner", DRIVER, False, id="no provisioner"),
     ],
 )
-def test_a_volume_that_is_still_to_be_made_counts_for_who_will_make_it(
-    provisioner: str, driver: str, counts: bool
-):
+def test_an_unprovisioned_volume_counts_for_its_driver(provisioner: str, driver: str, counts: bool):
     objects = [
         storage_class("c", provisioner=provisioner), claim("x", class_name="c"), csi_node("a", {driver: 0})
     ]  # fmt: skip
@@ -181,7 +181,7 @@ def test_a_volume_that_is_still_to_be_made_counts_for_who_will_make_it(
         pytest.param([claim("x", "x"), volume("x", csi=None, vsphereVolume={})], id="not migrated"),
     ],
 )
-def test_what_no_driver_attaches_does_not_count(objects: list[Any]):
+def test_volumes_without_a_driver_do_not_count(objects: list[Any]):
     limits = csi_node("a", {DRIVER: 0, "disk.csi.azure.com": 0, "csi.vsphere.vmware.com": 0})
 
     assert (
@@ -194,7 +194,7 @@ def test_what_no_driver_attaches_does_not_count(objects: list[Any]):
     )
 
 
-def test_a_claim_whose_volume_is_gone_counts_for_its_class():
+def test_a_claim_with_a_deleted_volume_counts_for_its_class():
     objects = [claim("x", "gone", class_name="c"), storage_class("c"), csi_node("a", {DRIVER: 0})]
 
     assert judged(
@@ -227,7 +227,7 @@ def test_disks_of_in_tree_plugins_count_for_their_drivers(source: Any, limits: A
     )
 
 
-def test_an_ephemeral_volume_counts_through_the_claim_that_the_pod_owns():
+def test_an_ephemeral_volume_counts_through_the_claim_owned_by_the_pod():
     wants = pod("p", volumes=[{"name": "v", "ephemeral": {}}])
     objects = [claim("p-v", "x", owner=wants), volume("x"), csi_node("a", {DRIVER: 0})]
 
@@ -253,14 +253,14 @@ ALL_NODES = ("a", "b")
             [claim("p-v")],
             ALL_NODES,
             "Error: PVC default/p-v was not created for pod default/p (pod is not owner)",
-            id="somebody else's claim",
+            id="a claim of another owner",
         ),
         pytest.param(
             [{"name": "v", "azureDisk": {"kind": "Dedicated"}}],
             [],
             ("a",),
             "Error: converting volume(v) from inline to csi: kind(Dedicated) is not supported in csi migration",
-            id="a disk that cannot be translated, where it would be",
+            id="an untranslatable disk, on the node of its driver",
         ),
         pytest.param(
             [{"name": "v", "azureDisk": {"kind": "Dedicated"}}, *mounted("x")],
@@ -271,7 +271,7 @@ ALL_NODES = ("a", "b")
         ),
     ],
 )
-def test_a_pod_whose_volumes_make_no_sense_is_told_so_of_each_node(
+def test_a_pod_with_invalid_volumes_is_rejected_on_every_node_with_the_reason(
     volumes: Any, objects: list[Any], where: tuple[str, ...], answer: str
 ):
     found = judged(
@@ -280,27 +280,29 @@ def test_a_pod_whose_volumes_make_no_sense_is_told_so_of_each_node(
         cluster_of(*objects, csi_node("a", {})),
     )
 
-    assert {name: told for name, told in found.items() if told == answer} == dict.fromkeys(where, answer)
+    assert {name: reported for name, reported in found.items() if reported == answer} == dict.fromkeys(
+        where, answer
+    )
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "expected"),
     [
-        pytest.param({"other": 5}, True, id="a node with a limit, of whatever driver"),
+        pytest.param({"other": 5}, True, id="a node with a limit of any driver"),
         pytest.param({DRIVER: None}, False, id="a node without limits"),
     ],
 )
-def test_a_node_whose_pods_volumes_make_no_sense_cannot_be_judged(limits: Any, told: bool):
+def test_a_node_with_pods_of_invalid_volumes_cannot_be_evaluated(limits: Any, expected: bool):
     astray = pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}])
     table = cluster_of(*bound("x"), claim("u-v"), csi_node("a", limits), pods=(astray,))
 
     found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), table)
 
     words = "Error: PVC default/u-v was not created for pod default/u (pod is not owner)"
-    assert found == ({"a": words} if told else {})
+    assert found == ({"a": words} if expected else {})
 
 
-def test_a_claim_that_a_pod_on_a_node_has_lost_does_not_count():
+def test_a_deleted_claim_of_a_pod_on_a_node_does_not_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 1}), pods=(on_a("u", "lost"),))
 
     assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), table) == {}
@@ -330,13 +332,13 @@ def add(each: Any) -> Callable[[ClusterTable], None]:
         pytest.param(add(pod("plain", node="a")), [], id="a pod without volumes"),
         pytest.param(add(pod("tmp", node="a", volumes=[{"name": "t", "emptyDir": {}}])), [], id="with files"),
         pytest.param(add(on_a("new", "y")), [0], id="a pod with a volume"),
-        pytest.param(lambda table: table.remove_pod(1, "uid-of-default-u"), [1], id="a pod that goes"),
+        pytest.param(lambda table: table.remove_pod(1, "uid-of-default-u"), [1], id="a deleted pod"),
         pytest.param(put(claim("x", "x", storage="2Gi")), [1], id="a claim in use"),
-        pytest.param(put(claim("w-s", "y", owner=OWNER)), [2], id="a claim that was made for a pod"),
-        pytest.param(put(claim("y", "y", storage="2Gi")), [], id="a claim that nobody uses"),
+        pytest.param(put(claim("w-s", "y", owner=OWNER)), [2], id="a claim created for a pod"),
+        pytest.param(put(claim("y", "y", storage="2Gi")), [], id="an unused claim"),
         pytest.param(put(volume("x")), [1, 2], id="a volume in use, and attached elsewhere"),
-        pytest.param(remove("v1/persistentvolumes", "x"), [1, 2], id="a volume that goes"),
-        pytest.param(put(volume("y")), [], id="a volume that nobody uses"),
+        pytest.param(remove("v1/persistentvolumes", "x"), [1, 2], id="a deleted volume"),
+        pytest.param(put(volume("y")), [], id="an unused volume"),
         pytest.param(put(storage_class("c")), [1], id="a class of a claim in use"),
         pytest.param(put(storage_class("d")), [], id="another class"),
         pytest.param(put(csi_node("a", {})), [0], id="a CSINode"),
@@ -345,11 +347,11 @@ def add(each: Any) -> Callable[[ClusterTable], None]:
         pytest.param(remove("storage.k8s.io/v1/volumeattachments", "v"), [2], id="a volume that is detached"),
         pytest.param(lambda table: table.update_node(node("b", cpu="7")), [1], id="a node"),
         pytest.param(
-            lambda table: table.remove_node("a"), [0], id="a node that goes, whose row another takes"
+            lambda table: table.remove_node("a"), [0], id="a deleted node, whose row is used by another"
         ),
     ],
 )
-def test_only_nodes_that_something_happened_to_are_counted_again(
+def test_only_changed_nodes_are_counted_again(
     change: Callable[[ClusterTable], None], rows: list[int], monkeypatch: pytest.MonkeyPatch
 ):
     user = pod("u", node="b", volumes=mounted("x"))
@@ -384,7 +386,7 @@ def test_another_cluster_is_counted_from_the_start():
         assert judged(plugin, wants, table) == expected
 
 
-def test_after_more_changes_than_are_remembered_all_is_counted_again():
+def test_very_many_changes_cause_a_full_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 0}))
     plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x"))
     assert judged(plugin, wants, table) == {"a": FULL}
@@ -434,15 +436,15 @@ def crowded(attachments: int = 0) -> ClusterTable:
 @pytest.mark.parametrize(
     ("change", "looked_at"),
     [
-        pytest.param(lambda table: table.add_pod(0, on_a("new", "m1")), 1, id="a pod that comes"),
-        pytest.param(lambda table: table.remove_pod(0, on_a("f7").uid), 0, id="a pod that goes"),
+        pytest.param(lambda table: table.add_pod(0, on_a("new", "m1")), 1, id="a new pod"),
+        pytest.param(lambda table: table.remove_pod(0, on_a("f7").uid), 0, id="a deleted pod"),
         pytest.param(put(claim("m7", "m8")), 1, id="a claim"),
         pytest.param(put(volume("m7", driver="other")), 2, id="a volume"),
         pytest.param(put(volume_attachment("v7", node="a", volume="x")), 1, id="a volume that is attached"),
         pytest.param(remove("storage.k8s.io/v1/volumeattachments", "v7"), 0, id="one that is detached"),
     ],
 )
-def test_of_a_node_with_very_many_volumes_only_those_that_changed_are_looked_at(
+def test_only_changed_volumes_of_a_full_node_are_read(
     change: Callable[[ClusterTable], Any], looked_at: int, looks: Looks
 ):
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
@@ -457,7 +459,7 @@ def test_of_a_node_with_very_many_volumes_only_those_that_changed_are_looked_at(
     assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
 
 
-def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
+def test_volumes_of_pods_are_read_in_steps(looks: Looks):
     limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
@@ -480,7 +482,7 @@ def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
     assert plugin._attached._rows[0].users == {f"{DRIVER}/f{number}": ANY for number in range(20)}
 
 
-def test_a_dry_run_without_a_pod_looks_at_no_volume(looks: Looks):
+def test_a_dry_run_without_a_pod_reads_no_volume(looks: Looks):
     table, wants = crowded(), pod("p", volumes=mounted("x"))
     watch_storage(table, csi_node("a", {DRIVER: 320}))
     plugin = NodeVolumeLimits(time_slice=FakeTimeSlice())
@@ -506,16 +508,14 @@ WANTS = pod("p", volumes=mounted("x"))
         pytest.param({DRIVER: 1}, {DRIVER: 2}, True, id="more"),
         pytest.param({DRIVER: 1}, {DRIVER: 1}, False, id="the same"),
         pytest.param({DRIVER: 2}, {DRIVER: 1}, False, id="fewer"),
-        pytest.param({}, {DRIVER: 1}, True, id="a driver came"),
-        pytest.param(
-            {}, {DRIVER: None}, False, id="a driver without a limit came, which upstream takes for none"
-        ),
+        pytest.param({}, {DRIVER: 1}, True, id="a new driver"),
+        pytest.param({}, {DRIVER: None}, False, id="a new driver without a limit, which upstream ignores"),
         pytest.param({DRIVER: 1}, {DRIVER: None}, False, id="the limit went, likewise"),
         pytest.param({DRIVER: None}, {DRIVER: 1}, True, id="there is a limit now"),
         pytest.param({"other": 1, DRIVER: 9}, {"other": 2, DRIVER: 1}, True, id="more of any driver"),
     ],
 )
-def test_a_node_that_can_attach_more_wakes_pods(before: Any, after: Any, helps: bool):
+def test_a_node_that_can_attach_more_requeues_pods(before: Any, after: Any, helps: bool):
     found = asked(
         NodeVolumeLimits(time_slice=FakeTimeSlice()),
         EventResource.CSI_NODE,
@@ -528,7 +528,7 @@ def test_a_node_that_can_attach_more_wakes_pods(before: Any, after: Any, helps: 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_any_new_csi_node_wakes_pods():
+def test_any_new_csi_node_requeues_pods():
     assert (
         asked(
             NodeVolumeLimits(time_slice=FakeTimeSlice()),
@@ -563,7 +563,7 @@ def test_any_new_csi_node_wakes_pods():
         ),
     ],
 )
-def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, helps: bool):
+def test_a_deleted_pod_with_attached_volumes_requeues_others(gone: Any, helps: bool):
     found = asked(NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.POD, DELETE, WANTS, gone, None)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
@@ -573,12 +573,12 @@ def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, help
     ("added", "helps"),
     [
         pytest.param(claim("x"), True, id="its claim"),
-        pytest.param(claim("p-v"), True, id="the one made for it"),
+        pytest.param(claim("p-v"), True, id="the claim created for it"),
         pytest.param(claim("y"), False, id="another"),
         pytest.param(claim("x", namespace="other"), False, id="of another namespace"),
     ],
 )
-def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
+def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("x"), {"name": "v", "ephemeral": {}}])
     plugin, kind = NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.PERSISTENT_VOLUME_CLAIM
 
@@ -590,9 +590,7 @@ def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
 @pytest.mark.parametrize(
     ("source", "attacher", "helps"),
     [
-        pytest.param(
-            {"persistentVolumeClaim": {"claimName": "x"}}, "any", True, id="a claim, of whatever driver"
-        ),
+        pytest.param({"persistentVolumeClaim": {"claimName": "x"}}, "any", True, id="a claim, of any driver"),
         pytest.param({"ephemeral": {}}, "any", False, id="a claim of its own, which upstream forgets"),
         pytest.param({"gcePersistentDisk": {"pdName": "d"}}, GCE, True, id="a disk of that driver"),
         pytest.param({"gcePersistentDisk": {"pdName": "d"}}, EBS, False, id="of another driver"),
@@ -602,7 +600,7 @@ def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
         pytest.param({"emptyDir": {}}, DRIVER, False, id="files"),
     ],
 )
-def test_a_volume_that_is_detached_wakes_pods_it_may_make_room_for(source: Any, attacher: str, helps: bool):
+def test_a_detached_volume_requeues_the_pods_that_it_may_help(source: Any, attacher: str, helps: bool):
     waiting = pod("p", volumes=[{"name": "v", **source}])
     detached = volume_attachment("v", node="a", volume="x", attacher=attacher)
     plugin, kind = NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.VOLUME_ATTACHMENT

@@ -38,12 +38,12 @@ def rbd(*monitors: str, pool: str = "rbd", image: str = "i", **fields: Any) -> l
     [
         pytest.param([], id="no volumes"),
         pytest.param(disk("emptyDir"), id="files"),
-        pytest.param(disk("azureDisk", diskURI="d"), id="a disk nobody checks"),
+        pytest.param(disk("azureDisk", diskURI="d"), id="an unchecked disk"),
         pytest.param(disk("ephemeral"), id="a claim of its own"),
         pytest.param(mounted("data"), id="a claim that is free"),
     ],
 )
-def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
+def test_a_pod_with_unshared_volumes_is_skipped(volumes: Any):
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=mounted("other")),))
 
     assert judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=volumes), table) is SKIP
@@ -55,7 +55,7 @@ def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
         pytest.param(gce(), gce(), True, id="gce: both write"),
         pytest.param(gce(readOnly=True), gce(), True, id="gce: the other writes"),
         pytest.param(gce(), gce(readOnly=True), True, id="gce: this one writes"),
-        pytest.param(gce(readOnly=True), gce(readOnly=True), False, id="gce: nobody writes"),
+        pytest.param(gce(readOnly=True), gce(readOnly=True), False, id="gce: both read only"),
         pytest.param(gce(), gce("e"), False, id="gce: another disk"),
         pytest.param(
             disk("awsElasticBlockStore", volumeID="d", readOnly=True),
@@ -76,18 +76,18 @@ def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
             disk("iscsi", iqn="d", readOnly=True),
             disk("iscsi", iqn="d", readOnly=True),
             False,
-            id="iscsi: nobody writes",
+            id="iscsi: both read only",
         ),
         pytest.param(rbd("a", "b"), rbd("b", "c"), True, id="rbd: one monitor in common"),
         pytest.param(rbd("a"), rbd("b"), False, id="rbd: no monitor in common"),
         pytest.param(rbd(), rbd(), False, id="rbd: no monitors"),
         pytest.param(rbd("a"), rbd("a", pool="p"), False, id="rbd: another pool"),
         pytest.param(rbd("a"), rbd("a", image="j"), False, id="rbd: another image"),
-        pytest.param(rbd("a", readOnly=True), rbd("a", readOnly=True), False, id="rbd: nobody writes"),
+        pytest.param(rbd("a", readOnly=True), rbd("a", readOnly=True), False, id="rbd: both read only"),
         pytest.param([*gce("e"), *gce("d")], [*gce("f"), *gce("d")], True, id="one of several"),
     ],
 )
-def test_a_node_where_the_same_disk_is_in_use_is_refused(wanted: Any, there: Any, conflict: bool):
+def test_a_node_where_the_same_disk_is_in_use_is_rejected(wanted: Any, there: Any, conflict: bool):
     table = cluster_of(pods=(pod("on-a", node="a", namespace="other", volumes=there),))
 
     found = judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=wanted), table)
@@ -95,7 +95,7 @@ def test_a_node_where_the_same_disk_is_in_use_is_refused(wanted: Any, there: Any
     assert found == ({"a": DISK} if conflict else {})
 
 
-def test_a_claim_that_is_not_there_refuses_the_pod():
+def test_a_missing_claim_rejects_the_pod():
     found = judged(
         VolumeRestrictions(time_slice=FakeTimeSlice()),
         pod("p", volumes=mounted("data", "nowhere")),
@@ -118,11 +118,11 @@ def test_a_claim_that_is_not_there_refuses_the_pod():
             claim("u-v", modes=["ReadWriteOncePod"]),
             pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}]),
             False,
-            id="made for another pod, which upstream does not count",
+            id="created for another pod, which upstream does not count",
         ),
     ],
 )
-def test_a_claim_for_one_pod_is_refused_everywhere_while_it_is_in_use(data: Any, user: Any, refused: bool):
+def test_a_claim_for_one_pod_is_rejected_everywhere_while_it_is_in_use(data: Any, user: Any, refused: bool):
     wants = pod("p", volumes=mounted(data["metadata"]["name"]))
 
     found = judged(VolumeRestrictions(time_slice=FakeTimeSlice()), wants, cluster_of(data, pods=(user,)))
@@ -130,7 +130,7 @@ def test_a_claim_for_one_pod_is_refused_everywhere_while_it_is_in_use(data: Any,
     assert found == ({"a": ONE_POD, "b": ONE_POD} if refused else SKIP)
 
 
-def test_of_two_reasons_the_disk_is_told():
+def test_the_disk_is_the_first_of_two_reasons():
     volumes = [*mounted("data"), *gce()]
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=volumes),))
 
@@ -140,7 +140,7 @@ def test_of_two_reasons_the_disk_is_told():
     }
 
 
-def test_the_node_whose_pod_leaves_with_the_claim_is_free():
+def test_the_node_of_a_removed_pod_with_the_claim_is_free():
     user = pod("user", node="b", volumes=mounted("data"))
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user,))
     snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(time_slice=FakeTimeSlice())
@@ -155,7 +155,7 @@ def test_the_node_whose_pod_leaves_with_the_claim_is_free():
     assert refusals(plugin, twin, wants, snapshot) == {"a": ONE_POD, "b": ONE_POD}
 
 
-def test_changed_pods_are_counted_by_the_name_of_the_claim():
+def test_added_and_removed_pods_are_counted_by_the_name_of_the_claim():
     """Upstream compares names only; so a deleted pod frees the claim of another namespace."""
     user, other = (
         pod(name, node="a", namespace=namespace, volumes=mounted("data"))
@@ -175,12 +175,12 @@ def test_changed_pods_are_counted_by_the_name_of_the_claim():
     [
         pytest.param(gce(), gce(), True, id="it had the disk"),
         pytest.param(gce(readOnly=True), gce(readOnly=True), False, id="they could have shared it"),
-        pytest.param(mounted("data"), mounted("data"), True, id="it had the claim, of whatever mode"),
+        pytest.param(mounted("data"), mounted("data"), True, id="it had the claim, in any mode"),
         pytest.param(mounted("data"), mounted("other"), False, id="it had another claim"),
         pytest.param(mounted("data"), [], False, id="it had no volumes"),
     ],
 )
-def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: Any, helps: bool):
+def test_a_deleted_pod_requeues_those_that_want_its_volumes(waiting: Any, gone: Any, helps: bool):
     found = [
         asked(
             VolumeRestrictions(time_slice=FakeTimeSlice()),
@@ -202,10 +202,10 @@ def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: A
         pytest.param(claim("data"), True, id="its claim"),
         pytest.param(claim("other"), False, id="another"),
         pytest.param(claim("data", namespace="x"), False, id="of another namespace"),
-        pytest.param(claim("p-v1"), False, id="the one made for it"),
+        pytest.param(claim("p-v1"), False, id="the claim created for it"),
     ],
 )
-def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
+def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("data"), {"name": "v1", "ephemeral": {}}])
     plugin, kind = VolumeRestrictions(time_slice=FakeTimeSlice()), EventResource.PERSISTENT_VOLUME_CLAIM
 
@@ -214,13 +214,13 @@ def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
-def test_any_new_node_wakes_a_pod():
+def test_any_new_node_requeues_a_pod():
     plugin = VolumeRestrictions(time_slice=FakeTimeSlice())
 
     assert asked(plugin, EventResource.NODE, ActionType.ADD, pod("p"), None, None) is None
 
 
-def test_pods_without_storage_are_all_alike():
+def test_pods_without_storage_are_identical():
     files = pod("p", volumes=[{"name": "t", "projected": {}}])
 
     assert (

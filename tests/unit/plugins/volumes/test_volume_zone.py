@@ -24,20 +24,20 @@ BOUND = claim("data", "pv")
         pytest.param({ZONE: "a"}, {ZONE: "a"}, False, id="the same zone"),
         pytest.param({ZONE: "a"}, {ZONE: "b"}, True, id="another zone"),
         pytest.param({ZONE: "a"}, {}, False, id="a node without labels, as in a cluster of one zone"),
-        pytest.param({ZONE: "a"}, {REGION: "r"}, True, id="a node that says its region only"),
+        pytest.param({ZONE: "a"}, {REGION: "r"}, True, id="a node with a region only"),
         pytest.param({ZONE: "a__b"}, {ZONE: "b"}, False, id="one of several zones"),
         pytest.param({ZONE: " a __b"}, {ZONE: "a"}, False, id="spaces around it"),
-        pytest.param({ZONE: "a__"}, {ZONE: "b"}, False, id="a list with an empty place says nothing"),
+        pytest.param({ZONE: "a__"}, {ZONE: "b"}, False, id="a list with an empty entry is ignored"),
         pytest.param({ZONE: "a", REGION: "r"}, {ZONE: "a", REGION: "s"}, True, id="zone right, region wrong"),
         pytest.param({BETA_ZONE: "a"}, {ZONE: "a"}, False, id="an old label finds the new one"),
-        pytest.param({BETA_ZONE: "a"}, {ZONE: "b"}, True, id="which says another zone"),
+        pytest.param({BETA_ZONE: "a"}, {ZONE: "b"}, True, id="the beta label with another zone"),
         pytest.param({BETA_ZONE: "a"}, {BETA_ZONE: "b", ZONE: "a"}, True, id="unless the old one is there"),
         pytest.param({ZONE: "a"}, {BETA_ZONE: "a"}, True, id="a new label does not find the old one"),
         pytest.param({BETA_REGION: "r"}, {REGION: "r"}, False, id="an old region"),
         pytest.param({ZONE: "a"}, {ZONE: ""}, True, id="a node with an empty label"),
     ],
 )
-def test_a_node_elsewhere_than_the_volume_is_refused(of_volume: Any, of_node: Any, refused: bool):
+def test_a_node_outside_the_zone_of_the_volume_is_rejected(of_volume: Any, of_node: Any, refused: bool):
     table = cluster_of(BOUND, volume("pv", labels=of_volume), nodes=(node("n", labels=of_node),))
 
     found = judged(VolumeZone(), WANTS, table)
@@ -64,7 +64,7 @@ def test_all_volumes_of_a_pod_count():
     ("volumes", "objects"),
     [
         pytest.param([], [], id="no volumes"),
-        pytest.param([{"name": "v", "ephemeral": {}}], [], id="a claim that is made for it"),
+        pytest.param([{"name": "v", "ephemeral": {}}], [], id="a claim that is created for it"),
         pytest.param(mounted("data"), [BOUND, volume("pv")], id="a volume without labels"),
         pytest.param(
             mounted("data"),
@@ -86,7 +86,7 @@ def test_all_volumes_of_a_pod_count():
         ),
     ],
 )
-def test_a_pod_that_may_be_anywhere_is_skipped(volumes: Any, objects: list[Any]):
+def test_a_pod_without_zonal_volumes_is_skipped(volumes: Any, objects: list[Any]):
     assert judged(VolumeZone(), pod("p", volumes=volumes), cluster_of(*objects)) is SKIP
 
 
@@ -104,7 +104,7 @@ def test_a_pod_that_may_be_anywhere_is_skipped(volumes: Any, objects: list[Any])
         pytest.param(
             [claim("data", class_name="c"), storage_class("c", mode=None)],
             'VolumeBindingMode not set for StorageClass "c"',
-            id="a class that nobody defaulted",
+            id="a class without a binding mode",
         ),
         pytest.param(
             [claim("data", class_name="c"), storage_class("c", mode="Immediate")],
@@ -113,11 +113,11 @@ def test_a_pod_that_may_be_anywhere_is_skipped(volumes: Any, objects: list[Any])
         ),
     ],
 )
-def test_a_pod_whose_volumes_are_not_ready_is_refused(objects: list[Any], reason: str):
+def test_a_pod_with_volumes_that_are_not_ready_is_rejected(objects: list[Any], reason: str):
     assert judged(VolumeZone(), WANTS, cluster_of(*objects)) == f"UnschedulableAndUnresolvable: {reason}"
 
 
-def test_a_volume_that_names_no_claim_refuses_the_pod():
+def test_a_volume_without_a_claim_name_rejects_the_pod():
     found = judged(VolumeZone(), pod("p", volumes=mounted("")), cluster_of())
 
     assert found == "UnschedulableAndUnresolvable: PersistentVolumeClaim had no name"
@@ -136,7 +136,7 @@ CLAIM, VOLUME, CLASS = (
     [
         pytest.param(CLASS, ADD, None, storage_class("c"), True, id="a class that waits for pods"),
         pytest.param(CLASS, ADD, None, storage_class("c", mode="Immediate"), False, id="one that does not"),
-        pytest.param(CLASS, ADD, None, storage_class("c", mode=None), False, id="one that does not say"),
+        pytest.param(CLASS, ADD, None, storage_class("c", mode=None), False, id="a class without the field"),
         pytest.param(CLAIM, ADD, None, BOUND, True, id="its claim"),
         pytest.param(CLAIM, UPDATE, claim("data"), BOUND, True, id="a change of its claim"),
         pytest.param(CLAIM, ADD, None, claim("other"), False, id="another claim"),
@@ -164,21 +164,23 @@ CLAIM, VOLUME, CLASS = (
             volume("v"),
             volume("v", labels={ZONE: "__"}),
             False,
-            id="a label that says nothing",
+            id="an empty label",
         ),
     ],
 )
-def test_a_pod_is_woken_by_what_may_help_it(resource: Any, action: Any, old: Any, new: Any, helps: bool):
+def test_events_requeue_the_pods_that_they_may_help(
+    resource: Any, action: Any, old: Any, new: Any, helps: bool
+):
     found = asked(VolumeZone(), resource, action, WANTS, old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
 @pytest.mark.parametrize("action", [ADD, ActionType.UPDATE_NODE_LABEL])
-def test_nodes_that_come_or_change_their_labels_wake_pods(action: Any):
+def test_new_nodes_and_changed_labels_requeue_pods(action: Any):
     assert asked(VolumeZone(), EventResource.NODE, action, WANTS, None, None) is None
 
 
-def test_pods_without_claims_are_all_alike():
+def test_pods_without_claims_are_identical():
     assert VolumeZone().signature(pod("p", volumes=[{"name": "t", "projected": {}}])) == ()
     assert VolumeZone().signature(WANTS) is None

@@ -25,10 +25,10 @@ ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         pytest.param(PODS, Attributes("get", "", "pods", "status"), True, id="a subresource that is named"),
         pytest.param(PODS, Attributes("get", "", "pods", "log"), False, id="a subresource is not its resource"),
         pytest.param(SCALE, Attributes("update", "apps", "deployments", "scale"), True, id="a subresource of any"),
-        pytest.param(SCALE, Attributes("update", "apps", "deployments"), False, id="but not the thing itself"),
+        pytest.param(SCALE, Attributes("update", "apps", "deployments"), False, id="but not the resource itself"),
         pytest.param(NAMED, Attributes("patch", "", "configmaps", name="b"), True, id="a name of several"),
         pytest.param(NAMED, Attributes("get", "", "configmaps", name="c"), False, id="another name"),
-        pytest.param(NAMED, Attributes("create", "", "configmaps"), False, id="no name where names are asked for"),
+        pytest.param(NAMED, Attributes("create", "", "configmaps"), False, id="no name where names are required"),
         pytest.param(PATHS, Attributes("get", path="/metrics"), True, id="a path"),
         pytest.param(PATHS, Attributes("get", path="/metrics/slis"), False, id="a path below one"),
         pytest.param(PATHS, Attributes("get", path="/healthz/ping"), True, id="a path below a star"),
@@ -38,7 +38,7 @@ ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         pytest.param(ALL, Attributes("get", path="/metrics"), False, id="but no path"),
     ],
 )  # fmt: skip
-def test_a_rule_allows_what_it_says_and_nothing_else(rule: dict[str, Any], deed: Attributes, expected: bool):
+def test_a_rule_permits_exactly_its_requests(rule: dict[str, Any], deed: Attributes, expected: bool):
     assert allows(rule, deed) is expected
 
 
@@ -66,7 +66,7 @@ def deeds() -> list[Attributes]:
 
 
 @given(st.lists(rules, max_size=3), st.lists(rules, max_size=2))
-def test_who_lacks_nothing_of_some_rules_may_do_all_that_they_allow(held: list[Any], wanted: list[Any]):
+def test_a_user_without_missing_rules_may_do_all_that_they_permit(held: list[Any], wanted: list[Any]):
     if missing(held, wanted):
         return
     for deed in deeds():
@@ -75,13 +75,13 @@ def test_who_lacks_nothing_of_some_rules_may_do_all_that_they_allow(held: list[A
 
 
 @given(rules)
-def test_the_smallest_parts_of_a_rule_allow_together_what_it_allows(rule: Any):
+def test_the_smallest_parts_of_a_rule_together_permit_the_same(rule: Any):
     parts = [part.rule() for part in permissions(rule)]
     for deed in deeds():
         assert allows(rule, deed) == any(allows(part, deed) for part in parts)
 
 
-def test_what_is_lacking_is_told_per_thing_with_its_verbs_together():
+def test_missing_permissions_are_grouped_by_resource():
     lacking = missing([PODS], [PODS | {"verbs": ["get", "watch", "delete"]}, PATHS])
 
     assert [described(rule) for rule in compact(lacking)] == [

@@ -23,7 +23,7 @@ def page(store: AStore, fields: str = "", **query: str) -> tuple[list[str], dict
     return [entry.name for entry in found.entries], found.metadata
 
 
-def test_a_list_comes_in_pages_that_fit_together():
+def test_a_list_is_split_into_consistent_pages():
     store = a_store_with_nodes(5)
     names: list[str] = []
     query: dict[str, str] = {}
@@ -40,7 +40,7 @@ def test_a_list_comes_in_pages_that_fit_together():
     assert left == [3, 1, 0]
 
 
-def test_later_pages_show_the_version_of_the_first():
+def test_later_pages_have_the_version_of_the_first():
     store = a_store_with_nodes(3)
     _, first = page(store, limit="1")
     store.delete("nodes", "n2")
@@ -52,7 +52,7 @@ def test_later_pages_show_the_version_of_the_first():
     assert second["resourceVersion"] == first["resourceVersion"]
 
 
-def test_a_page_of_a_version_that_is_gone_has_expired_but_shows_how_to_go_on():
+def test_a_page_of_a_compacted_version_is_expired_and_has_a_new_token():
     store = a_store_with_nodes(3)
     _, first = page(store, limit="1")
     store.create("nodes", node("n4"))
@@ -66,14 +66,14 @@ def test_a_page_of_a_version_that_is_gone_has_expired_but_shows_how_to_go_on():
     assert names == ["n1", "n2", "n4"]
 
 
-def test_how_many_remain_is_not_said_of_selections():
+def test_the_remaining_count_is_omitted_for_selections():
     _, metadata = page(a_store_with_nodes(3), fields="metadata.name!=n0", limit="1")
 
     assert "remainingItemCount" not in metadata
     assert "continue" in metadata
 
 
-def test_an_exact_version_is_listed_as_it_was():
+def test_an_exact_version_is_listed_unchanged():
     store = a_store_with_nodes(2)
     version = str(store.version)
     store.delete("nodes", "n0")
@@ -85,14 +85,14 @@ def test_an_exact_version_is_listed_as_it_was():
 @pytest.mark.parametrize(
     "query", [{"continue": "garbage"}, {"continue": "e30"}, {"limit": "many"}, {"continue": "eyJ2IjoxfQ"}]
 )
-def test_a_bad_token_or_limit_is_a_bad_request(query: Any):
+def test_an_invalid_token_or_limit_is_a_bad_request(query: Any):
     with pytest.raises(StatusError) as caught:
         page(a_store_with_nodes(1), **query)
 
     assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
 
 
-def test_a_bad_version_is_told_as_upstream_tells_it():
+def test_an_invalid_version_gives_the_error_of_upstream():
     with pytest.raises(StatusError) as caught:
         page(a_store_with_nodes(1), resourceVersion="abc")
 
@@ -112,14 +112,14 @@ def test_a_bad_version_is_told_as_upstream_tells_it():
         pytest.param({"sendInitialEvents": "true"}, id="initial events of a list"),
     ],
 )
-def test_parameters_that_do_not_go_together_are_invalid(query: Any):
+def test_conflicting_parameters_are_invalid(query: Any):
     with pytest.raises(StatusError) as caught:
         check_list_options(query)
 
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
 
 
-def test_an_unknown_match_is_told_which_ones_there_are():
+def test_an_unknown_match_is_reported_with_the_supported_ones():
     with pytest.raises(StatusError) as caught:
         check_list_options({"resourceVersionMatch": "Somehow", "resourceVersion": "5"})
 

@@ -1,4 +1,4 @@
-"""What a stock kube-scheduler and kube-controller-manager 1.36 sent in protobuf to the simulated server is understood.
+"""Protobuf requests of a stock kube-scheduler and kube-controller-manager 1.36 are decoded.
 
 `stock_bodies.jsonl` has one request for each kind of body of a session with claims, devices and jobs.
 """
@@ -34,7 +34,7 @@ def cases(*, deletes: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize("request_", cases(deletes=False))
-def test_an_object_that_controllers_write_is_read_whole(request_: dict[str, str]):
+def test_an_object_that_controllers_write_is_decoded_completely(request_: dict[str, str]):
     info = request_info(request_["method"], request_["path"], {}, KINDS)
     found = read_body(base64.b64decode(request_["body"]), CONTENT_TYPE, "")
     if info.subresource == "binding":
@@ -48,9 +48,9 @@ def test_an_object_that_controllers_write_is_read_whole(request_: dict[str, str]
 
 
 @pytest.mark.parametrize("request_", cases(deletes=True))
-def test_how_controllers_delete_is_read(request_: dict[str, str]):
+def test_delete_options_of_controllers_are_decoded(request_: dict[str, str]):
     assert delete_options(base64.b64decode(request_["body"]), CONTENT_TYPE, {}) == DeleteOptions()
 
 
-def test_there_are_bodies():
+def test_there_are_recorded_bodies():
     assert len(REQUESTS) > 30

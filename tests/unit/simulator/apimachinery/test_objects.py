@@ -14,13 +14,13 @@ OTHER = {"type": "Other", "status": "True"}
     ("status", "time"),
     [pytest.param("False", "now", id="moves"), pytest.param("True", "then", id="stays")],
 )
-def test_a_condition_takes_the_place_of_its_type_and_its_time_moves_with_its_status(status: str, time: str):
+def test_a_condition_replaces_its_type_and_its_time_changes_with_its_status(status: str, time: str):
     new: dict[str, Any] = {"type": "Ready", "status": status, "reason": "x"}
 
     assert with_condition([READY, OTHER], new, "now") == [new | {"lastTransitionTime": time}, OTHER]
 
 
-def test_a_new_condition_goes_behind_the_others():
+def test_a_new_condition_is_added_at_the_end():
     new = {"type": "New", "status": "False"}
 
     assert with_condition([OTHER], new, "now") == [OTHER, new | {"lastTransitionTime": "now"}]

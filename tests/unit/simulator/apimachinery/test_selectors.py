@@ -67,7 +67,7 @@ def test_a_label_selector_selects(selector: str, expected: Any):
         ),
     ],
 )
-def test_a_broken_label_selector_is_a_bad_request(selector: str, message: str):
+def test_an_invalid_label_selector_is_a_bad_request(selector: str, message: str):
     with pytest.raises(StatusError) as caught:
         parse_labels(selector)
 
@@ -112,7 +112,7 @@ def test_an_escaped_comma_belongs_to_the_value():
 
 
 @pytest.mark.parametrize("selector", ["nope=1", "spec.nodeName", "spec.containers=1"])
-def test_fields_a_kind_cannot_be_selected_by_are_refused(selector: str):
+def test_unsupported_fields_of_a_kind_are_refused(selector: str):
     with pytest.raises(StatusError) as caught:
         selector_of(KINDS.named("pods"), fields=selector)
 

@@ -77,11 +77,11 @@ def test_a_value_of_the_wrong_type_is_refused_at_its_path(pod: Any, path: str):
         ),
     ],
 )
-def test_zero_values_are_left_out_as_go_leaves_them_out(written: Any, kept: Any):
+def test_zero_values_are_omitted_as_in_go(written: Any, kept: Any):
     assert read(written)[0] == kept
 
 
-def test_times_and_quantities_are_written_anew():
+def test_times_and_quantities_are_normalized():
     pod = {"status": {"startTime": "2026-01-01T02:00:00.7+02:00"}, "spec": {"overhead": {"cpu": 0.5}}}
 
     assert read(pod)[0] == {
@@ -98,7 +98,7 @@ def test_micro_times_keep_six_decimals():
     }
 
 
-def test_what_go_writes_of_nothing_is_filled_in_but_for_lists():
+def test_zero_values_that_go_writes_are_filled_in_except_for_lists():
     written = {"spec": {"containers": [{"name": "a"}]}, "status": {"conditions": [{"type": "Ready"}]}}
     condition = {"type": "Ready", "status": "", "lastProbeTime": None, "lastTransitionTime": None}
 

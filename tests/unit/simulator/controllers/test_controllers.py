@@ -32,7 +32,7 @@ def bind_all(store: AStore, node_name: str = "n1") -> None:
 
 
 @virtually
-async def test_a_deployment_becomes_pods_that_belong_to_it():
+async def test_a_deployment_creates_pods_that_it_owns():
     store = AStore()
     async with running(store):
         made = store.create("deployments", deployment("web", 3, schedulerName="mine"))
@@ -74,7 +74,7 @@ async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods():
 
 
 @virtually
-async def test_scaling_down_takes_pods_on_no_node_first():
+async def test_scaling_down_deletes_pods_without_a_node_first():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -120,7 +120,7 @@ async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
 
 
 @virtually
-async def test_recreate_ends_all_old_pods_before_it_makes_new_ones():
+async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -147,7 +147,7 @@ async def test_recreate_ends_all_old_pods_before_it_makes_new_ones():
 
 
 @virtually
-async def test_what_belongs_to_a_deleted_deployment_goes_with_it():
+async def test_objects_owned_by_a_deployment_are_deleted_with_it():
     store = AStore()
     async with running(store):
         store.create("deployments", deployment("web", 3))
@@ -159,7 +159,7 @@ async def test_what_belongs_to_a_deleted_deployment_goes_with_it():
 
 
 @virtually
-async def test_orphans_stay():
+async def test_orphans_are_kept():
     store = AStore()
     async with running(store):
         store.create("deployments", deployment("web", 3))
@@ -192,7 +192,7 @@ async def test_foreground_deletion_waits_for_the_dependents():
 
 
 @virtually
-async def test_a_bound_pod_runs_after_a_while():
+async def test_a_bound_pod_runs_after_a_delay():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store, kubelet=KubeletOptions(start_seconds=3)):
@@ -227,7 +227,7 @@ async def test_an_unbound_pod_does_not_run():
 
 
 @virtually
-async def test_a_terminating_pod_goes_when_its_kubelet_is_done():
+async def test_a_terminating_pod_is_removed_by_its_kubelet():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store, kubelet=KubeletOptions(stop_seconds=5)):
@@ -245,7 +245,7 @@ async def test_a_terminating_pod_goes_when_its_kubelet_is_done():
 
 
 @virtually
-async def test_a_pod_that_does_not_fit_is_rejected():
+async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet():
     store = AStore()
     tiny = node("n1")
     tiny["status"]["capacity"] = {"cpu": "1", "memory": "1Gi", "pods": "3"}
@@ -280,7 +280,7 @@ async def test_a_pod_that_does_not_fit_is_rejected():
 
 
 @virtually
-async def test_what_an_ended_pod_held_is_free_again():
+async def test_the_resources_of_a_finished_pod_are_free():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -297,7 +297,7 @@ async def test_what_an_ended_pod_held_is_free_again():
 
 
 @virtually
-async def test_a_device_the_node_does_not_know_is_not_the_kubelets_business():
+async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -310,7 +310,7 @@ async def test_a_device_the_node_does_not_know_is_not_the_kubelets_business():
 
 
 @virtually
-async def test_a_rejected_pod_of_a_deployment_is_replaced_without_time_standing_still():
+async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay():
     store = AStore()
     tiny = node("n1")
     tiny["status"]["capacity"] = {"cpu": "1", "memory": "1Gi", "pods": "1"}
@@ -324,7 +324,7 @@ async def test_a_rejected_pod_of_a_deployment_is_replaced_without_time_standing_
 
 
 @virtually
-async def test_taints_follow_what_nodes_are():
+async def test_taints_follow_the_conditions_of_nodes():
     store = AStore()
     store.create("nodes", node("n1", taints=[{"key": "mine", "effect": "NoSchedule"}]))
     async with running(store):
@@ -352,7 +352,7 @@ async def test_taints_follow_what_nodes_are():
 
 
 @virtually
-async def test_a_deleted_namespace_is_emptied_and_goes():
+async def test_a_terminating_namespace_is_emptied_and_removed():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -372,7 +372,7 @@ async def test_a_deleted_namespace_is_emptied_and_goes():
 
 
 @virtually
-async def test_those_who_are_stopped_do_nothing_more():
+async def test_stopped_controllers_do_nothing():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):

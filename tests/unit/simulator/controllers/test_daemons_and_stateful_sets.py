@@ -47,7 +47,7 @@ def nodes_of(store: AStore) -> list[str]:
 
 
 @virtually
-async def test_a_daemon_set_has_a_pod_for_every_node_and_leaves_it_to_the_scheduler():
+async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_places_it():
     store = AStore()
     for name in ("n1", "n2", "n3"):
         store.create("nodes", node(name))
@@ -64,7 +64,7 @@ async def test_a_daemon_set_has_a_pod_for_every_node_and_leaves_it_to_the_schedu
 
 
 @virtually
-async def test_nodes_that_come_and_go_have_their_daemons_come_and_go():
+async def test_daemons_follow_added_and_deleted_nodes():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -83,7 +83,7 @@ async def test_nodes_that_come_and_go_have_their_daemons_come_and_go():
 
 
 @virtually
-async def test_taints_and_selectors_keep_daemons_away_but_a_cordon_does_not():
+async def test_taints_and_selectors_exclude_daemons_but_a_cordon_does_not():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("plain", labels={"disk": "ssd"}))
     store.create("nodes", node("cordoned", labels={"disk": "ssd"}, unschedulable=True))
@@ -121,7 +121,7 @@ async def test_a_new_template_replaces_daemons_one_after_the_other():
 
 
 @virtually
-async def test_a_stateful_set_makes_its_pods_in_order_and_takes_them_back_in_reverse():
+async def test_a_stateful_set_creates_its_pods_in_order_and_deletes_them_in_reverse():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -146,7 +146,7 @@ async def test_a_stateful_set_makes_its_pods_in_order_and_takes_them_back_in_rev
 
 
 @virtually
-async def test_a_parallel_stateful_set_makes_all_its_pods_at_once():
+async def test_a_parallel_stateful_set_creates_all_its_pods_at_once():
     store = AStore()
     async with running(store):
         store.create("statefulsets", stateful_set("db", 3, podManagementPolicy="Parallel"))
@@ -179,7 +179,7 @@ async def test_a_new_template_replaces_the_last_pod_of_a_stateful_set_first():
 
 
 @virtually
-async def test_going_back_to_an_old_template_makes_its_replica_set_the_newest():
+async def test_a_rollback_makes_the_old_replica_set_the_newest():
     store = AStore()
     async with running(store):
         store.create("deployments", deployment("web", 1))
@@ -199,7 +199,7 @@ async def test_going_back_to_an_old_template_makes_its_replica_set_the_newest():
 
 
 @virtually
-async def test_a_rollout_that_stands_still_is_said_to_have_failed():
+async def test_a_stalled_rollout_fails():
     store = AStore(clock=LoopClock())
     async with running(store):
         made = deployment("web", 1)
@@ -215,7 +215,7 @@ async def test_a_rollout_that_stands_still_is_said_to_have_failed():
 
 
 @virtually
-async def test_only_so_many_old_replica_sets_are_kept():
+async def test_the_number_of_kept_old_replica_sets_is_limited():
     store = AStore()
     async with running(store):
         made = deployment("web", 0)
@@ -242,7 +242,7 @@ def claims_of(store: AStore) -> list[str]:
 
 
 @virtually
-async def test_each_pod_of_a_stateful_set_has_a_claim_of_its_own_that_outlives_it():
+async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -266,7 +266,7 @@ async def test_each_pod_of_a_stateful_set_has_a_claim_of_its_own_that_outlives_i
 
 
 @virtually
-async def test_claims_go_with_a_stateful_set_if_it_says_so():
+async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete():
     store = AStore()
     async with running(store):
         store.create("storageclasses", storage_class("plain"))
@@ -280,7 +280,7 @@ async def test_claims_go_with_a_stateful_set_if_it_says_so():
 
 
 @virtually
-async def test_claims_go_with_pods_that_are_scaled_away_if_it_says_so():
+async def test_claims_are_deleted_with_scaled_down_pods_if_the_policy_says_delete():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):

@@ -15,7 +15,7 @@ def event(name: str) -> dict[str, Any]:
 
 
 @virtually
-async def test_an_event_goes_an_hour_after_it_was_last_written():
+async def test_an_event_expires_an_hour_after_its_last_write():
     store = AStore()
     async with running(store, controllers=False):
         watch = store.watch("events", lambda: None)

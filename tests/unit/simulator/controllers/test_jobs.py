@@ -35,7 +35,7 @@ def conditions(store: AStore, name: str) -> dict[str, str]:
 
 
 @virtually
-async def test_a_job_runs_so_many_pods_at_once_until_enough_have_ended_well():
+async def test_a_job_runs_its_parallel_pods_until_enough_have_succeeded():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -57,7 +57,7 @@ async def test_a_job_runs_so_many_pods_at_once_until_enough_have_ended_well():
 
 
 @virtually
-async def test_a_job_tries_again_after_longer_and_longer_waits_and_gives_up():
+async def test_a_job_retries_with_growing_delays_and_then_fails():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -74,7 +74,7 @@ async def test_a_job_tries_again_after_longer_and_longer_waits_and_gives_up():
 
 
 @virtually
-async def test_a_container_that_failed_starts_again_in_the_same_pod():
+async def test_a_failed_container_restarts_in_the_same_pod():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -118,7 +118,7 @@ async def test_a_suspended_job_has_no_pods_until_it_is_resumed():
 
 
 @virtually
-async def test_a_job_past_its_deadline_fails_and_its_pods_go():
+async def test_a_job_past_its_deadline_fails_and_its_pods_are_deleted():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -130,7 +130,7 @@ async def test_a_job_past_its_deadline_fails_and_its_pods_go():
 
 
 @virtually
-async def test_a_finished_job_goes_when_it_asks_to_with_its_pods():
+async def test_a_finished_job_is_deleted_after_its_ttl_with_its_pods():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
     async with running(store):
@@ -142,14 +142,14 @@ async def test_a_finished_job_goes_when_it_asks_to_with_its_pods():
         assert (store.find("jobs", "j"), store.list("pods")) == (None, [])
 
 
-def test_a_jobs_pods_may_not_be_restarted_always():
+def test_the_restart_policy_always_is_refused_for_a_job():
     with pytest.raises(StatusError) as caught:
         AStore().create("jobs", job("j", ["true"], policy="Always"))
 
     assert 'supported values: "OnFailure", "Never"' in caught.value.message
 
 
-def test_a_jobs_template_cannot_be_changed():
+def test_the_template_of_a_job_is_immutable():
     store = AStore()
     store.create("jobs", job("j", ["true"]))
     with pytest.raises(StatusError, match="field is immutable"):

@@ -27,7 +27,7 @@ def end(store: AStore, name: str, phase: str) -> None:
 
 
 @virtually
-async def test_a_group_without_pods_goes_at_once():
+async def test_a_group_without_pods_is_deleted_at_once():
     store = AStore()
     async with running(store):
         store.create(GROUPS, group("g"))
@@ -40,7 +40,7 @@ async def test_a_group_without_pods_goes_at_once():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", ""])
-def test_a_group_goes_with_the_last_of_its_pods(phase: str):
+def test_a_terminating_group_is_deleted_with_the_last_of_its_pods(phase: str):
     @virtually
     async def test() -> None:
         store = AStore()
@@ -65,7 +65,7 @@ def test_a_group_goes_with_the_last_of_its_pods(phase: str):
 
 
 @virtually
-async def test_a_group_that_nobody_deletes_stays_without_its_pods():
+async def test_a_group_without_pods_is_kept_until_it_is_deleted():
     store = AStore()
     async with running(store):
         store.create(GROUPS, group("g"))
@@ -77,7 +77,7 @@ async def test_a_group_that_nobody_deletes_stays_without_its_pods():
 
 
 @virtually
-async def test_other_finalizers_stay():
+async def test_other_finalizers_are_kept():
     store = AStore()
     async with running(store):
         store.create(GROUPS, group("g") | {"metadata": {"name": "g", "finalizers": ["a.b/c"]}})
@@ -88,7 +88,7 @@ async def test_other_finalizers_stay():
 
 
 @virtually
-async def test_pods_that_were_there_first_keep_their_group():
+async def test_existing_pods_protect_their_group():
     store = AStore()
     store.create("pods", member("p"))
     store.create(GROUPS, group("g"))
@@ -103,7 +103,7 @@ async def test_pods_that_were_there_first_keep_their_group():
 
 
 @virtually
-async def test_a_pod_of_another_namespace_keeps_no_group():
+async def test_a_pod_of_another_namespace_protects_no_group():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "other"}})
     async with running(store):
@@ -117,7 +117,7 @@ async def test_a_pod_of_another_namespace_keeps_no_group():
 
 
 @virtually
-async def test_a_namespace_goes_with_its_groups_and_their_pods():
+async def test_a_namespace_is_deleted_with_its_groups_and_their_pods():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "other"}})
     async with running(store):

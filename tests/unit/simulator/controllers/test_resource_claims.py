@@ -1,4 +1,4 @@
-"""Claims for devices: made, reserved, given back and deleted; in virtual time on a store without HTTP."""
+"""Claims for devices: created, reserved, deallocated and deleted; in virtual time on a store without HTTP."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def messages(store: AStore, name: str) -> list[str]:
 
 
 @virtually
-async def test_a_pod_gets_a_claim_from_its_template_and_is_told_its_name():
+async def test_a_pod_gets_a_claim_from_its_template_and_its_name_in_the_status():
     store = AStore()
     async with running(store):
         store.create(TEMPLATES, template("t"))
@@ -100,7 +100,7 @@ async def test_a_pod_waits_for_its_template():
 
 
 @virtually
-async def test_a_claim_that_was_deleted_by_accident_is_made_again():
+async def test_a_deleted_claim_of_a_pod_is_created_again():
     store = AStore()
     async with running(store):
         store.create(TEMPLATES, template("t"))
@@ -113,7 +113,7 @@ async def test_a_claim_that_was_deleted_by_accident_is_made_again():
 
 
 @virtually
-async def test_a_generated_claim_goes_with_its_pod():
+async def test_a_generated_claim_is_deleted_with_its_pod():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -130,7 +130,7 @@ async def test_a_generated_claim_goes_with_its_pod():
 
 
 @virtually
-async def test_a_generated_claim_goes_when_its_pod_has_ended():
+async def test_a_generated_claim_is_deleted_when_its_pod_has_finished():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -174,7 +174,7 @@ async def test_a_shared_claim_is_deallocated_with_its_last_consumer():
 
 
 @virtually
-async def test_a_claim_in_use_is_deleted_only_when_its_consumer_is_gone():
+async def test_a_claim_in_use_is_deleted_after_its_consumer():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -191,7 +191,7 @@ async def test_a_claim_in_use_is_deleted_only_when_its_consumer_is_gone():
 
 
 @virtually
-async def test_a_reservation_for_a_pod_that_never_was_is_taken_back():
+async def test_a_reservation_for_an_unknown_pod_is_removed():
     store = AStore()
     async with running(store):
         store.create(CLAIMS, claim("c"))
@@ -204,7 +204,7 @@ async def test_a_reservation_for_a_pod_that_never_was_is_taken_back():
 
 
 @virtually
-async def test_an_allocated_claim_is_reserved_for_a_pod_that_came_to_its_node_by_itself():
+async def test_an_allocated_claim_is_reserved_for_a_pod_that_was_bound():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -218,7 +218,7 @@ async def test_an_allocated_claim_is_reserved_for_a_pod_that_came_to_its_node_by
 
 
 @virtually
-async def test_a_claim_that_is_being_deleted_is_reserved_for_nobody_more(caplog: pytest.LogCaptureFixture):
+async def test_a_terminating_claim_is_not_reserved_for_another_pod(caplog: pytest.LogCaptureFixture):
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -235,7 +235,7 @@ async def test_a_claim_that_is_being_deleted_is_reserved_for_nobody_more(caplog:
 
 
 @virtually
-async def test_the_claim_for_extended_resources_goes_with_its_pod():
+async def test_the_claim_for_extended_resources_is_deleted_with_its_pod():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -263,7 +263,7 @@ async def test_the_claim_for_extended_resources_goes_with_its_pod():
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["not_allocated", "allocated_elsewhere"])
 @virtually
-async def test_a_pod_starts_only_when_its_devices_are_allocated_on_its_node(elsewhere: bool):
+async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(elsewhere: bool):
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -285,7 +285,7 @@ async def test_a_pod_starts_only_when_its_devices_are_allocated_on_its_node(else
 
 
 @virtually
-async def test_a_pod_starts_only_when_its_devices_are_reserved_for_it():
+async def test_a_pod_starts_only_with_its_devices_reserved_for_it():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store, controllers=False):
@@ -330,7 +330,7 @@ def drivers(store: AStore, **options: Any) -> DeviceDrivers:
 
 
 @virtually
-async def test_a_driver_says_which_devices_a_node_has_for_as_long_as_it_is_there():
+async def test_a_driver_publishes_the_devices_of_a_node_while_it_exists():
     store = AStore()
     of_nodes = drivers(store)
     async with running(store, devices=of_nodes):
@@ -367,7 +367,7 @@ async def test_a_slice_can_be_withdrawn():
 
 @pytest.mark.parametrize(("fails", "expected"), [(False, ["ready"]), (True, ["broken"])], ids=["well", "not"])
 @virtually
-async def test_conditions_that_a_device_is_bound_under_come_about(fails: bool, expected: list[str]):
+async def test_binding_conditions_of_a_device_become_true(fails: bool, expected: list[str]):
     store = AStore()
     of_nodes = drivers(store, seconds=10, fails=frozenset({"n1"} if fails else ()))
     async with running(store, devices=of_nodes):
@@ -383,7 +383,7 @@ async def test_conditions_that_a_device_is_bound_under_come_about(fails: bool, e
         assert [one["type"] for one in device["conditions"]] == expected
 
 
-def test_an_allocation_is_not_changed_and_not_reserved_without():
+def test_an_allocation_is_immutable_and_needed_for_a_reservation():
     store = AStore()
     store.create(CLAIMS, claim("c"))
     store.create("pods", wanting("p", resourceClaimName="c"))

@@ -29,7 +29,7 @@ PV, PVC, SC = "persistentvolumes", "persistentvolumeclaims", "storageclasses"
 
 
 @virtually
-async def test_a_claim_gets_the_smallest_volume_that_will_do():
+async def test_a_claim_gets_the_smallest_suitable_volume():
     store = AStore()
     async with running(store):
         for name, size in (("big", "20Gi"), ("right", "5Gi"), ("small", "1Gi")):
@@ -65,7 +65,7 @@ async def test_a_claim_gets_the_smallest_volume_that_will_do():
     ids=lambda other: next(iter(other)),
 )
 @virtually
-async def test_a_volume_that_will_not_do_is_left_alone(other: dict[str, Any]):
+async def test_an_unsuitable_volume_is_not_used(other: dict[str, Any]):
     store = AStore()
     async with running(store):
         store.create(PV, volume("v", **other))
@@ -77,7 +77,7 @@ async def test_a_volume_that_will_not_do_is_left_alone(other: dict[str, Any]):
 
 
 @virtually
-async def test_a_claim_waits_for_a_volume_that_its_labels_choose():
+async def test_a_claim_waits_for_a_volume_that_its_labels_select():
     store = AStore()
     async with running(store):
         store.create(PVC, claim("c", selector={"matchLabels": {"disk": "ssd"}}))
@@ -120,7 +120,7 @@ async def test_a_claim_may_name_its_volume(asked: dict[str, Any], reason: str):
 
 
 @virtually
-async def test_a_volume_whose_claim_is_gone_is_released_and_kept_or_deleted():
+async def test_a_volume_with_a_deleted_claim_is_released_and_kept_or_deleted():
     store = AStore()
     async with running(store):
         store.create(SC, storage_class("plain"))
@@ -142,7 +142,7 @@ async def test_a_volume_whose_claim_is_gone_is_released_and_kept_or_deleted():
 
 
 @virtually
-async def test_a_claim_whose_volume_is_taken_away_is_lost():
+async def test_a_claim_with_a_deleted_volume_is_lost():
     store = AStore()
     async with running(store):
         store.create(PV, volume("v"))
@@ -157,7 +157,7 @@ async def test_a_claim_whose_volume_is_taken_away_is_lost():
 
 
 @virtually
-async def test_a_claim_of_a_class_that_waits_is_left_to_the_scheduler():
+async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_scheduler():
     store = AStore()
     async with running(store):
         store.create(SC, storage_class("late", waits=True))
@@ -176,7 +176,7 @@ async def test_a_claim_of_a_class_that_waits_is_left_to_the_scheduler():
 
 
 @virtually
-async def test_a_volume_is_made_where_the_scheduler_wants_it():
+async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected():
     store = AStore()
     store.create("nodes", node("n1", labels={ZONE: "b"}))
     async with running(store):
@@ -203,7 +203,7 @@ async def test_a_volume_is_made_where_the_scheduler_wants_it():
 
 
 @virtually
-async def test_a_driver_tells_places_apart_by_the_labels_of_its_csi_node():
+async def test_a_driver_uses_the_topology_labels_of_its_csi_node():
     store = AStore()
     store.create("nodes", node("n1", labels={ZONE: "b", "kubernetes.io/hostname": "n1"}))
     drivers = [{"name": DRIVER, "nodeID": "n1", "topologyKeys": ["kubernetes.io/hostname"]}]
@@ -220,7 +220,7 @@ async def test_a_driver_tells_places_apart_by_the_labels_of_its_csi_node():
 
 
 @virtually
-async def test_volumes_made_at_once_are_spread_over_the_zones_a_class_allows():
+async def test_immediate_volumes_are_spread_over_the_zones_of_a_class():
     store = AStore()
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}]
     async with running(store):
@@ -237,7 +237,7 @@ async def test_volumes_made_at_once_are_spread_over_the_zones_a_class_allows():
 
 
 @virtually
-async def test_a_volume_that_cannot_be_made_gives_the_claim_back_to_the_scheduler():
+async def test_a_failed_volume_returns_the_claim_to_the_scheduler():
     store, faults = AStore(), ProvisioningFaults()
     faults.add(ProvisioningFault(node="n1"))
     for name in ("n1", "n2"):
@@ -257,7 +257,7 @@ async def test_a_volume_that_cannot_be_made_gives_the_claim_back_to_the_schedule
 
 
 @virtually
-async def test_a_claim_that_waits_for_nobody_is_tried_again_and_again():
+async def test_an_immediate_claim_is_retried_repeatedly():
     store, faults = AStore(), ProvisioningFaults()
     faults.add(ProvisioningFault(times=2))
     async with running(store, faults=faults):
@@ -271,7 +271,7 @@ async def test_a_claim_that_waits_for_nobody_is_tried_again_and_again():
 
 
 @virtually
-async def test_nothing_provisions_for_no_provisioner():
+async def test_the_provisioner_no_provisioner_provisions_nothing():
     store = AStore()
     async with running(store):
         made = storage_class("local", waits=True) | {"provisioner": "kubernetes.io/no-provisioner"}
@@ -284,7 +284,7 @@ async def test_nothing_provisions_for_no_provisioner():
 
 
 @virtually
-async def test_a_claim_without_a_class_gets_the_default_one_when_there_is_one():
+async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists():
     store = AStore()
     async with running(store):
         store.create(PVC, claim("c"))
@@ -319,7 +319,7 @@ async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it():
 
 
 @virtually
-async def test_a_claim_that_only_waiting_pods_want_goes_at_once():
+async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once():
     store = AStore()
     async with running(store):
         store.create(PVC, claim("c"))
@@ -331,7 +331,7 @@ async def test_a_claim_that_only_waiting_pods_want_goes_at_once():
 
 
 @virtually
-async def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod():
+async def test_an_ephemeral_volume_has_a_claim_that_is_deleted_with_its_pod():
     store = AStore()
     store.create("nodes", node("n1"))
     template = {"metadata": {"labels": {"app": "web"}}, "spec": claim("", storageClassName="plain")["spec"]}
@@ -355,7 +355,7 @@ async def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod():
 
 
 @virtually
-async def test_a_claim_of_somebody_else_is_not_taken_for_an_ephemeral_one():
+async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one():
     store = AStore()
     template = {"spec": claim("")["spec"]}
     pod = using("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
@@ -370,7 +370,7 @@ async def test_a_claim_of_somebody_else_is_not_taken_for_an_ephemeral_one():
 
 
 @virtually
-async def test_a_node_has_the_volumes_of_its_pods_attached():
+async def test_the_volumes_of_pods_are_attached_to_their_node():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
@@ -394,7 +394,7 @@ async def test_a_node_has_the_volumes_of_its_pods_attached():
 
 
 @virtually
-async def test_a_driver_that_attaches_nothing_has_no_attachments():
+async def test_a_driver_without_attachments_attaches_nothing():
     store = AStore()
     store.create("nodes", node("n1"))
     store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})

@@ -38,7 +38,7 @@ async def test_a_definition_is_established_and_its_kind_served_at_once():
 
 
 @virtually
-async def test_custom_resources_go_with_their_definition_and_their_watches_end():
+async def test_custom_resources_are_deleted_with_their_definition_and_watches_end():
     store = AStore()
     async with running(store, controllers=False):
         await established(store)
@@ -55,7 +55,7 @@ async def test_custom_resources_go_with_their_definition_and_their_watches_end()
 
 
 @virtually
-async def test_a_finalizer_of_a_custom_resource_holds_up_its_definition():
+async def test_a_finalizer_of_a_custom_resource_delays_its_definition():
     store = AStore()
     async with running(store, controllers=False):
         await established(store)
@@ -91,7 +91,7 @@ async def test_a_second_definition_of_the_same_kind_is_not_accepted():
 
 
 @virtually
-async def test_a_changed_definition_changes_what_is_taken():
+async def test_a_changed_definition_changes_the_validation():
     store = AStore()
     async with running(store, controllers=False):
         await established(store, schema=with_spec(size={"type": "integer"}))
@@ -105,7 +105,7 @@ async def test_a_changed_definition_changes_what_is_taken():
 
 
 @virtually
-async def test_the_status_is_apart_when_the_definition_says_so():
+async def test_the_status_is_a_subresource_if_the_definition_enables_it():
     store = AStore()
     async with running(store, controllers=False):
         await established(store, schema=with_spec(size={"type": "integer"}), subresources={"status": {}})
@@ -126,7 +126,7 @@ async def test_the_status_is_apart_when_the_definition_says_so():
 
 
 @virtually
-async def test_a_status_that_breaks_the_schema_is_refused():
+async def test_an_invalid_status_is_refused():
     store = AStore()
     schema = with_spec()
     schema["properties"]["status"] = {"type": "object", "properties": {"phase": {"type": "string"}}}
@@ -139,7 +139,7 @@ async def test_a_status_that_breaks_the_schema_is_refused():
 
 
 @virtually
-async def test_a_custom_resource_is_scaled_where_its_definition_says():
+async def test_a_custom_resource_is_scaled_as_its_definition_specifies():
     paths = {
         "specReplicasPath": ".spec.pool.size",
         "statusReplicasPath": ".status.count",
@@ -155,7 +155,7 @@ async def test_a_custom_resource_is_scaled_where_its_definition_says():
 
 
 @virtually
-async def test_every_served_version_shows_the_same_objects():
+async def test_every_served_version_has_the_same_objects():
     older = {"name": "v1beta1", "served": True, "storage": False, "schema": {"openAPIV3Schema": anything()}}
     made = definition()
     made["spec"]["versions"].append(older)
@@ -174,7 +174,7 @@ async def test_every_served_version_shows_the_same_objects():
 
 
 @virtually
-async def test_a_namespace_takes_its_custom_resources_with_it():
+async def test_a_namespace_is_deleted_with_its_custom_resources():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "shop"}})
     async with running(store):
@@ -212,7 +212,7 @@ def faulty(**changes: Any) -> dict[str, Any]:
         pytest.param(definition(subresources={"scale": {}}), "spec.versions[0].subresources.scale.specReplicasPath", id="scale without paths"),
     ],
 )  # fmt: skip
-def test_a_definition_that_makes_no_sense_is_refused(made: dict[str, Any], field: str):
+def test_an_invalid_definition_is_refused(made: dict[str, Any], field: str):
     with pytest.raises(StatusError) as caught:
         AStore().create(CRD, made)
 
@@ -228,7 +228,7 @@ def test_protected_groups_need_an_approval():
         AStore().create(CRD, made)
 
 
-def test_versions_are_listed_as_kubernetes_does():
+def test_versions_are_ordered_as_in_kubernetes():
     versions = ["v1alpha1", "foo1", "v2beta1", "v1", "v10", "v2", "v1beta2"]
 
     assert sorted(versions, key=version_rank) == ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo1"]

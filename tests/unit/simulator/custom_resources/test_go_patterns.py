@@ -20,7 +20,7 @@ from scheduler.simulator.custom_resources.schemas import go_pattern
         pytest.param("^(?:a|b)$", ["a", "b"], ["ab"], id="a group without a number"),
     ],
 )
-def test_an_expression_means_what_it_means_in_go(pattern: str, matching: list[str], failing: list[str]):
+def test_an_expression_has_its_meaning_in_go(pattern: str, matching: list[str], failing: list[str]):
     found = go_pattern(pattern)
 
     assert [text for text in matching if not found.search(text)] == []
@@ -28,6 +28,6 @@ def test_an_expression_means_what_it_means_in_go(pattern: str, matching: list[st
 
 
 @pytest.mark.parametrize("pattern", ["(", "a)", "[a", "(?U)a*", "*"])
-def test_what_is_no_expression_is_refused(pattern: str):
+def test_an_invalid_expression_is_refused(pattern: str):
     with pytest.raises(re.error):
         go_pattern(pattern)

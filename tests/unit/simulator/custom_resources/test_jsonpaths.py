@@ -31,10 +31,10 @@ OBJ = {
         pytest.param(".spec.ports[?(@.port==80)].port", [80], id="filter by number"),
     ],
 )
-def test_a_path_leads_to_what_it_names(path: str, found: list[Any]):
+def test_a_path_selects_its_field(path: str, found: list[Any]):
     assert found_at(OBJ, path) == found
 
 
-def test_a_path_that_cannot_be_understood_says_from_where():
+def test_an_invalid_path_is_reported_from_its_position():
     with pytest.raises(ValueError, match=r"cannot be understood from '\[\(1\)\]' on"):
         found_at(OBJ, ".spec[(1)]")

@@ -23,7 +23,7 @@ def told(value: Any, schema: dict[str, Any], path: str = "f") -> list[str]:
     return [cause.message for cause in violations(value, schema, path)]
 
 
-def test_what_a_schema_does_not_know_is_dropped_at_every_depth():
+def test_unknown_fields_are_dropped_at_every_depth():
     schema = with_spec(
         known=TEXT,
         free={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
@@ -54,7 +54,7 @@ def test_what_a_schema_does_not_know_is_dropped_at_every_depth():
     }
 
 
-def test_defaults_fill_what_is_absent_or_null_where_null_may_not_be():
+def test_defaults_fill_missing_fields_and_forbidden_nulls():
     schema = with_spec(
         size=NUMBER | {"default": 3},
         note=TEXT | {"default": "x", "nullable": True},
@@ -99,7 +99,7 @@ def test_defaults_are_never_shared_between_objects():
         pytest.param("noon", TEXT | {"format": "date-time"}, 'Invalid value: "noon": f in body must be of type date-time: "noon"', id="no moment"),
     ],
 )  # fmt: skip
-def test_what_breaks_a_schema_is_told_in_the_servers_words(value: Any, schema: dict[str, Any], message: str):
+def test_a_schema_violation_has_the_message_of_the_server(value: Any, schema: dict[str, Any], message: str):
     assert told(value, schema) == [message]
 
 
@@ -115,5 +115,5 @@ def test_what_breaks_a_schema_is_told_in_the_servers_words(value: Any, schema: d
         pytest.param(2, {"oneOf": [{"minimum": 1}, {"maximum": 1}]}, id="one of two"),
     ],
 )
-def test_what_fits_a_schema_is_taken(value: Any, schema: dict[str, Any]):
+def test_a_valid_object_is_accepted(value: Any, schema: dict[str, Any]):
     assert told(value, schema) == []

@@ -36,7 +36,7 @@ def test_an_event_is_one_object_in_two_versions():
     assert len(store.list("events")) == len(store.list(EVENTS)) == 1
 
 
-def test_a_core_event_is_seen_with_its_deprecated_fields():
+def test_a_core_event_has_its_deprecated_fields():
     store = AStore()
     involved = {"kind": "Pod", "namespace": "default", "name": "web"}
     store.create(
@@ -60,7 +60,7 @@ def test_a_core_event_is_seen_with_its_deprecated_fields():
     assert "reportingController" not in seen
 
 
-def test_a_series_is_patched_in():
+def test_a_series_is_added_by_a_patch():
     store = AStore()
     store.create(EVENTS, NEW)
 
@@ -96,7 +96,7 @@ def test_an_invalid_event_is_refused(change: Any, field: str):
     assert field in {cause["field"] for cause in caught.value.details["causes"]}
 
 
-def test_what_an_event_says_is_immutable():
+def test_the_content_of_an_event_is_immutable():
     store = AStore()
     store.create(EVENTS, NEW)
 

@@ -73,7 +73,7 @@ def with_group(**spec: Any) -> AStore:
     return store
 
 
-def test_a_group_gets_a_mode_a_priority_and_no_generation():
+def test_a_group_gets_default_fields_and_no_generation():
     created = AStore().create(GROUPS, group() | {"status": {"conditions": [CONDITION]}})
 
     assert created["spec"] == {"schedulingPolicy": GANG, "disruptionMode": "Pod", "priority": 0}
@@ -81,7 +81,7 @@ def test_a_group_gets_a_mode_a_priority_and_no_generation():
     assert "generation" not in created["metadata"]
 
 
-def test_a_group_keeps_what_it_says():
+def test_a_group_keeps_its_fields():
     said = {
         "schedulingPolicy": {"basic": {}},
         "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
@@ -91,7 +91,7 @@ def test_a_group_keeps_what_it_says():
     assert AStore().create(GROUPS, group(**said))["spec"] == said | {"priority": 0}
 
 
-def test_a_workload_keeps_what_it_says():
+def test_a_workload_keeps_its_fields():
     said = workload(template("a"), template("b", priority=7), controllerRef={"kind": "Job", "name": "j"})
 
     created = AStore().create(WORKLOADS, said)
@@ -109,7 +109,7 @@ def test_a_workload_keeps_what_it_says():
         pytest.param([FINALIZER, "a.b/c"], [FINALIZER, "a.b/c"], id="the same"),
     ],
 )
-def test_a_group_is_kept_by_a_finalizer(asked: list[str], kept: list[str]):
+def test_a_group_has_a_protection_finalizer(asked: list[str], kept: list[str]):
     created = AStore().create(GROUPS, group() | {"metadata": {"name": "g", "finalizers": asked}})
 
     assert created["metadata"]["finalizers"] == kept
@@ -138,7 +138,7 @@ REFERENCE = "spec.podGroupTemplateRef"
         pytest.param(
             {"schedulingPolicy": {"gang": {"minCount": 0}}},
             f"{POLICY}.gang.minCount: Required value",
-            id="a count of nothing",
+            id="a count of zero",
         ),
         pytest.param(
             {"schedulingPolicy": {"gang": {"minCount": -1}}},
@@ -204,7 +204,7 @@ REFERENCE = "spec.podGroupTemplateRef"
         ),
     ],
 )
-def test_a_group_is_refused(spec: dict[str, Any], problem: str):
+def test_an_invalid_group_is_refused(spec: dict[str, Any], problem: str):
     assert refusal(AStore(), GROUPS, group(**spec)) == (
         422,
         f'PodGroup.scheduling.k8s.io "g" is invalid: {problem}',
@@ -272,7 +272,7 @@ TEMPLATES = "spec.podGroupTemplates"
         ),
     ],
 )
-def test_a_workload_is_refused(obj: dict[str, Any], problem: str):
+def test_an_invalid_workload_is_refused(obj: dict[str, Any], problem: str):
     assert refusal(AStore(), WORKLOADS, obj) == (
         422,
         f'Workload.scheduling.k8s.io "w" is invalid: {problem}',
@@ -291,7 +291,7 @@ def test_a_workload_is_refused(obj: dict[str, Any], problem: str):
         pytest.param("priority", None, id="its priority taken away"),
     ],
 )
-def test_nothing_of_a_group_changes(field: str, value: Any):
+def test_the_spec_of_a_group_is_immutable(field: str, value: Any):
     with pytest.raises(StatusError) as caught:
         with_group().patch(GROUPS, "g", {"spec": {field: value}})
 
@@ -306,23 +306,23 @@ def test_nothing_of_a_group_changes(field: str, value: Any):
     [
         pytest.param("controllerRef", {"kind": "Job", "name": "j"}, "", id="its controller"),
         pytest.param("podGroupTemplates", [template("b")], "", id="its templates"),
-        pytest.param("podGroupTemplates", [], f", {TEMPLATES}: Required value", id="no templates any more"),
+        pytest.param("podGroupTemplates", [], f", {TEMPLATES}: Required value", id="no templates any longer"),
     ],
 )
-def test_nothing_of_a_workload_changes(field: str, value: Any, more: str):
+def test_the_spec_of_a_workload_is_immutable(field: str, value: Any, more: str):
     store = AStore()
     store.create(WORKLOADS, workload())
 
     with pytest.raises(StatusError) as caught:
         store.patch(WORKLOADS, "w", {"spec": {field: value}})
 
-    told = f"spec.{field}: Invalid value: null: field is immutable"
-    shown = f"[{told}{more}]" if more else told
+    reported = f"spec.{field}: Invalid value: null: field is immutable"
+    shown = f"[{reported}{more}]" if more else reported
     assert caught.value.message == f'Workload.scheduling.k8s.io "w" is invalid: {shown}'
 
 
 @pytest.mark.parametrize(("resource", "obj"), [(GROUPS, group()), (WORKLOADS, workload())])
-def test_labels_change(resource: str, obj: dict[str, Any]):
+def test_labels_can_change(resource: str, obj: dict[str, Any]):
     store = AStore()
     name = store.create(resource, obj)["metadata"]["name"]
 
@@ -347,7 +347,7 @@ def test_a_status_is_written_through_its_own_path_only():
     assert through_status["metadata"]["finalizers"] == [FINALIZER]
 
 
-def test_a_condition_takes_the_place_of_that_of_its_type():
+def test_a_condition_replaces_the_one_of_its_type():
     store = with_group()
 
     def report(**condition: str) -> dict[str, Any]:
@@ -389,7 +389,7 @@ def test_a_condition_takes_the_place_of_that_of_its_type():
         ),
     ],
 )
-def test_a_condition_is_refused(condition: dict[str, Any], problem: str):
+def test_an_invalid_condition_is_refused(condition: dict[str, Any], problem: str):
     status = {"conditions": [CONDITION | condition]}
 
     with pytest.raises(StatusError) as caught:
@@ -476,7 +476,7 @@ def test_admission_refuses_a_group(spec: dict[str, Any], problem: str):
     assert refusal(store, GROUPS, group(**spec)) == (403, FORBIDDEN + problem)
 
 
-def test_a_group_is_made_from_a_template_that_it_need_not_be_like():
+def test_a_group_may_differ_from_its_template():
     store = AStore()
     store.create(WORKLOADS, workload())
 
@@ -485,13 +485,13 @@ def test_a_group_is_made_from_a_template_that_it_need_not_be_like():
     assert spec["podGroupTemplateRef"] == made_from("w", "a")["podGroupTemplateRef"]
 
 
-def test_what_is_wrong_with_a_group_is_told_before_its_workload_is_looked_for():
+def test_errors_of_a_group_are_reported_before_its_missing_workload():
     code, _ = refusal(AStore(), GROUPS, group(schedulingPolicy={}, **made_from("x", "a")))
 
     assert code == 422
 
 
-def test_claims_of_groups_are_dropped_as_without_their_feature_gate():
+def test_claims_of_groups_are_dropped_without_their_feature_gate():
     claims = [{"name": "c", "resourceClaimName": "r"}]
     store = AStore()
     created = store.create(GROUPS, group(resourceClaims=claims))

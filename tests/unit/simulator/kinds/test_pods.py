@@ -23,7 +23,7 @@ def refusal(store: AStore, obj: dict) -> StatusError:
     return caught.value
 
 
-def test_a_pod_gets_what_a_scheduler_reads():
+def test_a_pod_gets_the_fields_that_a_scheduler_reads():
     created = AStore().create("pods", pod("a"))
 
     assert created["spec"]["schedulerName"] == "default-scheduler"
@@ -37,13 +37,13 @@ def test_a_pod_gets_what_a_scheduler_reads():
     assert created["metadata"]["generation"] == 1
 
 
-def test_what_a_pod_says_itself_stays():
+def test_fields_of_a_pod_are_kept():
     said = {"schedulerName": "mine", "restartPolicy": "Never", "terminationGracePeriodSeconds": 5}
 
     assert AStore().create("pods", pod("a", **said))["spec"].items() >= said.items()
 
 
-def test_requests_are_taken_from_limits():
+def test_requests_default_to_limits():
     container = {
         "name": "c",
         "image": "i",
@@ -61,7 +61,7 @@ def test_a_status_in_a_new_pod_is_ignored():
     assert created["status"]["phase"] == "Pending"
 
 
-def test_a_gated_pod_says_so():
+def test_a_gated_pod_has_a_condition():
     created = AStore().create("pods", pod("a", schedulingGates=[{"name": "example.com/g"}]))
 
     (condition,) = created["status"]["conditions"]
@@ -85,7 +85,7 @@ def test_a_gated_pod_says_so():
         ),
     ],
 )
-def test_default_tolerations_fill_what_is_missing(tolerations: Any, added: Any):
+def test_missing_default_tolerations_are_added(tolerations: Any, added: Any):
     created = AStore().create("pods", pod("a", tolerations=tolerations))
 
     assert created["spec"]["tolerations"] == [*tolerations, *added]
@@ -116,7 +116,7 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         pytest.param([resources({"cpu": "1"}, {"cpu": "1"})], "Burstable", id="memory is not limited"),
     ],
 )
-def test_the_quality_of_service_follows_from_the_resources(containers: Any, expected: Any):
+def test_the_quality_of_service_follows_the_resources(containers: Any, expected: Any):
     assert qos_class({"containers": containers}) == expected
 
 
@@ -131,7 +131,7 @@ def test_a_priority_class_sets_the_priority():
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
 
 
-def test_the_global_default_class_counts_for_pods_that_name_none():
+def test_the_global_default_class_applies_to_pods_without_one():
     store = AStore()
     store.create("priorityclasses", {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
 
@@ -140,7 +140,7 @@ def test_the_global_default_class_counts_for_pods_that_name_none():
     assert (spec["priorityClassName"], spec["priority"]) == ("usual", 7)
 
 
-def test_the_classes_of_every_cluster_are_there():
+def test_the_system_classes_exist():
     assert (
         AStore().create("pods", pod("a", priorityClassName="system-node-critical"))["spec"]["priority"]
         == 2_000_001_000
@@ -165,7 +165,7 @@ def test_the_classes_of_every_cluster_are_there():
         ),
     ],
 )
-def test_a_priority_that_no_class_gives_is_forbidden(spec: Any, problem: str):
+def test_a_priority_that_differs_from_its_class_is_forbidden(spec: Any, problem: str):
     error = refusal(AStore(), pod("a", **spec))
 
     assert (error.code, error.reason) == (403, "Forbidden")
@@ -195,7 +195,7 @@ GPU = "nvidia.com/gpu"
             {"containers": [{"name": "c", "image": "i", **resources({"cpu": "-1"})}]},
             "spec.containers[0].resources.requests[cpu]",
             'Invalid value: "-1": must be greater than or equal to 0',
-            id="less than nothing",
+            id="a negative amount",
         ),
         pytest.param(
             {"containers": [{"name": "c", "image": "i", **resources({"cpu": "2"}, {"cpu": "1"})}]},
@@ -225,7 +225,7 @@ def test_an_invalid_pod_is_refused_with_the_field(change: Any, field: str, messa
     assert (field, message) in {(cause["field"], cause["message"]) for cause in error.details["causes"]}
 
 
-def test_all_faults_are_told_at_once():
+def test_all_errors_are_reported_at_once():
     error = refusal(AStore(), pod("Bad_Name", containers=[]))
 
     assert {cause["field"] for cause in error.details["causes"]} == {"metadata.name", "spec.containers"}
@@ -280,7 +280,7 @@ def changed(spec: dict, patch: dict) -> dict:
         pytest.param({}, {"containers": []}, id="fewer containers"),
     ],
 )
-def test_most_of_a_pod_may_not_change(spec: Any, patch: Any):
+def test_most_fields_of_a_pod_are_immutable(spec: Any, patch: Any):
     with pytest.raises(StatusError) as caught:
         changed(spec, patch)
 
@@ -300,7 +300,7 @@ def test_most_of_a_pod_may_not_change(spec: Any, patch: Any):
             {"tolerations": [{**NOT_READY, "tolerationSeconds": 5}, UNREACHABLE]},
             id="tolerated for another time",
         ),
-        pytest.param({"schedulingGates": [{"name": "g"}]}, {"schedulingGates": None}, id="no gate any more"),
+        pytest.param({"schedulingGates": [{"name": "g"}]}, {"schedulingGates": None}, id="gates removed"),
         pytest.param(
             {"schedulingGates": [{"name": "g"}]},
             {"nodeSelector": {"a": "b"}},
@@ -309,12 +309,12 @@ def test_most_of_a_pod_may_not_change(spec: Any, patch: Any):
         pytest.param({}, {"containers": [{"name": "c", "image": "other", "resources": {}}]}, id="the image"),
     ],
 )
-def test_what_may_change_counts_the_generation(spec: Any, patch: Any):
+def test_mutable_fields_increment_the_generation(spec: Any, patch: Any):
     # A container is replaced as a whole by a merge patch, so the defaults come again.
     assert changed(spec, patch)["metadata"]["generation"] == 2
 
 
-def test_a_change_of_metadata_does_not_count_the_generation():
+def test_a_change_of_metadata_keeps_the_generation():
     store = AStore()
     store.create("pods", pod("a"))
 
@@ -352,11 +352,11 @@ DNS_SUBDOMAIN = (
     [
         pytest.param({}, "null: must specify one of: `podGroupName`", id="no group is named"),
         pytest.param({"podGroupName": None}, "null: must specify one of: `podGroupName`", id="null"),
-        pytest.param({"podGroupName": ""}, f'"": {DNS_SUBDOMAIN}', id="a name of nothing"),
+        pytest.param({"podGroupName": ""}, f'"": {DNS_SUBDOMAIN}', id="an empty name"),
         pytest.param({"podGroupName": "A"}, f'"A": {DNS_SUBDOMAIN}', id="no DNS subdomain"),
     ],
 )
-def test_a_pod_names_the_group_it_belongs_to(group: dict[str, Any], problem: str):
+def test_a_pod_names_its_group(group: dict[str, Any], problem: str):
     refused = refusal(AStore(), pod("a", schedulingGroup=group))
 
     assert (refused.code, refused.message) == (
@@ -365,7 +365,7 @@ def test_a_pod_names_the_group_it_belongs_to(group: dict[str, Any], problem: str
     )
 
 
-def test_the_group_of_a_pod_need_not_be_there():
+def test_the_group_of_a_pod_may_be_missing():
     spec = AStore().create("pods", pod("a", schedulingGroup={"podGroupName": "g.x"}))["spec"]
 
     assert spec["schedulingGroup"] == {"podGroupName": "g.x"}
@@ -375,7 +375,7 @@ def test_the_group_of_a_pod_need_not_be_there():
     ("before", "after"),
     [
         pytest.param({"schedulingGroup": {"podGroupName": "g"}}, {"podGroupName": "h"}, id="another"),
-        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, None, id="none any more"),
+        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, None, id="group removed"),
         pytest.param({}, {"podGroupName": "g"}, id="one where there was none"),
         pytest.param(
             {"schedulingGroup": {"podGroupName": "g"}, "schedulingGates": [{"name": "x.y/z"}]},
@@ -384,7 +384,7 @@ def test_the_group_of_a_pod_need_not_be_there():
         ),
     ],
 )
-def test_a_pod_stays_in_its_group(before: dict[str, Any], after: dict[str, Any] | None):
+def test_the_group_of_a_pod_is_immutable(before: dict[str, Any], after: dict[str, Any] | None):
     store = AStore()
     store.create("pods", pod("a", **before))
 

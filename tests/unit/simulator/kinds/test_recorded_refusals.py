@@ -44,7 +44,7 @@ def causes(status: Object, step: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("step", CASES)
-def test_a_new_object_is_refused_as_a_real_server_refuses_it(step: Object):
+def test_an_invalid_object_is_refused_as_by_a_real_server(step: Object):
     store, request = AStore(), step["request"]
     group = request["path"].split("/")[2] if request["path"].startswith("/apis/") else ""
     resource = request["path"].rpartition("/")[2]
@@ -54,5 +54,5 @@ def test_a_new_object_is_refused_as_a_real_server_refuses_it(step: Object):
     assert causes(error.value.body(), step["id"]) == causes(step["response"]["body"], step["id"])
 
 
-def test_there_are_cases():
+def test_there_are_recorded_cases():
     assert len(CASES) > 70

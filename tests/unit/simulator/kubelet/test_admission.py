@@ -49,7 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("made", "reason", "message"), CASES)
-def test_a_pod_its_node_cannot_take_fails_in_the_kubelets_words(
+def test_a_pod_that_its_node_cannot_run_fails_with_the_message_of_the_kubelet(
     made: dict[str, Any], reason: str, message: str
 ):
     @virtually
@@ -74,7 +74,7 @@ def test_a_pod_its_node_cannot_take_fails_in_the_kubelets_words(
 
 
 @virtually
-async def test_one_pod_more_than_a_node_takes_is_rejected():
+async def test_a_pod_above_the_limit_of_a_node_is_rejected():
     store = AStore()
     small = node("n1")
     small["status"]["capacity"]["pods"] = "1"
@@ -111,7 +111,7 @@ async def test_a_silent_kubelet_neither_starts_nor_ends_pods():
 
 
 @virtually
-async def test_a_pod_may_go_in_the_very_moment_in_which_something_is_to_become_of_it(
+async def test_a_pod_may_be_deleted_at_the_time_of_its_transition(
     caplog: pytest.LogCaptureFixture,
 ):
     """It is taken in, it starts, it ends: its kubelet has not been told then that it is gone."""

@@ -21,10 +21,10 @@ from tests.unit.simulator.a_store import pod
         pytest.param(["sh", "-c", "sleep 2; exit 3"], ContainerRun(2, 3), id="a script that fails"),
         pytest.param(["bash", "-ec", "echo hello && sleep 1"], ContainerRun(1, 0), id="one after the other"),
         pytest.param(
-            ["sh", "-c", "false && sleep 9"], ContainerRun(0, 1), id="what follows a failure is left out"
+            ["sh", "-c", "false && sleep 9"], ContainerRun(0, 1), id="the command after a failure is skipped"
         ),
         pytest.param(
-            ["sh", "-c", "false || sleep 9"], ContainerRun(9, 0), id="what stands in for a failure is done"
+            ["sh", "-c", "false || sleep 9"], ContainerRun(9, 0), id="the alternative after a failure runs"
         ),
         pytest.param(["nginx", "-g"], None, id="anything else"),
         pytest.param(["sh", "-c", "sleep 1; ./work"], None, id="anything else in a script"),
@@ -33,7 +33,7 @@ from tests.unit.simulator.a_store import pod
         pytest.param([], None, id="the image's own command"),
     ],
 )
-def test_a_command_says_how_long_it_runs(command: list[str], run: ContainerRun | None):
+def test_a_command_sets_its_run_time(command: list[str], run: ContainerRun | None):
     assert run_of_command(command) == run
 
 
@@ -41,18 +41,18 @@ def of(pod_object: dict[str, Any]) -> list[ContainerRun]:
     return runs_of(pod_object, job_seconds=5)
 
 
-def test_containers_that_are_always_restarted_never_end():
+def test_containers_that_always_restart_never_finish():
     assert of(pod("p", restartPolicy="Always")) == [ENDLESS]
 
 
-def test_annotations_say_it_for_all_containers():
+def test_annotations_set_the_run_time_of_all_containers():
     made = pod("p", restartPolicy="Never")
     made["metadata"]["annotations"] = {"simulator/run-seconds": "2.5", "simulator/exit-code": "4"}
 
     assert of(made) == [ContainerRun(2.5, 4)]
 
 
-def test_a_jobs_container_ends_without_a_word_others_do_not():
+def test_only_a_container_of_a_job_finishes_by_default():
     made = pod("p", restartPolicy="Never")
     assert of(made) == [ENDLESS]
 

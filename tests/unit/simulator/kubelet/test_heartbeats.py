@@ -1,4 +1,4 @@
-"""What a node lifecycle controller hears of nodes, in virtual time."""
+"""The heartbeats of nodes for a node lifecycle controller, in virtual time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_the_leases_of_nodes_are_renewed_unless_they_are_silent():
 
 
 @virtually
-async def test_the_status_of_a_node_is_told_again_every_five_minutes():
+async def test_the_status_of_a_node_is_written_every_five_minutes():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1") | ready("True"))
     async with running(store, kubelet=KubeletOptions(heartbeat_seconds=10), controllers=False):
@@ -57,7 +57,7 @@ async def test_the_status_of_a_node_is_told_again_every_five_minutes():
 
 
 @virtually
-async def test_nobody_renews_leases_where_nobody_looks():
+async def test_leases_are_renewed_only_with_an_observer():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):

@@ -17,11 +17,11 @@ from scheduler.simulator.patches.patch_types import json_patch, merge_patch
         pytest.param({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}, id="null removes"),
         pytest.param({"a": ["b"]}, {"a": ["c"]}, {"a": ["c"]}, id="lists are replaced"),
         pytest.param({"a": {"b": "c"}}, {"a": {"b": None, "d": 1}}, {"a": {"d": 1}}, id="objects are merged"),
-        pytest.param({}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}, id="nulls inside what is new"),
+        pytest.param({}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}, id="nulls inside new fields"),
         pytest.param({"a": "b"}, {"a": {"c": 1}}, {"a": {"c": 1}}, id="an object replaces text"),
     ],
 )
-def test_a_merge_patch_does_what_rfc_7386_says(original: Any, patch: Any, expected: Any):
+def test_a_merge_patch_follows_rfc_7386(original: Any, patch: Any, expected: Any):
     before = clone(original)
 
     assert merge_patch(original, patch) == expected
@@ -52,7 +52,7 @@ def test_a_merge_patch_does_what_rfc_7386_says(original: Any, patch: Any, expect
         ),
     ],
 )
-def test_a_json_patch_does_what_rfc_6902_says(operations: Any, expected: Any):
+def test_a_json_patch_follows_rfc_6902(operations: Any, expected: Any):
     original = {"a": [1, 2]}
 
     assert json_patch(original, operations) == expected
@@ -82,7 +82,7 @@ def test_an_operation_that_does_not_fit_is_unprocessable(operation: Any):
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
 
 
-def test_what_is_no_list_of_operations_is_a_bad_request():
+def test_a_value_that_is_no_list_of_operations_is_a_bad_request():
     with pytest.raises(StatusError) as caught:
         json_patch({}, {"op": "add"})
 

@@ -1,4 +1,4 @@
-"""Server-side apply: owners, conflicts, and what goes when it is no longer applied."""
+"""Server-side apply: owners, conflicts, and the removal of fields that are no longer applied."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def owned(obj: Object) -> dict[tuple[str, str], set[str]]:
     }
 
 
-def test_applying_what_is_not_there_creates_it_with_its_owner():
+def test_applying_a_missing_object_creates_it_with_its_owner():
     made = apply(AStore(), "configmaps", config(a="1"))
 
     assert made["data"] == {"a": "1"}
@@ -80,7 +80,7 @@ def test_applying_the_same_again_writes_nothing():
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_what_is_no_longer_applied_goes_unless_another_has_it():
+def test_fields_no_longer_applied_are_removed_unless_another_owner_has_them():
     store = AStore()
     apply(store, "configmaps", config(a="1", b="2"))
     apply(store, "configmaps", config(b="2"), "other")
@@ -90,7 +90,7 @@ def test_what_is_no_longer_applied_goes_unless_another_has_it():
     assert owned(left) == {("me", "Apply"): {".data.c"}, ("other", "Apply"): {".data.b"}}
 
 
-def test_another_value_for_anothers_field_is_a_conflict_and_changes_nothing():
+def test_another_value_for_a_foreign_field_is_a_conflict_and_changes_nothing():
     store = AStore()
     apply(store, "configmaps", config(a="1"))
     with pytest.raises(StatusError) as caught:
@@ -104,7 +104,7 @@ def test_another_value_for_anothers_field_is_a_conflict_and_changes_nothing():
     assert store.get("configmaps", "c")["data"] == {"a": "1"}
 
 
-def test_several_conflicts_are_listed_by_their_managers():
+def test_several_conflicts_are_listed_by_manager():
     store = AStore()
     apply(store, "configmaps", config(a="1", b="1"))
     update(store, "configmaps", "c", {"data": {"b": "2"}})
@@ -116,7 +116,7 @@ def test_several_conflicts_are_listed_by_their_managers():
     )
 
 
-def test_force_takes_the_field_away():
+def test_force_takes_ownership_of_the_field():
     store = AStore()
     apply(store, "configmaps", config(a="1", b="1"))
     forced = apply(store, "configmaps", config(a="2"), "other", force=True)
@@ -133,7 +133,7 @@ def test_equal_values_are_shared_without_a_conflict():
     assert set(owned(shared)) == {("me", "Apply"), ("other", "Apply")}
 
 
-def test_a_plain_write_takes_what_it_changes():
+def test_an_update_takes_ownership_of_its_changes():
     store = AStore()
     apply(store, "configmaps", config(a="1", b="1"))
     written = update(store, "configmaps", "c", {"data": {"a": "2"}})
@@ -141,7 +141,7 @@ def test_a_plain_write_takes_what_it_changes():
     assert owned(written) == {("me", "Apply"): {".data.b"}, ("hand", "Update"): {".data.a"}}
 
 
-def test_scaling_takes_the_replicas():
+def test_scaling_takes_ownership_of_the_replicas():
     store = AStore()
     apply(store, "deployments", deployment("web", 2) | {"apiVersion": "apps/v1", "kind": "Deployment"})
     store.scale("deployments", "web", 5)
@@ -151,14 +151,14 @@ def test_scaling_takes_the_replicas():
         apply(store, "deployments", deployment("web", 3))
 
 
-def test_what_was_there_before_the_first_apply_belongs_to_nobody_in_particular():
+def test_fields_from_before_the_first_apply_have_a_common_owner():
     store = AStore()
     store.create("configmaps", config(a="1"))
     with pytest.raises(StatusError, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
         apply(store, "configmaps", config(a="2"))
 
 
-def test_what_kubectl_had_applied_before_passes_without_a_conflict():
+def test_fields_that_kubectl_applied_before_cause_no_conflict():
     store = AStore()
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"1"}}'
     made = config(a="1")
@@ -195,7 +195,7 @@ def test_items_of_lists_are_owned_by_their_keys():
     assert clash in caught.value.message
 
 
-def test_ports_of_a_container_are_told_apart_by_their_protocol():
+def test_ports_of_a_container_are_distinguished_by_their_protocol():
     shape = type_shape(api_type("v1", "Container"))
     live = {"ports": [{"containerPort": 53, "protocol": "TCP"}]}
 
@@ -216,7 +216,7 @@ def test_taints_of_a_node_are_owned_as_a_whole():
     assert owned(applied)[("me", "Apply")] == {".spec.taints"}
 
 
-def test_a_configuration_may_not_bring_managed_fields():
+def test_a_configuration_with_managed_fields_is_refused():
     made = config(a="1")
     made["metadata"]["managedFields"] = [{"manager": "x"}]
     with pytest.raises(StatusError, match=r"metadata\.managedFields must be nil"):
@@ -275,14 +275,14 @@ def test_a_map_may_be_owned_as_a_whole():
 
 
 @given(SPECS)
-def test_a_set_of_fields_survives_being_written_and_read(spec: Object):
+def test_a_set_of_fields_is_written_and_read_unchanged(spec: Object):
     paths = set(fields_of(spec, SHAPE)) - {()}
 
     assert decoded(encoded(paths)) == paths
 
 
 @given(SPECS, SPECS)
-def test_what_is_merged_has_all_that_was_applied_and_whatever_else_there_was(live: Object, applied: Object):
+def test_a_merged_object_has_all_applied_and_all_other_fields(live: Object, applied: Object):
     result = fields_of(merged(live, applied, SHAPE), SHAPE)
     # Lists and maps that are applied empty add nothing to what there is.
     wanted = {path: value for path, value in fields_of(applied, SHAPE).items() if value not in ([], {})}

@@ -46,7 +46,7 @@ def test_set_element_order_arranges_a_list():
     assert types(merged) == ["PodScheduled", "DisruptionTarget"]
 
 
-def test_set_element_order_alone_rearranges():
+def test_set_element_order_alone_reorders():
     patch = {"status": {"$setElementOrder/conditions": [{"type": "B"}, {"type": "A"}]}}
 
     merged = strategic_merge(conditions("A", "B"), patch, POD)
@@ -54,7 +54,7 @@ def test_set_element_order_alone_rearranges():
     assert merged == conditions("B", "A")
 
 
-def test_items_the_order_does_not_name_keep_their_places():
+def test_items_outside_the_order_keep_their_places():
     patch = conditions("New")
     patch["status"]["$setElementOrder/conditions"] = [{"type": "C"}, {"type": "New"}]
 
@@ -161,7 +161,7 @@ def test_a_list_can_be_replaced():
         ),
     ],
 )
-def test_a_strategic_merge_knows_the_lists_of_a_kind(
+def test_a_strategic_merge_uses_the_list_types_of_a_kind(
     original: Any, patch: Any, expected: Any, type_: ApiType
 ):
     before = clone(original)
@@ -178,7 +178,7 @@ def test_a_strategic_merge_knows_the_lists_of_a_kind(
         pytest.param({"status": {"conditions": ["Ready"]}}, id="items of the wrong type"),
     ],
 )
-def test_a_patch_that_makes_no_sense_is_a_bad_request(patch: Any):
+def test_an_invalid_patch_is_a_bad_request(patch: Any):
     with pytest.raises(StatusError) as caught:
         strategic_merge(conditions("Ready"), patch, POD)
 

@@ -33,11 +33,11 @@ HOUR, DAY = 3600, 86400
         (9 * 365 * DAY, "9y"),
     ],
 )
-def test_a_duration_is_shown_shortly(seconds: int, shown: Any):
+def test_a_duration_is_printed_in_short_form(seconds: int, shown: Any):
     assert human_duration(seconds) == shown
 
 
-def test_an_age_that_is_not_known_says_so():
+def test_an_unknown_age_is_printed_as_unknown():
     assert age(None, NOW) == "<unknown>"
     assert age("2026-01-01T11:59:00Z", NOW) == "60s"
 
@@ -153,13 +153,15 @@ COMPLETED = container(False, terminated={"exitCode": 0, "reason": "Completed"})
         ),
     ],
 )
-def test_the_state_of_a_pod_is_shown_in_a_word(status: dict[str, Any], spec: Any, metadata: Any, shown: Any):
+def test_the_state_of_a_pod_is_printed_in_one_word(
+    status: dict[str, Any], spec: Any, metadata: Any, shown: Any
+):
     pod = {"metadata": {"name": "a", **metadata}, "spec": {"containers": [{}], **spec}, "status": status}
 
     assert tuple(pod_cells(pod, NOW)[1:4]) == shown
 
 
-def test_the_wide_cells_of_a_pod_say_where_it_is():
+def test_the_wide_columns_of_a_pod_include_its_node():
     pod = {
         "metadata": {"name": "a", "creationTimestamp": "2026-01-01T11:59:30Z"},
         "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "x"}]},
@@ -173,7 +175,7 @@ def test_the_wide_cells_of_a_pod_say_where_it_is():
     assert pod_cells(pod, NOW)[4:] == ["30s", "10.0.0.1", "n1", "n2", "1/1"]
 
 
-def test_a_cordoned_node_says_so():
+def test_a_cordoned_node_is_printed_as_such():
     cells = printer_of("nodes").cells(
         {
             "metadata": {"name": "n1", "labels": {"node-role.kubernetes.io/worker": ""}},
@@ -186,7 +188,7 @@ def test_a_cordoned_node_says_so():
     assert cells[1:3] == ["NotReady,SchedulingDisabled", "worker"]
 
 
-def test_a_network_policy_shows_whom_it_chooses():
+def test_a_network_policy_prints_its_pod_selector():
     metadata = {"name": "p", "creationTimestamp": "2026-01-01T11:59:00Z"}
     policy = {"metadata": metadata, "spec": {"podSelector": {"matchLabels": {"b": "2", "a": "1"}}}}
 
@@ -220,7 +222,7 @@ def test_a_network_policy_shows_whom_it_chooses():
         ),
     ],
 )
-def test_a_group_of_pods_shows_its_policy_and_how_it_fares(spec: dict, conditions: dict, shown: list):
+def test_a_pod_group_prints_its_policy_and_status(spec: dict, conditions: dict, shown: list):
     listed = [{"type": type_, "status": is_, "reason": f"why {type_}"} for type_, is_ in conditions.items()]
     group = {
         "metadata": {"name": "g", "creationTimestamp": "2026-01-01T11:59:00Z"},

@@ -30,7 +30,7 @@ def test_a_binding_sets_the_node_and_the_condition_and_clears_the_nomination():
     }
 
 
-def test_the_condition_takes_the_place_of_the_one_before():
+def test_the_condition_replaces_the_previous_one():
     store = AStore()
     store.create("pods", pod("a"))
     failed = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -94,7 +94,7 @@ BINDING = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
         pytest.param([], 400, "not a Binding object", id="no object"),
     ],
 )
-def test_a_binding_is_refused(binding: Any, code: int, message: str):
+def test_an_invalid_binding_is_refused(binding: Any, code: int, message: str):
     store = AStore()
     store.create("pods", pod("a"))
 
@@ -143,7 +143,7 @@ def test_a_pod_that_cannot_be_bound_is_a_conflict(prepare: Any, spec: Any, probl
     assert caught.value.details == {"name": "a", "kind": "pods/binding"}
 
 
-def test_the_uid_is_looked_at_before_the_pods_state():
+def test_the_uid_is_checked_before_the_state_of_the_pod():
     store = AStore()
     store.create("pods", pod("a"))
     store.bind("a", "n1")

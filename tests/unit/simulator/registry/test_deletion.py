@@ -37,12 +37,12 @@ def test_a_bound_pod_gets_its_grace_period():
 @pytest.mark.parametrize(
     ("spec", "requested", "expected"),
     [
-        pytest.param({"terminationGracePeriodSeconds": 5}, None, 5, id="as the pod says"),
-        pytest.param({"terminationGracePeriodSeconds": 5}, 60, 60, id="as the request says"),
-        pytest.param({"terminationGracePeriodSeconds": -3}, None, 1, id="less than nothing is one second"),
+        pytest.param({"terminationGracePeriodSeconds": 5}, None, 5, id="the value of the pod"),
+        pytest.param({"terminationGracePeriodSeconds": 5}, 60, 60, id="the value of the request"),
+        pytest.param({"terminationGracePeriodSeconds": -3}, None, 1, id="a negative value is one second"),
     ],
 )
-def test_the_grace_period_is_chosen(spec: Any, requested: Any, expected: Any):
+def test_the_grace_period_can_be_set(spec: Any, requested: Any, expected: Any):
     store = AStore()
     a_bound_pod(store, **spec)
 
@@ -51,7 +51,7 @@ def test_the_grace_period_is_chosen(spec: Any, requested: Any, expected: Any):
     assert deleted["metadata"]["deletionGracePeriodSeconds"] == expected
 
 
-def test_a_second_deletion_only_ever_shortens_the_time():
+def test_a_second_deletion_can_only_shorten_the_time():
     store = AStore()
     a_bound_pod(store)
     first = store.delete("pods", "a", grace_period_seconds=20)
@@ -92,7 +92,7 @@ def test_no_grace_ends_a_terminating_pod_at_once():
     assert changes(store, before) == [("MODIFIED", 0), ("DELETED", 0)]
 
 
-def test_an_unbound_pod_goes_at_once_but_not_without_notice():
+def test_an_unbound_pod_is_deleted_at_once_with_an_event():
     store = AStore()
     store.create("pods", pod("a"))
     before = store.version
@@ -103,7 +103,7 @@ def test_an_unbound_pod_goes_at_once_but_not_without_notice():
     assert changes(store, before) == [("MODIFIED", 0), ("DELETED", 0)]
 
 
-def test_a_pod_that_has_ended_goes_at_once():
+def test_a_finished_pod_is_deleted_at_once():
     store = AStore()
     a_bound_pod(store)
     store.patch("pods", "a", {"status": {"phase": "Succeeded"}}, subresource="status")
@@ -113,7 +113,7 @@ def test_a_pod_that_has_ended_goes_at_once():
     assert store.find("pods", "a") is None
 
 
-def test_a_finalizer_holds_an_object_until_it_is_taken_off():
+def test_a_finalizer_keeps_an_object_until_it_is_removed():
     store = AStore()
     held = pod("a")
     held["metadata"]["finalizers"] = ["example.com/f"]
@@ -126,7 +126,7 @@ def test_a_finalizer_holds_an_object_until_it_is_taken_off():
     assert store.find("pods", "a") is None
 
 
-def test_a_finalizer_holds_what_has_no_grace_period_too():
+def test_a_finalizer_keeps_an_object_without_a_grace_period_too():
     store = AStore()
     store.create("configmaps", {"metadata": {"name": "c", "finalizers": ["example.com/f"]}})
 
@@ -137,7 +137,7 @@ def test_a_finalizer_holds_what_has_no_grace_period_too():
     assert store.find("configmaps", "c") is None
 
 
-def test_a_bound_pod_with_a_finalizer_needs_both_to_end():
+def test_a_bound_pod_with_a_finalizer_needs_both_to_be_removed():
     store = AStore()
     held = pod("a")
     held["metadata"]["finalizers"] = ["example.com/f"]
@@ -164,14 +164,14 @@ def test_a_precondition_protects_an_object(precondition: Any):
     assert store.find("pods", "a") is not None
 
 
-def test_what_is_not_there_cannot_be_deleted():
+def test_a_missing_object_cannot_be_deleted():
     with pytest.raises(StatusError) as caught:
         AStore().delete("pods", "absent")
 
     assert (caught.value.code, caught.value.reason) == (404, "NotFound")
 
 
-def test_the_namespaces_of_every_cluster_stay():
+def test_the_system_namespaces_are_kept():
     with pytest.raises(StatusError) as caught:
         AStore().delete("namespaces", "kube-system")
 

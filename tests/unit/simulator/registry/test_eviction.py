@@ -50,7 +50,7 @@ def ready_pod(name: str) -> dict[str, Any]:
         pytest.param({"maxUnavailable": 20}, 10, 0, 5, id="all may be missing"),
     ],
 )
-def test_a_budget_counts_as_upstream_does(spec: dict[str, Any], expected: int, desired: int, allowed: int):
+def test_a_budget_counts_as_in_upstream(spec: dict[str, Any], expected: int, desired: int, allowed: int):
     found = count(budget(**spec), [ready_pod(str(place)) for place in range(5)], scale=10)
 
     assert (found.expected_pods, found.desired_healthy, found.current_healthy) == (expected, desired, 5)
@@ -58,7 +58,7 @@ def test_a_budget_counts_as_upstream_does(spec: dict[str, Any], expected: int, d
 
 
 @virtually
-async def test_a_budgets_status_follows_its_pods():
+async def test_the_status_of_a_budget_follows_its_pods():
     store = AStore()
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable="34%"))
@@ -99,7 +99,7 @@ async def test_an_eviction_beyond_the_budget_is_refused_until_a_replacement_is_r
 
 
 @virtually
-async def test_an_evicted_pod_says_why_it_goes_and_gets_its_grace():
+async def test_an_evicted_pod_has_a_condition_and_its_grace_period():
     store = AStore()
     async with running(store):
         names = await a_running_deployment(store, 1)
@@ -112,7 +112,7 @@ async def test_an_evicted_pod_says_why_it_goes_and_gets_its_grace():
 
 
 @virtually
-async def test_a_dry_run_of_an_eviction_takes_nothing():
+async def test_a_dry_run_of_an_eviction_evicts_nothing():
     store = AStore()
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable=1))
@@ -125,7 +125,7 @@ async def test_a_dry_run_of_an_eviction_takes_nothing():
 
 
 @virtually
-async def test_an_eviction_of_another_pod_than_the_one_meant_is_a_conflict():
+async def test_an_eviction_with_another_uid_is_a_conflict():
     store = AStore()
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable=1))
@@ -138,7 +138,7 @@ async def test_an_eviction_of_another_pod_than_the_one_meant_is_a_conflict():
 
 
 @virtually
-async def test_a_pod_that_does_not_run_yet_needs_no_budget():
+async def test_a_pod_that_does_not_run_needs_no_budget():
     store = AStore()
     async with running(store):
         store.create("poddisruptionbudgets", budget(minAvailable=5))
@@ -161,7 +161,7 @@ async def test_a_pod_of_two_budgets_cannot_be_evicted():
 
 
 @virtually
-async def test_a_budget_its_controller_has_not_seen_yet_forbids_all():
+async def test_an_unprocessed_budget_forbids_all_evictions():
     store = AStore()
     async with running(store):
         names = await a_running_deployment(store)
@@ -174,7 +174,7 @@ async def test_a_budget_its_controller_has_not_seen_yet_forbids_all():
 
 
 @virtually
-async def test_what_is_not_ready_may_go_while_the_budget_is_healthy():
+async def test_a_pod_that_is_not_ready_may_be_evicted_while_the_budget_is_healthy():
     store = AStore()
     async with running(store):
         store.create("poddisruptionbudgets", budget(minAvailable=2))

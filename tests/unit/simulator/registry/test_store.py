@@ -13,7 +13,7 @@ def code_and_reason(caught: pytest.ExceptionInfo[StatusError]) -> tuple[int, str
     return caught.value.code, caught.value.reason
 
 
-def test_a_new_object_is_identified_and_dated():
+def test_a_new_object_gets_a_uid_and_a_creation_time():
     store = AStore()
     created = store.create("pods", pod("a"))["metadata"]
 
@@ -24,7 +24,7 @@ def test_a_new_object_is_identified_and_dated():
     assert created["uid"] != store.create("pods", pod("b"))["metadata"]["uid"]
 
 
-def test_the_same_seed_makes_the_same_names():
+def test_the_same_seed_gives_the_same_names():
     generated = {"metadata": {"generateName": "web-"}, "spec": pod("")["spec"]}
 
     first, second = (AStore().create("pods", generated)["metadata"]["name"] for _ in range(2))
@@ -34,7 +34,7 @@ def test_the_same_seed_makes_the_same_names():
     assert len(first) == len("web-12345")
 
 
-def test_what_goes_in_is_copied():
+def test_stored_objects_are_copies():
     given = pod("a")
     before = clone(given)
     store = AStore()
@@ -68,7 +68,7 @@ def test_what_goes_in_is_copied():
         pytest.param({**pod("b"), "spec": []}, 400, "BadRequest", id="a spec of the wrong type"),
     ],
 )
-def test_a_creation_is_refused(obj: Any, code: int, reason: str):
+def test_an_invalid_creation_is_refused(obj: Any, code: int, reason: str):
     store = AStore()
     store.create("pods", pod("a"))
 
@@ -78,7 +78,7 @@ def test_a_creation_is_refused(obj: Any, code: int, reason: str):
     assert code_and_reason(caught) == (code, reason)
 
 
-def test_nothing_new_goes_into_a_terminating_namespace():
+def test_a_terminating_namespace_accepts_no_new_objects():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "shop"}})
     store.delete("namespaces", "shop")
@@ -90,7 +90,7 @@ def test_nothing_new_goes_into_a_terminating_namespace():
     assert caught.value.details["causes"][0]["reason"] == "NamespaceTerminating"
 
 
-def test_an_update_needs_the_present_version_if_it_names_one():
+def test_an_update_with_a_version_needs_the_current_one():
     store = AStore()
     first = store.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}})
     second = store.update("configmaps", {**first, "data": {"a": "2"}})
@@ -104,7 +104,7 @@ def test_an_update_needs_the_present_version_if_it_names_one():
     assert store.update("configmaps", unconditional)["data"] == {"a": "3"}
 
 
-def test_an_update_that_changes_nothing_makes_no_version():
+def test_an_unchanged_update_creates_no_version():
     store = AStore()
     created = store.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}})
 
@@ -113,7 +113,7 @@ def test_an_update_that_changes_nothing_makes_no_version():
     assert str(store.version) == created["metadata"]["resourceVersion"]
 
 
-def test_an_update_keeps_what_only_the_server_writes():
+def test_an_update_keeps_fields_of_the_server():
     store = AStore()
     created = store.create("configmaps", {"metadata": {"name": "c"}})
     store.clock.advance(60)
@@ -126,7 +126,7 @@ def test_an_update_keeps_what_only_the_server_writes():
         assert updated["metadata"][field] == created["metadata"][field]
 
 
-def test_an_update_of_another_incarnation_is_a_conflict():
+def test_an_update_with_another_uid_is_a_conflict():
     store = AStore()
     created = store.create("configmaps", {"metadata": {"name": "c"}})
 
@@ -150,7 +150,7 @@ def test_a_lease_is_never_updated_without_a_version():
     assert code_and_reason(caught) == (422, "Invalid")
 
 
-def test_a_put_creates_a_lease_but_no_pod():
+def test_a_put_creates_a_lease_but_not_a_pod():
     store = AStore()
 
     assert store.update("leases", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 15}})[
@@ -174,7 +174,7 @@ def test_a_patch_with_an_old_version_is_a_conflict():
     assert code_and_reason(caught) == (409, "Conflict")
 
 
-def test_a_patch_may_not_rename():
+def test_a_patch_cannot_rename_an_object():
     store = AStore()
     store.create("nodes", node("n1"))
 
@@ -194,7 +194,7 @@ def test_a_patch_of_an_unknown_media_type_is_refused():
     assert code_and_reason(caught) == (415, "UnsupportedMediaType")
 
 
-def test_a_node_keeps_the_status_it_comes_with_and_offers_its_capacity():
+def test_a_node_keeps_its_initial_status_and_its_capacity_becomes_allocatable():
     created = AStore().create("nodes", node("n1"))
 
     assert created["status"]["allocatable"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -208,7 +208,7 @@ def test_a_service_gets_an_address():
     assert spec["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
 
 
-def test_a_scale_counts_the_generation():
+def test_a_scale_increments_the_generation():
     store = AStore()
     store.create("deployments", deployment("d", 2))
 
@@ -220,7 +220,7 @@ def test_a_scale_counts_the_generation():
     assert code_and_reason(caught) == (422, "Invalid")
 
 
-def test_a_selector_that_misses_its_template_is_refused():
+def test_a_selector_that_does_not_match_its_template_is_refused():
     wrong = deployment("d", 1)
     wrong["spec"]["selector"] = {"matchLabels": {"app": "other"}}
 
@@ -240,7 +240,7 @@ def test_the_selector_of_a_deployment_is_immutable():
     assert "field is immutable" in caught.value.message
 
 
-def test_a_kind_that_is_not_served_is_named_with_those_that_are():
+def test_an_unknown_kind_is_reported_with_the_known_ones():
     with pytest.raises(KeyError, match=r"no kind 'podz' is served; there are pods, nodes"):
         AStore().list("podz")
 
@@ -258,7 +258,7 @@ def test_a_kind_that_is_not_served_is_named_with_those_that_are():
         ),
     ],
 )
-def test_a_new_object_has_the_status_that_go_writes_of_nothing(resource: str, status: dict[str, Any]):
+def test_a_new_object_has_the_zero_status_that_go_writes(resource: str, status: dict[str, Any]):
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("")["spec"]}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template} if "apps" in resource else {}
 
@@ -269,7 +269,7 @@ def test_a_new_object_has_the_status_that_go_writes_of_nothing(resource: str, st
     assert created["status"] == status
 
 
-def test_an_object_is_changed_and_removed_by_what_it_says_it_is():
+def test_an_object_is_changed_and_removed_by_its_uid():
     store = AStore()
     first = store.create("nodes", node("a"))
 
@@ -278,7 +278,7 @@ def test_an_object_is_changed_and_removed_by_what_it_says_it_is():
     assert store.find("nodes", "a") is None
 
 
-def test_another_object_of_the_name_is_not_removed():
+def test_another_object_of_the_same_name_is_not_removed():
     store = AStore()
     first = store.create("nodes", node("a"))
     store.remove(first)
@@ -316,7 +316,7 @@ def test_another_object_of_the_name_is_not_removed():
         ),
     ],
 )
-def test_a_changed_object_is_judged_as_a_new_one(resource: str, obj: Any, change: Any, field: str):
+def test_a_changed_object_is_validated_as_a_new_one(resource: str, obj: Any, change: Any, field: str):
     store = AStore()
     created = store.create(resource, obj)
     change["metadata"] = {"resourceVersion": created["metadata"]["resourceVersion"]}

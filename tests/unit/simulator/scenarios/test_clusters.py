@@ -16,7 +16,7 @@ def test_a_mixed_cluster_has_all_shapes_in_several_zones():
     assert len(labels(nodes, "topology.kubernetes.io/zone")) == 3
 
 
-def test_machines_with_gpus_are_tainted_and_one_other_is_cordoned():
+def test_gpu_nodes_are_tainted_and_one_other_node_is_cordoned():
     nodes = heterogeneous(50, seed=3)
     with_gpus = [node for node in nodes if GPU in node["status"]["allocatable"]]
     cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
@@ -27,7 +27,7 @@ def test_machines_with_gpus_are_tainted_and_one_other_is_cordoned():
     assert cordoned[0] not in with_gpus
 
 
-def test_a_seed_makes_the_cluster():
+def test_a_seed_determines_the_cluster():
     assert heterogeneous(20, seed=1) == heterogeneous(20, seed=1)
     assert heterogeneous(20, seed=1) != heterogeneous(20, seed=2)
 
@@ -37,7 +37,7 @@ def test_small_clusters_are_possible():
     assert not heterogeneous(1)[0]["spec"].get("unschedulable")
 
 
-def test_the_nodes_of_a_uniform_cluster_offer_the_same():
+def test_the_nodes_of_a_uniform_cluster_are_equal():
     nodes = uniform(10, cpu="8", memory="32Gi", pods=20)
 
     assert {str(node["status"]["allocatable"]) for node in nodes} == {
@@ -45,7 +45,7 @@ def test_the_nodes_of_a_uniform_cluster_offer_the_same():
     }
 
 
-def test_a_server_takes_every_generated_node():
+def test_a_server_accepts_every_generated_node():
     store = AStore()
 
     for node in [*heterogeneous(30)]:

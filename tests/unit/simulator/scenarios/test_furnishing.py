@@ -6,7 +6,7 @@ from scheduler.simulator.scenarios.clusters import GPU, furnish, heterogeneous
 from scheduler.simulator.server import ApiServer
 
 
-def test_a_made_up_cluster_has_a_class_for_volumes_and_the_devices_of_its_machines():
+def test_a_generated_cluster_has_a_storage_class_and_the_devices_of_its_nodes():
     server, nodes = ApiServer(), heterogeneous(20, seed=7)
     for node in nodes:
         server.store.create("nodes", node)

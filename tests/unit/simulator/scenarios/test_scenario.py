@@ -1,4 +1,4 @@
-"""Scenario files: what they may say, and how faults in them are told."""
+"""Scenario files: their fields, and their errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def faults(tmp_path: Path, text: str) -> list[str]:
     return [str(error) for error in caught.value.errors]
 
 
-def test_the_example_is_in_order():
+def test_the_example_is_valid():
     scenario = load_scenario(EXAMPLE)
 
     names = [node["metadata"]["name"] for node in scenario.node_objects()]
@@ -52,7 +52,7 @@ def test_both_readers_accept_the_documented_scenario(tmp_path: Path):
     assert len(read_scenario(tmp_path / "s.yaml").cluster.nodes) == 20
 
 
-def test_a_group_says_what_its_nodes_are(tmp_path: Path):
+def test_a_group_sets_the_fields_of_its_nodes(tmp_path: Path):
     (tmp_path / "s.yaml").write_text(
         "nodes:\n- {name: g, count: 2, cpu: 8, memory: 1Gi, pods: 5, zones: [a, b],\n"
         "   resources: {nvidia.com/gpu: '2'}, labels: {x: y}, taints: [{key: t, effect: NoExecute}]}\n".replace(
@@ -68,7 +68,7 @@ def test_a_group_says_what_its_nodes_are(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         pytest.param("nods: []", 'nods: unknown field, did you mean "nodes"?', id="misspelt field"),
         pytest.param("steps:\n- {at: 5x, cordon: n}", 'steps[0].at: must be a duration as in 15s or 1m30s, was "5x"', id="no duration"),
@@ -76,7 +76,7 @@ def test_a_group_says_what_its_nodes_are(tmp_path: Path):
         pytest.param("steps:\n- {at: -5s, cordon: n}", "steps[0]: at must not be before the start", id="before the start"),
         pytest.param("steps:\n- {at: 5s, scale: {name: web}}", "steps[0].scale.replicas: is missing", id="missing field"),
         pytest.param("steps:\n- {at: 5s, apply: gone.yaml}", "steps[0].apply: cannot be read: ", id="missing file"),
-        pytest.param("steps:\n- {at: 5s, fault: {refuse: 418}}", "steps[0].fault.refuse: ", id="a status nobody sends"),
+        pytest.param("steps:\n- {at: 5s, fault: {refuse: 418}}", "steps[0].fault.refuse: ", id="an unsupported status"),
         pytest.param("manifests:\n- {kind: Pod, metadata: {name: p}}", "manifests[0].apiVersion: is missing", id="no apiVersion"),
         pytest.param("manifests:\n- {apiVersion: v1, kind: Pod, metadata: {}}", "manifests[0].metadata.name: is missing", id="no name"),
         pytest.param("nodes:\n- {name: g, cpu: lots}", 'nodes[0].cpu: must be a quantity, was "lots"', id="no quantity"),
@@ -88,20 +88,20 @@ def test_a_group_says_what_its_nodes_are(tmp_path: Path):
         pytest.param("- a", "must be a mapping, was a list", id="no mapping"),
     ],
 )  # fmt: skip
-def test_a_fault_is_told_with_its_path(tmp_path: Path, text: str, told: str):
-    assert any(fault.startswith(told) for fault in faults(tmp_path, text)), faults(tmp_path, text)
+def test_an_error_is_reported_with_its_path(tmp_path: Path, text: str, expected: str):
+    assert any(fault.startswith(expected) for fault in faults(tmp_path, text)), faults(tmp_path, text)
 
 
 @pytest.mark.parametrize(
-    "step", ["{at: 5s}", "{at: 5s, cordon: a, uncordon: b}"], ids=["nothing", "two things"]
+    "step", ["{at: 5s}", "{at: 5s, cordon: a, uncordon: b}"], ids=["nothing", "two actions"]
 )
-def test_a_step_does_exactly_one_thing(tmp_path: Path, step: str):
-    (told,) = faults(tmp_path, f"steps:\n- {step}")
+def test_a_step_has_exactly_one_action(tmp_path: Path, step: str):
+    (reported,) = faults(tmp_path, f"steps:\n- {step}")
 
-    assert told.startswith("steps[0]: must have exactly one of addNodes, removeNode, drain,")
+    assert reported.startswith("steps[0]: must have exactly one of addNodes, removeNode, drain,")
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path):
+def test_all_errors_are_reported_at_once(tmp_path: Path):
     assert len(faults(tmp_path, "nods: []\nsteps:\n- {at: x, cordon: n}\n- {at: 1s, scal: 1}")) >= 3
 
 

@@ -41,7 +41,7 @@ def test_a_listing_is_ordered_by_key():
     assert names(storage) == ["a", "b", "c"]
 
 
-def test_a_namespace_is_no_prefix_of_another():
+def test_a_namespace_is_not_a_prefix_of_another():
     storage = a_storage()
     put(storage, "x", namespace="team")
     put(storage, "y", namespace="team-a")
@@ -50,7 +50,7 @@ def test_a_namespace_is_no_prefix_of_another():
     assert names(storage, Selector("team")) == ["x"]
 
 
-def test_every_change_has_a_version_of_its_own():
+def test_every_change_has_its_own_version():
     storage = a_storage()
     first, second = put(storage, "a"), put(storage, "a")
     removed = storage.remove("ns/a")
@@ -93,7 +93,7 @@ def test_an_object_that_enters_a_selector_arrives_as_added():
     assert events(storage, RED, seen) == [("ADDED", "a", entered)]
 
 
-def test_what_never_matched_is_never_told():
+def test_an_object_that_never_matched_is_not_delivered():
     storage = a_storage()
     put(storage, "a", "blue")
     put(storage, "a", "green")
@@ -102,7 +102,7 @@ def test_what_never_matched_is_never_told():
     assert events(storage, RED, 0) == []
 
 
-def test_history_is_bounded_and_what_lies_before_it_has_expired():
+def test_history_is_bounded_and_earlier_versions_are_expired():
     storage = a_storage(history=2)
     versions = [put(storage, "a") for _ in range(4)]
 
@@ -113,7 +113,7 @@ def test_history_is_bounded_and_what_lies_before_it_has_expired():
     assert caught.value.message == f"too old resource version: {versions[0]} ({versions[1]})"
 
 
-def test_after_a_compaction_only_the_present_can_be_resumed_from():
+def test_after_a_compaction_only_the_current_version_can_be_resumed():
     storage = a_storage()
     past, present = put(storage, "a"), put(storage, "b")
     storage.compact()
@@ -125,7 +125,7 @@ def test_after_a_compaction_only_the_present_can_be_resumed_from():
         storage.entries_at(past, EVERYTHING)
 
 
-def test_a_watch_wakes_its_owner_once_for_many_events():
+def test_a_watch_wakes_its_reader_once_for_many_events():
     storage = a_storage()
     woken: list[None] = []
     watch, _ = storage.watch(EVERYTHING, lambda: woken.append(None))
@@ -138,7 +138,7 @@ def test_a_watch_wakes_its_owner_once_for_many_events():
     assert len(woken) == 2
 
 
-def test_a_watcher_that_falls_too_far_behind_is_ended():
+def test_a_watcher_that_is_too_slow_is_closed():
     storage = a_storage(history=3)
     watch, _ = storage.watch(EVERYTHING, lambda: None)
     for _ in range(4):
@@ -169,7 +169,7 @@ def replay(storage: Storage, steps: list[tuple[str, str | None]]) -> dict[int, d
 
 
 @given(STEPS)
-def test_earlier_versions_are_listed_as_they_were(steps: Any):
+def test_earlier_versions_are_listed_unchanged(steps: Any):
     storage = a_storage()
 
     for version, there in replay(storage, steps).items():
@@ -178,7 +178,7 @@ def test_earlier_versions_are_listed_as_they_were(steps: Any):
 
 
 @given(STEPS, st.integers(0, 25))
-def test_a_list_and_the_watch_that_follows_it_make_the_present(steps: Any, cut: int):
+def test_a_list_and_the_following_watch_give_the_current_state(steps: Any, cut: int):
     storage = a_storage()
     at = replay(storage, steps)
     version = list(at)[min(cut, len(at) - 1)]
@@ -196,7 +196,7 @@ def test_a_list_and_the_watch_that_follows_it_make_the_present(steps: Any, cut: 
         assert seen == set(names(storage, selector))
 
 
-def test_a_backup_is_gone_back_to_with_its_history():
+def test_a_backup_is_restored_with_its_history():
     storage = a_storage()
     first = put(storage, "a", "red")
     put(storage, "b")
@@ -211,7 +211,7 @@ def test_a_backup_is_gone_back_to_with_its_history():
     assert events(storage, EVERYTHING, first) == [("ADDED", "b", first + 1)]
 
 
-def test_who_watches_in_the_process_sees_a_restore_as_changes():
+def test_a_watcher_in_the_process_gets_a_restore_as_changes():
     storage = a_storage()
     for name in ("kept", "changed", "gone", "replaced"):
         storage.put(
@@ -226,8 +226,8 @@ def test_who_watches_in_the_process_sees_a_restore_as_changes():
     watch, _ = storage.watch(EVERYTHING, lambda: None)
     storage.restore(backup)
 
-    told = [(type_, entry.name, entry.object["metadata"].get("uid")) for type_, entry in watch.take()]
-    assert told == [
+    reported = [(type_, entry.name, entry.object["metadata"].get("uid")) for type_, entry in watch.take()]
+    assert reported == [
         ("DELETED", "replaced", None),
         ("DELETED", "new", None),
         ("MODIFIED", "changed", "first-changed"),

@@ -1,4 +1,4 @@
-"""What those who look are told: everything first, then changes; while nobody looks nothing runs."""
+"""Viewers get the full state first and then changes; without viewers nothing runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def looking(hub: Hub) -> AsyncIterator[Viewer]:
 
 
 @virtually
-async def test_who_looks_sees_nodes_pods_that_wait_and_decisions(tmp_path: Path) -> None:
+async def test_a_viewer_gets_nodes_pending_pods_and_decisions(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
         it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
         it.add_pods(pod_object("web", cpu="1"), pod_object("big", cpu="99"), pod_object("huge", cpu="999"))
@@ -116,7 +116,7 @@ async def test_who_looks_sees_nodes_pods_that_wait_and_decisions(tmp_path: Path)
 
 
 @virtually
-async def test_while_nobody_looks_nothing_runs_and_nothing_is_kept(tmp_path: Path) -> None:
+async def test_without_viewers_nothing_runs_and_nothing_is_kept(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub):
         it.add_nodes(node_object("n1"))
         async with looking(hub) as viewer:
@@ -128,7 +128,7 @@ async def test_while_nobody_looks_nothing_runs_and_nothing_is_kept(tmp_path: Pat
 
 
 @virtually
-async def test_who_comes_later_is_told_what_the_first_one_knows(tmp_path: Path) -> None:
+async def test_a_later_viewer_gets_the_state_of_the_first(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as first:
         it.add_nodes(node_object("n1"), node_object("gone"))
         it.add_pods(pod_object("web"), pod_object("big", cpu="99"))
@@ -147,26 +147,26 @@ async def test_who_comes_later_is_told_what_the_first_one_knows(tmp_path: Path) 
 
 
 @virtually
-async def test_who_does_not_keep_up_is_let_go_and_holds_nobody_back(tmp_path: Path) -> None:
+async def test_a_slow_viewer_is_disconnected_and_delays_no_other(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
         slow = hub.stream()
         await anext(slow)
         await it.until(lambda: len(viewer.samples) > 200, seconds=300)
 
-        told = [message async for message in slow]
+        reported = [message async for message in slow]
 
-        assert len(told) < 200
+        assert len(reported) < 200
         assert not viewer.ended
 
 
 @virtually
-async def test_a_stream_ends_so_that_who_looks_is_asked_again_who_he_is(tmp_path: Path) -> None:
+async def test_a_stream_ends_so_that_access_is_checked_again(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
         await it.until(lambda: viewer.ended, seconds=301)
 
 
 @virtually
-async def test_a_pods_story_has_its_attempts_and_what_others_made_room(tmp_path: Path) -> None:
+async def test_the_page_of_a_pod_has_its_attempts_and_the_preemptions_of_others(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, subject, _):
         it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
         it.add_pods(*(pod_object(f"low-{number}", cpu="3") for number in range(2)))
@@ -174,33 +174,33 @@ async def test_a_pods_story_has_its_attempts_and_what_others_made_room(tmp_path:
         it.add_pods(pod_object("urgent", cpu="3", priority=100))
         await it.until(lambda: it.node_of("urgent"))
 
-        told = pod_details(subject, "default/urgent")
-        assert told is not None
+        reported = pod_details(subject, "default/urgent")
+        assert reported is not None
         first = pod_details(subject, "default/urgent", 1)
 
         assert first is not None
-        assert [each["number"] for each in told["attempts"]] == [2, 1]
-        assert told["attempt"]["chosen"] == it.node_of("urgent")
+        assert [each["number"] for each in reported["attempts"]] == [2, 1]
+        assert reported["attempt"]["chosen"] == it.node_of("urgent")
         room = first["attempt"]["preemption"]
         victims = sorted(victim for each in room["candidates"].values() for victim in each["victims"])
         assert sorted(room["candidates"]) == ["n1", "n2"]
         assert victims == ["default/low-0", "default/low-1"]
         assert room["nominated"]
-        assert told["weights"]["NodeResourcesFit"] == 1
-        assert [move["to"] for move in told["history"]][-1] == "outside"
+        assert reported["weights"]["NodeResourcesFit"] == 1
+        assert [move["to"] for move in reported["history"]][-1] == "outside"
 
 
 @virtually
-async def test_a_node_tells_its_pods_and_what_is_free(tmp_path: Path) -> None:
+async def test_the_page_of_a_node_has_its_pods_and_free_resources(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, subject, _):
         it.add_nodes(node_object("n1", cpu="4", taints=["a=b:PreferNoSchedule"]))
         it.add_pods(pod_object("web", cpu="1"))
         await it.until(lambda: it.node_of("web"))
 
-        told = node_details(subject, "n1")
+        reported = node_details(subject, "n1")
 
-        assert told is not None
-        assert [pod["pod"] for pod in told["pods"]] == ["default/web"]
-        assert (told["allocatable"]["cpu"], told["requested"]["cpu"]) == (4000, 1000)
-        assert told["taints"] == [{"key": "a", "value": "b", "effect": "PreferNoSchedule"}]
+        assert reported is not None
+        assert [pod["pod"] for pod in reported["pods"]] == ["default/web"]
+        assert (reported["allocatable"]["cpu"], reported["requested"]["cpu"]) == (4000, 1000)
+        assert reported["taints"] == [{"key": "a", "value": "b", "effect": "PreferNoSchedule"}]
         assert node_details(subject, "n9") is None

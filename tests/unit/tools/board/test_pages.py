@@ -1,4 +1,4 @@
-"""What the page is made of, and that nothing else can run in it."""
+"""The assets of the page, and a policy that permits no others."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def app() -> Application:
     return Application(board_pages(nobody), None, 1000)  # type: ignore[arg-type]
 
 
-def test_there_are_assets_to_look_at() -> None:
+def test_the_assets_exist() -> None:
     assert {"index.html", "main.js", "board.css", "preact.js", "uplot.js", "icon.svg"} <= ASSETS.keys()
 
 
 @pytest.mark.parametrize(
     "path", ["/board", "/board/", *(f"/board/assets/{name}" for name in ASSETS if name != "index.html")]
 )
-def test_everything_is_served_with_a_policy_that_lets_nothing_else_in(path: str) -> None:
+def test_every_page_has_a_strict_content_security_policy(path: str) -> None:
     answer = ask(app(), path)
 
     assert answer.status == 200
@@ -40,7 +40,7 @@ def test_everything_is_served_with_a_policy_that_lets_nothing_else_in(path: str)
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_the_page_has_no_script_or_style_of_its_own() -> None:
+def test_the_page_has_no_inline_script_or_style() -> None:
     page = ASSETS["index.html"].decode()
 
     assert not re.search(r"<style|\son\w+=|\sstyle=|javascript:", page)
@@ -51,7 +51,7 @@ def test_the_page_has_no_script_or_style_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ASSETS))
-def test_nothing_is_fetched_from_elsewhere(name: str) -> None:
+def test_nothing_is_loaded_from_other_hosts(name: str) -> None:
     text = ASSETS[name].decode()
     imported = re.findall(r"""(?:from|import|src=|href=|url\()\s*["']?(\w+:)?//""", text)
 
@@ -68,7 +68,7 @@ def test_no_script_writes_html(name: str) -> None:
     )
 
 
-def test_every_import_of_a_script_is_there() -> None:
+def test_every_imported_script_exists() -> None:
     wanted = {
         found
         for text in ASSETS.values()
@@ -79,7 +79,7 @@ def test_every_import_of_a_script_is_there() -> None:
     assert wanted <= ASSETS.keys()
 
 
-def test_the_libraries_come_with_their_licences() -> None:
+def test_the_libraries_have_their_licences() -> None:
     licences = (files("scheduler.tools.board") / "assets" / "vendor" / "LICENSES.txt").read_text()
 
     assert all(name in licences for name in ("preact@", "htm@", "uplot@", "MIT", "Apache"))

@@ -1,4 +1,4 @@
-"""Pods that wait, put together by what they wait for."""
+"""Pending pods, grouped by their reasons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(*pods: PodInfo) -> dict[str, Any]:
     }
 
 
-def test_pods_that_wait_for_the_same_are_one_group_whatever_their_numbers() -> None:
+def test_pods_with_the_same_reasons_are_one_group_for_any_amounts() -> None:
     groups = told(pod("a", cpu="9"), pod("b", cpu="99"), pod("c", cpu="9", memory="99Gi"), pod("d"))
 
     assert {reasons: group["count"] for reasons, group in groups.items()} == {
@@ -47,7 +47,7 @@ def test_pods_that_wait_for_the_same_are_one_group_whatever_their_numbers() -> N
     }
 
 
-def test_a_cause_says_on_how_few_and_how_many_nodes() -> None:
+def test_a_cause_has_its_lowest_and_highest_number_of_nodes() -> None:
     message = "0/9 nodes are available: {} Insufficient cpu."
     said = [
         {"conditions": [{"type": "PodScheduled", "status": "False", "message": message.format(nodes)}]}
@@ -61,7 +61,7 @@ def test_a_cause_says_on_how_few_and_how_many_nodes() -> None:
     assert (group["count"], group["nodes"]) == (3, 9)
 
 
-def test_pods_that_wait_say_of_which_pod_groups_they_are() -> None:
+def test_pending_pods_are_listed_with_their_pod_groups() -> None:
     def member(group: str, number: int) -> PodInfo:
         return pod(f"{group}-{number}", scheduling_group={"podGroupName": group})
 
@@ -75,7 +75,7 @@ def test_pods_that_wait_say_of_which_pod_groups_they_are() -> None:
     assert (alone["podGroups"], alone["largestPodGroups"]) == (0, {})
 
 
-def test_a_gated_pod_says_by_what() -> None:
+def test_a_gated_pod_has_the_reason_of_its_gate() -> None:
     groups = told(pod("a", gates=("example.com/quota",)))
 
     assert list(groups) == ["gated by SchedulingGates: example.com/quota"]
@@ -84,7 +84,7 @@ def test_a_gated_pod_says_by_what() -> None:
     assert group["wakes"] == {"SchedulingGates": [("Pod", ["scheduling gates eliminated"])]}
 
 
-def test_of_very_many_groups_the_smallest_are_one() -> None:
+def test_the_smallest_of_very_many_groups_are_merged() -> None:
     pods = [
         pod(f"{number}-{each}", gates=(f"example.com/{number}",))
         for number in range(250)
@@ -98,7 +98,7 @@ def test_of_very_many_groups_the_smallest_are_one() -> None:
     assert [cause["reason"] for cause in groups[-1]["causes"]] == ["other causes"]
 
 
-def test_the_pods_of_a_group_come_page_by_page_the_oldest_first() -> None:
+def test_the_pods_of_a_group_are_listed_page_by_page_oldest_first() -> None:
     waiting = looked(judged(*(pod(f"web-{number:02}", cpu="9") for number in range(25))))
     [group] = waiting.groups
 

@@ -1,4 +1,4 @@
-"""Who may look at the board, and how a browser says who it is."""
+"""Access to the board, and the sign-in of browsers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answer(asked: ServerRequest, guard: Guard | None = None) -> ServerResponse |
 
 
 @pytest.mark.parametrize("path", ["/board", "/board/", "/board/data/stream", "/board/assets/main.js"])
-def test_without_a_token_nothing_of_the_board_is_shown(path: str) -> None:
+def test_without_a_token_the_board_shows_nothing(path: str) -> None:
     refused = answer(request(path))
 
     assert refused is not None
@@ -62,7 +62,7 @@ def test_a_browser_gets_a_form_with_the_refusal() -> None:
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/debug/cache", "/boards", "/"])
-def test_the_cookie_is_good_for_the_board_only(path: str) -> None:
+def test_the_cookie_is_used_for_the_board_only(path: str) -> None:
     guard = Guard()
 
     refused = answer(request(path, cookie=f"{COOKIE}=good", accept=LIKES_HTML), guard)
@@ -72,20 +72,20 @@ def test_the_cookie_is_good_for_the_board_only(path: str) -> None:
     assert guard.asked == [""]
 
 
-def test_the_cookie_stands_for_the_token_in_every_request() -> None:
+def test_the_cookie_replaces_the_token_in_every_request() -> None:
     assert answer(request("/board/data/stream", cookie=f"a=b; {COOKIE}=good")) is None
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_the_cookie_reads_only(method: str) -> None:
+def test_the_cookie_permits_reads_only(method: str) -> None:
     assert answer(request("/board/data/stream", method, cookie=f"{COOKIE}=good")) is not None
 
 
-def test_a_header_comes_before_the_cookie() -> None:
+def test_a_header_takes_precedence_over_the_cookie() -> None:
     assert answer(request("/board", cookie=f"{COOKIE}=good", authorization="Bearer other")) is not None
 
 
-def test_signing_in_keeps_the_token_where_no_script_and_no_other_page_finds_it() -> None:
+def test_signing_in_stores_the_token_away_from_scripts_and_other_pages() -> None:
     signed = answer(
         request(SIGN_IN, "POST", urlencode({"token": " go.od_-9 "}).encode(), sec_fetch_site="same-origin")
     )
@@ -102,7 +102,7 @@ def test_signing_in_keeps_the_token_where_no_script_and_no_other_page_finds_it()
     ["", "a\r\nSet-Cookie: b", "a;b", "<script>", "a b", "ü", "a" * 4000],
     ids=lambda token: repr(token[:9]),
 )
-def test_what_is_no_token_is_kept_nowhere(token: str) -> None:
+def test_an_invalid_token_is_not_stored(token: str) -> None:
     refused = answer(request(SIGN_IN, "POST", urlencode({"token": token}).encode(), sec_fetch_site="none"))
 
     assert refused is not None
@@ -131,7 +131,7 @@ def test_what_is_no_token_is_kept_nowhere(token: str) -> None:
         ({"authorization": "Bearer good"}, 303),
     ],
 )
-def test_nobody_is_signed_in_by_a_form_elsewhere(headers: Mapping[str, str], status: int) -> None:
+def test_a_form_of_another_site_cannot_sign_in(headers: Mapping[str, str], status: int) -> None:
     signed = answer(request(SIGN_IN, "POST", b"token=good", host="board:10259", **headers))
 
     assert signed is not None
@@ -139,7 +139,7 @@ def test_nobody_is_signed_in_by_a_form_elsewhere(headers: Mapping[str, str], sta
     assert ("Set-Cookie" in signed.headers) == (status == 303)
 
 
-def test_why_a_token_is_not_enough_is_shown_as_text() -> None:
+def test_the_reason_of_a_refused_token_is_shown_as_text() -> None:
     refused = answer(request("/board", cookie=f"{COOKIE}=bad", accept=LIKES_HTML))
 
     assert refused is not None
@@ -161,7 +161,7 @@ def test_why_a_token_is_not_enough_is_shown_as_text() -> None:
         ("", False),
     ],
 )
-def test_a_board_on_this_machine_is_for_who_asks_for_this_machine(host: str, is_let_in: bool) -> None:
+def test_a_board_on_localhost_accepts_only_requests_for_localhost(host: str, is_let_in: bool) -> None:
     refused = asyncio.run(LocalOnly().refusal(request("/board", host=host)))
 
     assert (refused is None) == is_let_in

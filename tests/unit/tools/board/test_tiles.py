@@ -1,4 +1,4 @@
-"""Tiles: what was told, put together, is what there is."""
+"""The changes of tiles add up to the current state."""
 
 from __future__ import annotations
 
@@ -42,13 +42,11 @@ def all_of(cache: Cache) -> dict[str, Any]:
         pytest.param({}, 0, id="open"),
         pytest.param({"unschedulable": True}, CORDONED, id="cordoned"),
         pytest.param({"taints": [{"key": "a", "effect": "NoSchedule"}]}, TAINTED, id="tainted"),
-        pytest.param(
-            {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}, 0, id="a taint that repels nobody"
-        ),
+        pytest.param({"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}, 0, id="a soft taint"),
         pytest.param({"unschedulable": True, "taints": ["a=b:NoExecute"]}, CORDONED | TAINTED, id="both"),
     ],
 )
-def test_a_tiles_shape_tells_whether_pods_may_come(options: dict[str, Any], flags: int) -> None:
+def test_the_shape_of_a_tile_shows_whether_pods_can_be_placed(options: dict[str, Any], flags: int) -> None:
     cache = Cache()
     cache.add_node(node("n", **options))
 
@@ -56,7 +54,7 @@ def test_a_tiles_shape_tells_whether_pods_may_come(options: dict[str, Any], flag
 
 
 @pytest.mark.parametrize(("status", "flags"), [("True", 0), ("False", NOT_READY), ("Unknown", NOT_READY)])
-def test_a_node_is_ready_if_it_says_so(status: str, flags: int) -> None:
+def test_a_node_is_ready_if_its_condition_is_true(status: str, flags: int) -> None:
     written = node_object("n")
     written["status"]["conditions"] = [{"type": "Ready", "status": status}]
     cache = Cache()
@@ -65,7 +63,7 @@ def test_a_node_is_ready_if_it_says_so(status: str, flags: int) -> None:
     assert all_of(cache)["n"][2] == flags
 
 
-def test_a_tile_tells_what_is_asked_of_what_there_is() -> None:
+def test_a_tile_shows_requested_and_allocatable_amounts() -> None:
     cache = Cache()
     cache.add_node(node("n", cpu="4", memory="1Gi", labels={"topology.kubernetes.io/zone": "z"}))
     cache.add_pod(pod("web", cpu="1500m", node="n"))
@@ -82,7 +80,7 @@ def test_a_tile_tells_what_is_asked_of_what_there_is() -> None:
     assert requested[of("pods")] == 1
 
 
-def test_only_what_changed_is_told_again() -> None:
+def test_only_changes_are_sent_again() -> None:
     cache = Cache()
     for number in range(50):
         cache.add_node(node(f"n{number}"))
@@ -95,7 +93,7 @@ def test_only_what_changed_is_told_again() -> None:
     assert told(tiles, shown) == ["n7"]
 
 
-def test_a_node_that_rests_says_why_for_as_long_as_it_does() -> None:
+def test_a_paused_node_has_the_reason_while_it_is_paused() -> None:
     cache, clock = Cache(), ManualClock()
     cache.add_node(node("n"))
     tiles = Tiles(cache, clock)
@@ -122,7 +120,7 @@ _changes = st.lists(
 
 @settings(deadline=None)
 @given(_changes)
-def test_whatever_happens_the_page_knows_the_same_as_one_that_comes_now(
+def test_incremental_updates_give_the_state_of_a_new_page(
     changes: list[tuple[str, int, str]],
 ) -> None:
     cache = Cache()

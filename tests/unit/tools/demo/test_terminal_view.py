@@ -1,4 +1,4 @@
-"""The demo's picture fits the terminal that it is on, and says of every pod where it is or why it waits."""
+"""The view of the demo fits the terminal and shows for every pod its node or its reason to wait."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def lines(width: int, height: int, *, alone: int = 0) -> list[str]:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 30), (100, 40), (120, 50), (200, 60)])
 @pytest.mark.parametrize("alone", [0, 1, 30])
-def test_it_fits(width: int, height: int, alone: int) -> None:
+def test_the_view_fits_the_terminal(width: int, height: int, alone: int) -> None:
     shown = lines(width, height, alone=alone)
 
     assert len(shown) <= height
@@ -73,7 +73,7 @@ def test_it_fits(width: int, height: int, alone: int) -> None:
     assert shown[0].startswith("╭─ 31 nodes ─")
 
 
-def test_24_lines_of_80_have_all_nodes_and_a_line_for_each_pod() -> None:
+def test_24_lines_of_80_columns_show_all_nodes_and_a_line_for_each_pod() -> None:
     shown = "\n".join(lines(80, 24))
 
     assert all(f"node-{number:04} " in shown for number in range(31))
@@ -84,11 +84,11 @@ def test_24_lines_of_80_have_all_nodes_and_a_line_for_each_pod() -> None:
     assert "Events" not in shown
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_hidden_lines_are_counted() -> None:
     assert "│and 25 more" in "\n".join(lines(80, 24, alone=25))
 
 
-def test_where_there_is_room_a_reason_is_whole_and_events_are_shown() -> None:
+def test_a_large_terminal_shows_whole_reasons_and_events() -> None:
     shown = "\n".join(lines(120, 50))
 
     assert "Preemption is not helpful." in shown

@@ -1,4 +1,4 @@
-"""What the API server says of planned pods in a dry run."""
+"""The verdict of the API server on planned pods in a dry run."""
 
 from __future__ import annotations
 
@@ -67,11 +67,13 @@ def test_one_pod_is_admitted_and_its_replicas_are_derived_from_it() -> None:
     ("refusal", "knows_all", "believed"),
     [
         pytest.param("exceeded quota: q", True, True, id="a quota"),
-        pytest.param("no PriorityClass with name x", False, False, id="what the file brings is missing"),
-        pytest.param('User "ann" cannot create resource "pods" in', True, False, id="one may not ask"),
+        pytest.param("no PriorityClass with name x", False, False, id="an object of the file is missing"),
+        pytest.param(
+            'User "ann" cannot create resource "pods" in', True, False, id="the user may not send it"
+        ),
     ],
 )
-def test_a_refusal_is_believed_where_the_server_can_know(
+def test_a_refusal_counts_only_if_the_server_knows_all_objects(
     refusal: str, knows_all: bool, believed: bool
 ) -> None:
     planned = set_of("web-0")
@@ -81,7 +83,7 @@ def test_a_refusal_is_believed_where_the_server_can_know(
     assert (said, planned.problem, len(planned.pods)) == (("", refusal, 0) if believed else (refusal, "", 1))
 
 
-def test_of_no_pods_nothing_is_asked() -> None:
+def test_an_empty_set_of_pods_needs_no_request() -> None:
     server = Server()
 
     assert (admitted(server, set_of()), server.asked) == ("", [])

@@ -21,7 +21,7 @@ from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_i
             Causes(
                 (PendingCause("Insufficient cpu", 3), PendingCause("node(s) had untolerated taint(s)", 2)), 5
             ),
-            id="two reasons, in one order whatever their numbers",
+            id="two reasons, in one order for any numbers",
         ),
         pytest.param(
             "0/5 nodes are available: 5 Insufficient cpu. preemption: 0/5 nodes are available: 5 No victims.",
@@ -37,7 +37,7 @@ from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_i
             Causes(
                 (PendingCause("Insufficient cpu", 1),), 1, "no new claims to deallocate, preemption: none."
             ),
-            id="two PostFilter plugins have a say",
+            id="two PostFilter plugins with messages",
         ),
         pytest.param(
             '0/5 nodes are available: persistentvolumeclaim "data" not found.',
@@ -59,7 +59,7 @@ from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_i
         ),
     ],
 )
-def test_a_message_is_taken_apart(message: str, causes: Causes) -> None:
+def test_a_message_is_split_into_causes(message: str, causes: Causes) -> None:
     assert causes_in(message) == causes
 
 
@@ -70,7 +70,7 @@ def test_a_message_is_taken_apart(message: str, causes: Causes) -> None:
         min_size=1,
     )
 )
-def test_what_a_diagnosis_counts_is_found_again_in_its_message(counts: dict[str, int]) -> None:
+def test_the_counts_of_a_diagnosis_are_parsed_from_its_message(counts: dict[str, int]) -> None:
     diagnosis = Diagnosis.blank(sum(counts.values()))
     diagnosis.plugins = ["Some"]
     outcomes = [Outcome(Code.UNSCHEDULABLE, (reason,)) for reason in counts]

@@ -64,7 +64,7 @@ def _without(obj: dict[str, Any], *fields: str) -> dict[str, Any]:
         pytest.param(_json(_list(NODE, POD, SERVICE)).decode().encode("utf-16"), id="UTF-16"),
     ],
 )
-def test_objects_are_found_in_every_form_kubectl_and_people_write(data: bytes) -> None:
+def test_objects_are_found_in_every_form_of_kubectl_and_files(data: bytes) -> None:
     found = parse(data, "cluster")
 
     assert [each.name for each in found.nodes] == ["n1"]
@@ -74,7 +74,7 @@ def test_objects_are_found_in_every_form_kubectl_and_people_write(data: bytes) -
     assert {kind: list(objects) for kind, objects in found.others.items()} == {"v1/services": ["shop/web"]}
 
 
-def test_yaml_written_as_blocks_is_read() -> None:
+def test_yaml_in_block_style_is_read() -> None:
     found = parse(
         b"apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels: {zone: a}\n"
         b"status:\n  allocatable: {cpu: 4, memory: 16Gi}\n",
@@ -85,7 +85,7 @@ def test_yaml_written_as_blocks_is_read() -> None:
     assert found.nodes[0].labels == {"zone": "a"}
 
 
-def test_a_list_of_nothing_is_an_empty_cluster() -> None:
+def test_an_empty_list_is_an_empty_cluster() -> None:
     assert parse(_json(_list()), "cluster") == cluster_file.ClusterFile()
 
 
@@ -102,7 +102,7 @@ def test_a_pod_without_namespace_is_in_the_default_one() -> None:
     assert found.object["metadata"]["namespace"] == "default"
 
 
-def test_a_pod_no_api_server_has_seen_gets_what_one_fills_in() -> None:
+def test_a_pod_without_server_defaults_gets_them() -> None:
     written = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -127,7 +127,7 @@ def test_a_pod_no_api_server_has_seen_gets_what_one_fills_in() -> None:
     assert [(port.protocol, port.port) for port in found.host_ports] == [("TCP", 80)]
 
 
-def test_containers_may_say_nothing_of_resources() -> None:
+def test_containers_may_have_no_resources() -> None:
     written = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -138,14 +138,14 @@ def test_containers_may_say_nothing_of_resources() -> None:
     assert parse(_json(written), "cluster").pods[0].resources.requests["cpu"] == 2000
 
 
-def test_a_pod_the_api_server_has_seen_is_taken_as_it_is() -> None:
+def test_a_pod_with_server_defaults_stays_as_it_is() -> None:
     written = json.loads(json.dumps(POD))
     written["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
 
     assert "cpu" not in parse(_json(written), "cluster").pods[0].resources.requests
 
 
-def test_pods_without_uid_are_told_apart_by_namespace_and_name() -> None:
+def test_pods_without_uid_are_identified_by_namespace_and_name() -> None:
     pods = [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": namespace}}
         for namespace in ("a", "b")
@@ -243,7 +243,7 @@ def test_pods_without_uid_are_told_apart_by_namespace_and_name() -> None:
         ),
     ],
 )
-def test_a_broken_file_is_told_by_place_and_field(data: bytes, message: str) -> None:
+def test_an_error_in_a_file_is_reported_with_place_and_field(data: bytes, message: str) -> None:
     with pytest.raises(ClusterFileError) as error:
         parse(data, "c")
 
@@ -251,7 +251,7 @@ def test_a_broken_file_is_told_by_place_and_field(data: bytes, message: str) -> 
     assert len(error.value.faults) == 1
 
 
-def test_everything_wrong_with_a_file_is_told_at_once() -> None:
+def test_all_errors_in_a_file_are_reported_at_once() -> None:
     with pytest.raises(ClusterFileError) as error:
         parse(_yaml(_list(node_object("n1", cpu="x"), 5), node_object("n2", cpu="y"), {"a": 1}), "c")
 
@@ -263,7 +263,7 @@ def test_everything_wrong_with_a_file_is_told_at_once() -> None:
     ]
 
 
-def test_of_very_many_faults_the_first_are_told_and_the_rest_counted() -> None:
+def test_the_first_of_very_many_errors_are_listed_and_the_rest_counted() -> None:
     with pytest.raises(ClusterFileError) as error:
         parse(_json([5] * 200), "c")
 
@@ -273,12 +273,12 @@ def test_of_very_many_faults_the_first_are_told_and_the_rest_counted() -> None:
     assert len(error.value.faults) == 200
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClusterFileError, match=r"gone\.json: cannot be read: No such file or directory"):
         load(str(tmp_path / "gone.json"))
 
 
-def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(_json(NODE))))
 
     assert [each.name for each in load("-").nodes] == ["n1"]
@@ -288,7 +288,7 @@ _MUTANTS = _json(_list(NODE, POD, SERVICE)).decode()
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_no_bytes_make_the_reader_stumble(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(ClusterFileError):
         parse(data, "c")
 
@@ -300,7 +300,7 @@ def test_no_bytes_make_the_reader_stumble(data: bytes) -> None:
         ["", "{", "]", '"', "null", "5", "[]", "{}", '"\\ud800"', ",", ": ", "NaN", "1e999", "\n---\n"]
     ),
 )
-def test_no_change_of_a_good_file_makes_the_reader_stumble(place: int, length: int, put: str) -> None:
+def test_any_changed_valid_file_is_read_or_refused(place: int, length: int, put: str) -> None:
     with contextlib.suppress(ClusterFileError):
         parse((_MUTANTS[:place] + put + _MUTANTS[place + length :]).encode(), "c")
 
@@ -317,11 +317,11 @@ def test_no_change_of_a_good_file_makes_the_reader_stumble(place: int, length: i
         ("Endpoints", "endpoints"),
     ],
 )
-def test_kinds_nobody_knows_get_the_likely_plural(kind: str, expected: str) -> None:
+def test_unknown_kinds_get_the_likely_plural(kind: str, expected: str) -> None:
     assert plural(kind) == expected
 
 
-def test_other_kinds_are_kept_by_the_name_plugins_give_them() -> None:
+def test_other_kinds_are_stored_under_the_name_that_plugins_use() -> None:
     objects = [
         {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"}},
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}},
@@ -357,7 +357,7 @@ _documents = st.recursive(
 
 
 @given(_documents)
-def test_both_readers_of_yaml_read_the_same(value: Any) -> None:
+def test_both_readers_of_yaml_give_the_same_values(value: Any) -> None:
     text = write({"value": value})
 
     assert [document.value for document in read_all(text)] == [read(text).value] == [{"value": value}]

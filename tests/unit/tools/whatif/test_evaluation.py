@@ -47,11 +47,11 @@ def _going() -> PodInfo:
         pytest.param(_going(), False, id="being deleted"),
     ],
 )
-def test_pending_is_a_pod_somebody_has_to_place(found: PodInfo, expected: bool) -> None:
+def test_a_pending_pod_is_one_without_a_node(found: PodInfo, expected: bool) -> None:
     assert is_pending(found) is expected
 
 
-def test_each_pod_is_judged_against_the_same_cluster() -> None:
+def test_each_pod_is_evaluated_against_the_same_cluster() -> None:
     objects = [pod_object("a", cpu="3"), pod_object("b", cpu="3")]
     scheduler = scheduler_of(node_object("n1", cpu="4"), *objects)
 
@@ -61,7 +61,7 @@ def test_each_pod_is_judged_against_the_same_cluster() -> None:
     assert not any("chosen" in explanation for explanation in explanations)
 
 
-def test_in_a_sequence_the_room_a_pod_takes_is_gone_for_the_next() -> None:
+def test_in_a_sequence_each_pod_uses_capacity_of_the_next() -> None:
     objects = [pod_object("a", cpu="3"), pod_object("b", cpu="3")]
     scheduler = scheduler_of(node_object("n1", cpu="4"), *objects)
 
@@ -74,7 +74,7 @@ def test_in_a_sequence_the_room_a_pod_takes_is_gone_for_the_next() -> None:
     assert "best" not in second
 
 
-def test_a_sequence_goes_by_priority_and_then_by_the_file() -> None:
+def test_a_sequence_is_ordered_by_priority_and_then_by_the_file() -> None:
     objects = [
         pod_object("low", priority=-5),
         pod_object("first", priority=3),
@@ -90,7 +90,7 @@ def test_a_sequence_goes_by_priority_and_then_by_the_file() -> None:
     assert order == ["default/top", "default/first", "default/second", "default/low"]
 
 
-def test_a_pod_on_a_node_is_judged_as_if_it_were_on_none() -> None:
+def test_a_pod_on_a_node_is_evaluated_as_if_it_were_pending() -> None:
     port = [{"containerPort": 80, "hostPort": 80}]
     here = pod_object("here", cpu="3", node="n1", ports=port)
     there = pod_object("there", cpu="2", node="n2")
@@ -106,7 +106,7 @@ def test_a_pod_on_a_node_is_judged_as_if_it_were_on_none() -> None:
     assert again == explanation, "it is where it was"
 
 
-def test_a_pod_on_a_node_that_is_gone_is_judged_too() -> None:
+def test_a_pod_on_a_missing_node_is_evaluated_too() -> None:
     lost = pod_object("lost", cpu="3", node="gone")
     scheduler = scheduler_of(node_object("n1", cpu="4"), lost)
 
@@ -115,7 +115,7 @@ def test_a_pod_on_a_node_that_is_gone_is_judged_too() -> None:
     assert (explanation["node"], explanation["best"]) == ("gone", ["n1"])
 
 
-def test_room_could_be_made_for_a_pod_and_is_not() -> None:
+def test_possible_preemption_is_reported_and_not_done() -> None:
     low, vip = pod_object("low", cpu="3", node="n1"), pod_object("vip", cpu="3", priority=9)
     scheduler = scheduler_of(node_object("n1", cpu="4"), low, vip)
 
@@ -128,7 +128,7 @@ def test_room_could_be_made_for_a_pod_and_is_not() -> None:
     assert scheduler.cache.snapshot().requested["cpu"].tolist() == [3000]
 
 
-def test_what_a_nominated_pod_keeps_from_others_is_told() -> None:
+def test_capacity_held_by_a_nominated_pod_is_reported() -> None:
     vip = pod_object("vip", cpu="3", priority=10, status={"nominatedNodeName": "n1"})
     late = pod_object("late", cpu="3")
     scheduler = scheduler_of(node_object("n1", cpu="4"), vip, late)
@@ -148,7 +148,7 @@ class Flat(ScorePlugin):
     api_version = 1
 
 
-def test_of_equal_nodes_the_smallest_name_is_chosen() -> None:
+def test_the_smallest_name_of_equal_nodes_is_chosen() -> None:
     config = profile_with("Flat").replace(
         "    multiPoint:", "    score: {disabled: [{name: '*'}]}\n    multiPoint:"
     )
@@ -163,7 +163,7 @@ def test_of_equal_nodes_the_smallest_name_is_chosen() -> None:
     assert explanation["chosen"] == "n10"
 
 
-def test_a_gated_pod_takes_no_room() -> None:
+def test_a_gated_pod_uses_no_capacity() -> None:
     objects = [
         pod_object("gated", cpu="3", priority=9, gates=("example.com/quota",)),
         pod_object("b", cpu="3"),
@@ -179,7 +179,7 @@ def test_a_gated_pod_takes_no_room() -> None:
     assert other["chosen"] == "n1"
 
 
-def test_room_is_left_for_pods_that_are_nominated_and_not_less_important() -> None:
+def test_capacity_is_kept_for_nominated_pods_of_equal_or_higher_priority() -> None:
     vip = pod_object("vip", cpu="3", priority=10, status={"nominatedNodeName": "n1"})
     same, higher = pod_object("same", cpu="3", priority=10), pod_object("higher", cpu="3", priority=11)
     scheduler = scheduler_of(node_object("n1", cpu="4"), vip, same, higher)
@@ -196,7 +196,7 @@ def test_room_is_left_for_pods_that_are_nominated_and_not_less_important() -> No
     }
 
 
-def test_a_nominated_pod_is_judged_on_all_nodes() -> None:
+def test_a_nominated_pod_is_evaluated_on_all_nodes() -> None:
     vip = pod_object("vip", status={"nominatedNodeName": "n1"})
     scheduler = scheduler_of(node_object("n1"), node_object("n2"), vip)
 
@@ -230,7 +230,7 @@ def _licences(scheduler: OfflineScheduler) -> Licences:
     return next(plugin for plugin in plugins if isinstance(plugin, Licences))
 
 
-def test_a_pod_that_reserve_refuses_takes_no_room_and_says_why() -> None:
+def test_a_pod_rejected_at_reserve_uses_no_capacity_and_has_the_reason() -> None:
     objects = [pod_object("a", cpu="1"), pod_object("b", cpu="1"), pod_object("c", cpu="1")]
     scheduler = scheduler_of(
         node_object("n1"), *objects, config=profile_with("Licences"), plugins=(Licences,)

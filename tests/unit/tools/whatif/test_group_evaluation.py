@@ -102,11 +102,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("objects", "result", "message", "fits", "victims"), CASES.values(), ids=CASES)
-def test_a_group_is_told_as_the_daemon_would_decide(
+def test_a_group_is_evaluated_as_the_daemon_would_decide(
     objects: list[dict[str, Any]], result: str, message: str | None, fits: int, victims: list[str]
 ) -> None:
-    told = judged("default/g", *objects)
-    assert (told["result"], told["message"], told["fits"], told["victims"]) == (
+    reported = judged("default/g", *objects)
+    assert (reported["result"], reported["message"], reported["fits"], reported["victims"]) == (
         result,
         message,
         fits,
@@ -114,19 +114,19 @@ def test_a_group_is_told_as_the_daemon_would_decide(
     )
 
 
-def test_each_rack_is_listed_with_its_capacity_and_how_many_members_fit() -> None:
+def test_each_rack_is_listed_with_its_capacity_and_fitting_members() -> None:
     nodes = [node("a1", "2", "a"), node("b1", "3", "b"), node("b2", "1", "b"), node("c1", "1", "c")]
-    told = judged("default/g", *nodes, gang("g", 3, in_one_rack=True), *members("g", 3, cpu="1"))
+    reported = judged("default/g", *nodes, gang("g", 3, in_one_rack=True), *members("g", 3, cpu="1"))
     places = {
         each["name"]: (each["nodes"], each["room"], each["fits"], each["chosen"])
-        for each in told["placements"]
+        for each in reported["placements"]
     }
     assert places == {"b": (2, 4, 3, True), "a": (1, 2, 2, False), "c": (1, 1, 1, False)}
-    assert told["placements"][0]["total"] is not None
-    assert {each["node"] for each in told["members"]} <= {"b1", "b2"}
+    assert reported["placements"][0]["total"] is not None
+    assert {each["node"] for each in reported["members"]} <= {"b1", "b2"}
 
 
-def test_a_member_is_told_that_it_waits_for_its_group_though_a_node_would_do() -> None:
+def test_a_member_that_fits_is_reported_as_waiting_for_its_group() -> None:
     scheduler, cluster = scheduler_of(node("n1", "2", "a"), gang("g", 2), *members("g", 2, cpu="2"))
     fits, lacks = (
         each.explanation for each in evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
@@ -138,14 +138,14 @@ def test_a_member_is_told_that_it_waits_for_its_group_though_a_node_would_do() -
     assert "chosen" not in fits
 
 
-def test_in_a_sequence_a_group_takes_its_room_as_a_whole_or_none() -> None:
+def test_in_a_sequence_a_group_uses_its_capacity_as_a_whole_or_not_at_all() -> None:
     pods = [*members("big", 2, cpu="2", priority=9), *members("g", 2, cpu="1"), pod_object("late", cpu="1", scheduler_name="p")]  # fmt: skip
     scheduler, cluster = scheduler_of(node("n1", "2", "a"), gang("big", 2), gang("g", 2), *pods)
-    told = {
+    reported = {
         each.pod.name: each.explanation["result"]
         for each in evaluate_in_sequence(scheduler, pods_to_evaluate(scheduler, cluster.pods))
     }
-    assert told == {
+    assert reported == {
         "big-0": "unschedulable",
         "big-1": "unschedulable",
         "g-0": "schedulable",
@@ -154,17 +154,17 @@ def test_in_a_sequence_a_group_takes_its_room_as_a_whole_or_none() -> None:
     }
 
 
-def test_the_table_of_a_group_fits_a_terminal() -> None:
+def test_the_table_of_a_group_fits_the_terminal() -> None:
     nodes = [node(f"n{number}", "1", f"rack-{number}-{'x' * 60}") for number in range(12)]
-    told = judged("default/g", *nodes, gang("g", 2, in_one_rack=True), *members("g", 2, cpu="1"))
+    reported = judged("default/g", *nodes, gang("g", 2, in_one_rack=True), *members("g", 2, cpu="1"))
     out = StringIO()
-    show_group(Console(file=out, width=80, highlight=False), told, all_nodes=False)
+    show_group(Console(file=out, width=80, highlight=False), reported, all_nodes=False)
     lines = out.getvalue().splitlines()
     assert max(map(len, lines[2:])) <= 80
     assert "  and 4 more: --all-nodes shows them" in lines
 
 
-def test_a_quota_that_refuses_members_is_told_with_its_words() -> None:
+def test_a_quota_that_rejects_members_is_reported_with_its_message() -> None:
     quota = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "kind": "ElasticQuota",
@@ -181,22 +181,24 @@ profiles:
     postFilter: {disabled: [{name: DefaultPreemption}]}
 """
     objects = [node("n1", "8", "a"), quota, gang("g", 2), *members("g", 2, cpu="1")]
-    told = judged("default/g", *objects, configuration=parse_configuration(configuration))
-    by_plugin = [(each["pod"], each.get("plugin")) for each in told["members"]]
+    reported = judged("default/g", *objects, configuration=parse_configuration(configuration))
+    by_plugin = [(each["pod"], each.get("plugin")) for each in reported["members"]]
     assert by_plugin == [("default/g-0", None), ("default/g-1", "CapacityScheduling")]
-    assert "because ElasticQuota default is more than Max" in told["members"][1]["message"]
+    assert "because ElasticQuota default is more than Max" in reported["members"][1]["message"]
 
 
-def test_members_that_preempt_one_by_one_make_the_others_wait() -> None:
+def test_members_that_preempt_one_by_one_delay_the_others() -> None:
     configuration = with_feature_gates(default("p"), {"WorkloadAwarePreemption": False})
     objects = [node("n1", "2", "a"), node("n2", "2", "a"), LOW, gang("g", 2)]
-    told = judged("default/g", *objects, *members("g", 2, cpu="2", priority=9), configuration=configuration)
-    assert (told["result"], told["victims"]) == ("waiting_on_preemption", ["default/low"])
+    reported = judged(
+        "default/g", *objects, *members("g", 2, cpu="2", priority=9), configuration=configuration
+    )
+    assert (reported["result"], reported["victims"]) == ("waiting_on_preemption", ["default/low"])
     waits = "pod group is unschedulable, pod group is waiting for preemption to complete"
-    assert (told["message"], told["members"][0]["message"]) == (waits, waits)
-    assert [each["node"] for each in told["members"]] == ["n1", "n2"]
+    assert (reported["message"], reported["members"][0]["message"]) == (waits, waits)
+    assert [each["node"] for each in reported["members"]] == ["n1", "n2"]
 
 
-def test_it_is_told_whose_changes_would_wake_a_group() -> None:
-    told = judged("default/g", node("n1", "8", "a"), gang("g", 2), *members("g", 2, cpu="9"))
-    assert {"Node", "Pod"} <= set(told["wakes"]["NodeResourcesFit"])
+def test_the_changes_that_requeue_a_group_are_listed() -> None:
+    reported = judged("default/g", node("n1", "8", "a"), gang("g", 2), *members("g", 2, cpu="9"))
+    assert {"Node", "Pod"} <= set(reported["wakes"]["NodeResourcesFit"])

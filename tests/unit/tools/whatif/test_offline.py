@@ -24,7 +24,7 @@ from tests.support.builders import node_object, pod_object
 from tests.unit.tools.whatif.clusters import profile_with, scheduler_of
 
 
-def test_pods_on_nodes_are_counted_and_ended_ones_are_not() -> None:
+def test_running_pods_on_nodes_are_counted_and_finished_ones_are_not() -> None:
     going = pod_object("going", node="n1", cpu="500m")
     going["metadata"]["deletionTimestamp"] = "2026-03-01T09:00:00Z"
     scheduler = scheduler_of(
@@ -41,7 +41,7 @@ def test_pods_on_nodes_are_counted_and_ended_ones_are_not() -> None:
     scheduler.cache.check()
 
 
-def test_pods_on_nodes_that_are_not_in_the_file_disturb_nothing() -> None:
+def test_pods_on_missing_nodes_are_ignored() -> None:
     scheduler = scheduler_of(node_object("n1"), pod_object("astray", node="gone", cpu="1"))
 
     assert scheduler.cache.snapshot().pod_count.tolist() == [0]
@@ -66,7 +66,7 @@ class Curious(FilterPlugin):
     needs = Needs(kinds=frozenset({"v1/services", "example.com/v1/widgets"}), bound_pod_annotations=True)
 
 
-def test_objects_that_plugins_need_are_there_for_them() -> None:
+def test_objects_that_plugins_need_are_available() -> None:
     scheduler = scheduler_of(
         node_object("n1"),
         pod_object("runs", node="n1", annotations={"a": "b"}),
@@ -84,7 +84,7 @@ def test_objects_that_plugins_need_are_there_for_them() -> None:
     assert [pod.annotations for pod in snapshot.pods_on(0)] == [{"a": "b"}]
 
 
-def test_what_no_plugin_needs_of_pods_on_nodes_is_not_there_either() -> None:
+def test_fields_of_pods_that_no_plugin_needs_are_dropped() -> None:
     scheduler = scheduler_of(node_object("n1"), pod_object("runs", node="n1", annotations={"a": "b"}))
 
     (placed,) = scheduler.cache.snapshot().pods_on(0)
@@ -129,7 +129,7 @@ class Failing(FilterPlugin):
         raise OSError("no route")
 
 
-def test_background_data_are_fetched_before_anything_is_judged(caplog: pytest.LogCaptureFixture) -> None:
+def test_background_data_are_fetched_before_the_evaluation(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = scheduler_of(config=profile_with("Failing", "Fetching"), plugins=(Failing, Fetching))
 
     plugins = {plugin.name: plugin for plugin in scheduler.frameworks["custom-scheduler"].plugins.all()}
@@ -144,7 +144,7 @@ def test_a_profile_with_an_unknown_plugin_is_refused() -> None:
         scheduler_of(config=profile_with("NoSuchPlugin"))
 
 
-def test_a_claim_of_a_file_is_in_the_namespace_it_is_meant_to_be_in() -> None:
+def test_a_claim_without_namespace_in_a_file_is_in_the_default_one() -> None:
     written = claim("data", namespace="")
     del written["metadata"]["namespace"]
 
@@ -153,7 +153,7 @@ def test_a_claim_of_a_file_is_in_the_namespace_it_is_meant_to_be_in() -> None:
     assert claims["default/data"]["metadata"]["namespace"] == "default"
 
 
-def test_a_claim_nobody_can_read_is_told_with_its_field() -> None:
+def test_an_undecodable_claim_is_reported_with_its_field() -> None:
     with pytest.raises(
         ObjectError, match=r"PersistentVolumeClaim default/data: spec\.volumeName: expected `str`, got `int`"
     ):

@@ -1,4 +1,4 @@
-"""Pods that wait, grouped by what was said of them."""
+"""Pending pods, grouped by the causes in their messages."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def waiting(name: str, message: str = "", *, nominated: str = "", **fields: Any)
             "0/9 nodes are available: 9 Insufficient cpu. no new claims to deallocate, " + _PREEMPTION,
             {"Insufficient cpu": 9},
             9,
-            id="what several plugins say of room",
+            id="capacity reasons of several plugins",
         ),
         pytest.param(
             '0/9 nodes are available: persistentvolumeclaim "data" not found.',
             {'persistentvolumeclaim "data" not found': 0},
             9,
-            id="the pod whatever the node",
+            id="a reason of the pod for every node",
         ),
         pytest.param("binding volumes: timed out", {"binding volumes: timed out": 0}, 0, id="no nodes"),
         pytest.param("", {"no message yet: is their scheduler running?": 0}, 0, id="nothing"),
     ],
 )
-def test_causes_are_read_from_what_was_said(message: str, causes: dict[str, int], of: int) -> None:
+def test_causes_are_read_from_the_message(message: str, causes: dict[str, int], of: int) -> None:
     (group,) = by_cause([waiting("a", message)])
 
     assert dict(zip(group.causes, group.nodes, strict=True)) == {
@@ -53,13 +53,13 @@ def test_causes_are_read_from_what_was_said(message: str, causes: dict[str, int]
     assert group.of == of
 
 
-def test_of_a_pod_that_may_wait_for_its_group_it_is_said_who_tells() -> None:
+def test_a_pod_of_a_group_without_message_names_the_command_for_its_group() -> None:
     (found,) = by_cause([waiting("train-0", scheduling_group={"podGroupName": "train"})])
 
     assert found.causes == ("no message yet: --group default/train shows their group",)
 
 
-def test_pods_of_the_same_causes_are_together_and_the_largest_group_is_first() -> None:
+def test_pods_are_grouped_by_cause_and_the_largest_group_is_first() -> None:
     groups = by_cause(
         [
             waiting("gated", gates=("example.com/quota",)),

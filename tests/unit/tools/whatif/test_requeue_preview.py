@@ -1,4 +1,4 @@
-"""Which waiting pods an event would wake."""
+"""The pending pods that an event would requeue."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def wakes(
     happening = watch_event.parse(json.dumps(event).encode(), "event", cluster, kinds=scheduler.needs.kinds)
     pods = pods_to_evaluate(scheduler, cluster.pods)
     judged = evaluate_in_sequence(scheduler, pods) if sequence else evaluate_each(scheduler, pods)
-    told = list(with_wakes(scheduler, judged, happening))
-    assert [each["pod"] for each in told] == [
+    reported = list(with_wakes(scheduler, judged, happening))
+    assert [each["pod"] for each in reported] == [
         pod.key for pod in (sorted(pods, key=lambda pod: -pod.priority) if sequence else pods)
     ]
     scheduler.queue.check()
     scheduler.cache.check()
-    return {each["pod"].partition("/")[2]: each["wakes"] for each in told if "wakes" in each}
+    return {each["pod"].partition("/")[2]: each["wakes"] for each in reported if "wakes" in each}
 
 
 def added(obj: dict[str, Any]) -> dict[str, Any]:
@@ -67,13 +67,13 @@ def deleted(obj: dict[str, Any]) -> dict[str, Any]:
     return {"type": "DELETED", "object": obj}
 
 
-def test_an_event_wakes_the_pods_whose_rejector_sees_help_in_it() -> None:
+def test_an_event_requeues_the_pods_whose_rejecting_plugin_agrees() -> None:
     pods = (pod_object("small", cpu="2"), pod_object("large", cpu="9"), pod_object("fits", cpu="1"))
 
     assert wakes(modified(FULL, LARGER), FULL, *pods) == {"small": True, "large": False}
 
 
-def test_of_pods_that_fit_and_of_errors_nothing_is_said() -> None:
+def test_schedulable_pods_and_errors_have_no_preview() -> None:
     broken = pod_object(
         "broken",
         affinity={
@@ -91,13 +91,13 @@ def test_of_pods_that_fit_and_of_errors_nothing_is_said() -> None:
     assert wakes(added(node_object("n2")), FULL, broken, pod_object("fits")) == {}
 
 
-def test_a_pod_that_is_tried_again_in_any_case_is_not_woken() -> None:
+def test_a_pod_that_is_retried_in_any_case_is_not_reported_as_requeued() -> None:
     assert wakes(added(node_object("n1")), pod_object("web")) == {"web": False}, (
         "without nodes nobody rejects"
     )
 
 
-def test_an_update_of_a_gated_pod_lets_it_in_when_its_last_gate_is_gone() -> None:
+def test_an_update_of_a_gated_pod_admits_it_when_its_last_gate_is_removed() -> None:
     gated = pod_object("web", gates=["a", "b"])
     events = {
         "one gate of two": modified(gated, pod_object("web", gates=["b"])),
@@ -111,20 +111,20 @@ def test_an_update_of_a_gated_pod_lets_it_in_when_its_last_gate_is_gone() -> Non
     assert found == {"one gate of two": False, "the last gate": True, "a label": False, "a node": False}
 
 
-def test_an_update_of_a_pod_wakes_it_alone() -> None:
+def test_an_update_of_a_pod_requeues_only_that_pod() -> None:
     web, other = pod_object("web", cpu="2"), pod_object("other", cpu="2")
 
     assert wakes(modified(web, pod_object("web", cpu="1")), FULL, web, other) == {"web": True, "other": False}
 
 
-def test_a_pod_that_is_gone_is_not_woken() -> None:
+def test_a_deleted_pod_is_not_requeued() -> None:
     web, other = pod_object("web", cpu="2"), pod_object("other", cpu="2")
 
     assert wakes(deleted(web), FULL, web, other) == {"web": False, "other": False}
 
 
 @pytest.mark.parametrize("how", ["deleted", "ended"])
-def test_room_that_a_pod_leaves_wakes_those_that_lacked_it(how: str) -> None:
+def test_capacity_of_a_deleted_pod_requeues_pods_that_lacked_it(how: str) -> None:
     runs = pod_object("runs", cpu="1", node="n1")
     ended = pod_object("runs", cpu="1", node="n1", status={"phase": "Succeeded"})
     event = deleted(runs) if how == "deleted" else modified(runs, ended)
@@ -133,7 +133,7 @@ def test_room_that_a_pod_leaves_wakes_those_that_lacked_it(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "loses it"])
-def test_a_gated_pod_frees_the_room_it_was_nominated_to_for_its_equals_and_lessers(how: str) -> None:
+def test_a_gated_pod_frees_its_nominated_capacity_for_equal_or_lower_priority(how: str) -> None:
     status = {"nominatedNodeName": "n1"}
     nominated = pod_object("nominated", priority=5, gates=["a"], status=status)
     event = deleted(nominated) if how == "deleted" else modified(
@@ -149,14 +149,14 @@ def test_a_gated_pod_frees_the_room_it_was_nominated_to_for_its_equals_and_lesse
     }
 
 
-def test_in_a_sequence_the_event_comes_after_the_last_pod() -> None:
+def test_in_a_sequence_the_event_follows_the_last_pod() -> None:
     first, second = pod_object("first", cpu="1", priority=1), pod_object("second", cpu="1")
 
     assert wakes(modified(FULL, LARGER), FULL, first, second) == {}
     assert wakes(modified(FULL, LARGER), FULL, first, second, sequence=True) == {"second": True}
 
 
-def test_a_pod_that_reserve_refuses_waits_for_the_plugin_that_did() -> None:
+def test_a_pod_rejected_at_reserve_waits_for_that_plugin() -> None:
     class Hoarder(ReservePlugin):
         name = "Hoarder"
         api_version = 1
@@ -201,13 +201,13 @@ def _answer(helps: bool) -> QueueingHint:
 
 
 @pytest.mark.parametrize("free", [True, False], ids=["helps", "does not"])
-def test_a_custom_resource_that_a_plugin_reads_wakes_by_its_hint(free: bool) -> None:
+def test_a_custom_resource_that_a_plugin_reads_requeues_by_its_hint(free: bool) -> None:
     event = modified(QUOTA, {**QUOTA, "free": free})
 
     assert wakes(event, FULL, QUOTA, pod_object("web"), plugin=OverQuota) == {"web": free}
 
 
-def test_an_object_that_no_plugin_reads_wakes_nobody() -> None:
+def test_an_object_that_no_plugin_reads_requeues_no_pod() -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
 
     assert wakes(added(config_map), FULL, pod_object("web", cpu="2")) == {"web": False}
@@ -218,9 +218,7 @@ def test_an_object_that_no_plugin_reads_wakes_nobody() -> None:
     [({"extendedResourceName": "example.com/gpu"}, True), ({"extendedResourceName": "other"}, False), ({}, False)],
     ids=["its resource", "another resource", "none"],
 )  # fmt: skip
-def test_a_device_class_wakes_pods_that_ask_for_the_resource_it_stands_for(
-    spec: dict[str, str], expected: bool
-) -> None:
+def test_a_device_class_requeues_pods_that_request_its_resource(spec: dict[str, str], expected: bool) -> None:
     device_class = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",

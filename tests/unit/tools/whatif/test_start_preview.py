@@ -1,4 +1,4 @@
-"""What would come of what is not created yet: the pods that are made of it, and how many of them would start."""
+"""The pods that planned objects would create, and how many of them would start."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ CLAIMED = {
     [
         pytest.param(workload("Deployment", replicas=150), None, 150, id="a Deployment"),
         pytest.param(workload("Deployment", paused=True), None, 1, id="a paused one, as if it went on"),
-        pytest.param(workload("ReplicaSet", replicas=2), 5, 5, id="as many as asked for"),
+        pytest.param(workload("ReplicaSet", replicas=2), 5, 5, id="the requested number"),
         pytest.param(workload("StatefulSet", replicas=3, serviceName="s"), None, 3, id="a StatefulSet"),
         pytest.param(workload("Job", parallelism=3, completions=2), None, 2, id="a Job of few completions"),
         pytest.param(workload("Job", suspend=True), 4, 4, id="a suspended Job, as if it began"),
-        pytest.param(workload("Job", completions=1), 4, 4, id="more at once than it would complete"),
+        pytest.param(workload("Job", completions=1), 4, 4, id="more at once than its completions"),
         pytest.param(CRON, None, 2, id="a CronJob, as if its time had come"),
         pytest.param(workload("DaemonSet"), None, 2, id="a DaemonSet, for the nodes there are"),
-        pytest.param(workload("Rollout", replicas=3), None, 3, id="whatever has a template of pods"),
+        pytest.param(workload("Rollout", replicas=3), None, 3, id="any template of pods"),
         pytest.param(pod_object("p", namespace=""), None, 1, id="a pod"),
         pytest.param(pod_object("p", namespace=""), 3, 3, id="copies of a pod"),
     ],
 )
-def test_pods_are_made_of_whatever_brings_them(manifest: Object, replicas: int | None, count: int) -> None:
+def test_pods_are_created_from_any_workload(manifest: Object, replicas: int | None, count: int) -> None:
     nodes = [node_object("n1"), node_object("n2")]
     _, (made,) = planned(manifest, given=nodes, replicas=replicas)
 
@@ -91,7 +91,7 @@ def test_pods_are_made_of_whatever_brings_them(manifest: Object, replicas: int |
     assert {pod["metadata"]["namespace"] for pod in made.pods} == {"shop"}
 
 
-def test_what_brings_no_pods_is_there_for_those_that_do_whichever_comes_first() -> None:
+def test_other_objects_in_a_manifest_are_used_in_any_order() -> None:
     urgent = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -105,7 +105,7 @@ def test_what_brings_no_pods_is_there_for_those_that_do_whichever_comes_first() 
     assert [pod["spec"]["priority"] for pod in made.pods] == [7]
 
 
-def test_pods_come_with_their_claims() -> None:
+def test_pods_are_created_with_their_claims() -> None:
     plan, (made,) = planned(workload("StatefulSet", replicas=2, serviceName="s", **CLAIMED))
     claims = plan.others(["v1/persistentvolumeclaims", "example.com/v1/unknown"])
 
@@ -123,14 +123,14 @@ def test_pods_come_with_their_claims() -> None:
         pytest.param(
             workload("Deployment", pod={"priorityClassName": "gone"}),
             'pods "web" is forbidden: no PriorityClass with name gone was found',
-            id="pods that would be refused",
+            id="refused pods",
         ),
         pytest.param(
             workload("Deployment", replicas=0), "it requests no pods in this cluster", id="none wanted"
         ),
     ],
 )
-def test_where_no_pods_are_made_it_says_why(manifest: Object, problem: str) -> None:
+def test_a_workload_without_pods_has_a_reason(manifest: Object, problem: str) -> None:
     _, (made,) = planned(manifest)
 
     assert (made.pods, made.problem) == ([], problem)
@@ -147,7 +147,7 @@ def told(outcome: StartOutcome) -> tuple[int, int]:
     return outcome.nodes.total(), outcome.waiting.total()
 
 
-def test_each_pod_takes_its_room_from_those_after_it() -> None:
+def test_each_pod_uses_capacity_of_those_after_it() -> None:
     cluster = [node_object("n1", cpu="4"), node_object("n2", cpu="2")]
     web, job = outcomes(cluster, workload("Deployment", replicas=5), workload("Job", parallelism=3))
 
@@ -158,7 +158,7 @@ def test_each_pod_takes_its_room_from_those_after_it() -> None:
     assert job.first["nodes"]["n1"]["plugin"] == "NodeResourcesFit"
 
 
-def test_who_would_have_to_go_is_told_and_gone_for_the_next() -> None:
+def test_victims_are_reported_and_gone_for_the_next_pod() -> None:
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
     cluster = [
         node_object("n1", cpu="4"),
@@ -172,7 +172,7 @@ def test_who_would_have_to_go_is_told_and_gone_for_the_next() -> None:
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("OrderedReady", (1, 2)), ("Parallel", (2, 1))])
-def test_pods_in_order_wait_for_the_one_before_them(policy: str, expected: tuple[int, int]) -> None:
+def test_ordered_pods_wait_for_the_previous_one(policy: str, expected: tuple[int, int]) -> None:
     cluster = [node_object("n1", cpu="2"), node_object("n2", cpu="2")]
     claims = {"data-web-1": "gone", "data-web-0": "", "data-web-2": ""}
     there = [
@@ -203,13 +203,13 @@ def test_pods_in_order_wait_for_the_one_before_them(policy: str, expected: tuple
     assert told(db) == expected
 
 
-def test_a_pod_that_names_its_node_asks_no_scheduler() -> None:
+def test_a_pod_with_a_node_name_needs_no_scheduler() -> None:
     (direct,) = outcomes([node_object("n1", cpu="1")], pod_object("p", namespace="", cpu="9", node="n1"))
 
     assert (direct.nodes, direct.waiting.total()) == ({"n1": 1}, 0)
 
 
-def test_pods_with_gates_wait_for_those() -> None:
+def test_pods_with_gates_wait_for_them() -> None:
     (gated,) = outcomes(
         [node_object("n1")], workload("Deployment", replicas=2, pod={"schedulingGates": [{"name": "quota"}]})
     )

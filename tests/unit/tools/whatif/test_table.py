@@ -1,4 +1,4 @@
-"""What people read."""
+"""The tables for users."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def waits(nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
 # The ranking.
 
 
-def test_differing_scores_are_columns_and_equal_scores_one_line() -> None:
+def test_different_scores_are_columns_and_equal_scores_one_line() -> None:
     text = shown(
         {
             **fits(
@@ -78,7 +78,7 @@ def test_differing_scores_are_columns_and_equal_scores_one_line() -> None:
     ]
 
 
-def test_where_columns_do_not_fit_each_node_has_its_scores_below() -> None:
+def test_without_space_for_columns_each_node_has_its_scores_below() -> None:
     plugins = ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "PodTopologySpread", "InterPodAffinity")
     nodes = {f"{LONG}-{number}": ranked(number, **dict.fromkeys(plugins, number)) for number in range(2)}
 
@@ -98,13 +98,13 @@ def test_a_single_node_has_all_its_scores() -> None:
     assert "  n1  total 7\n      NodeResourcesFit 7\n" in text
 
 
-def test_nodes_that_nobody_ranks_have_their_totals() -> None:
+def test_unranked_nodes_have_their_totals() -> None:
     assert "Nodes by rank:\n  Node  Total\n  n1        1\n  n2        1\n" in shown(
         fits(n1={"feasible": True, "total": 1}, n2={"feasible": True, "total": 1})
     )
 
 
-def test_nodes_that_were_avoided_are_told_apart_and_not_ranked() -> None:
+def test_avoided_nodes_are_listed_separately_and_not_ranked() -> None:
     rests = {"feasible": True, "avoided": "a kubelet refused pods"}
 
     text = shown(fits(n1=ranked(1), n2=rests, n3=rests))
@@ -112,7 +112,7 @@ def test_nodes_that_were_avoided_are_told_apart_and_not_ranked() -> None:
     assert "Not scored, avoided (a kubelet refused pods): n2, n3\n" in text
 
 
-def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
+def test_nodes_not_ranked_because_of_an_error_are_named() -> None:
     assert "Not scored: n1" in shown(
         {"result": "error", "message": "no", "nodes": {"n1": {"feasible": True}}}
     )
@@ -131,7 +131,7 @@ def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
         ),
     ],
 )  # fmt: skip
-def test_that_ties_are_drawn_is_told(more: dict[str, Any], sentence: str) -> None:
+def test_random_ties_are_reported(more: dict[str, Any], sentence: str) -> None:
     drawn = more.pop("drawn", False)
 
     assert f"\n{sentence}\n" in shown(
@@ -139,7 +139,7 @@ def test_that_ties_are_drawn_is_told(more: dict[str, Any], sentence: str) -> Non
     )
 
 
-def test_of_a_nominated_pod_only_its_node_is_called_looked_at() -> None:
+def test_only_the_nominated_node_is_listed_as_examined() -> None:
     nodes = {"n1": {"feasible": True}}
     text = shown(
         {
@@ -168,11 +168,11 @@ def test_of_a_nominated_pod_only_its_node_is_called_looked_at() -> None:
         pytest.param(
             refused("NodeAffinity", "no label", "no zone"),
             "Its current node n9 would be rejected by NodeAffinity: no label, no zone.",
-            id="one that would not do",
+            id="a node that does not fit",
         ),
     ],
 )
-def test_of_a_pod_on_a_node_is_told_how_that_compares(verdict: dict[str, Any], sentence: str) -> None:
+def test_a_pod_on_a_node_is_compared_with_the_best_choice(verdict: dict[str, Any], sentence: str) -> None:
     text = shown({**fits(n1=ranked(100), n9=verdict), "node": "n9"})
 
     assert text.startswith("shop/web is on node n9; evaluated as if it were pending:\nshop/web: schedulable")
@@ -193,14 +193,14 @@ def room(best: list[str], *, all_nodes: bool = False, **more: Any) -> list[str]:
     return shown(waits({}, preemption=preemption, **more), all_nodes=all_nodes, width=200).splitlines()[2:-1]
 
 
-def test_who_would_have_to_leave_is_told_of_the_best_node() -> None:
+def test_victims_are_listed_for_the_best_node() -> None:
     assert room(["n1"]) == [
         "Preemption could use n1, evicting a/x, a/y.",
         "Preemption could use 2 more nodes: --all-nodes shows them.",
     ]
 
 
-def test_who_would_have_to_leave_is_told_of_all_nodes_when_asked_for() -> None:
+def test_victims_are_listed_for_all_nodes_on_request() -> None:
     assert room(["n2"], all_nodes=True) == [
         "Preemption could use n2, evicting b/z, violating the PodDisruptionBudgets of 1 of them.",
         "Preemption could use n1, evicting a/x, a/y.",
@@ -208,18 +208,18 @@ def test_who_would_have_to_leave_is_told_of_all_nodes_when_asked_for() -> None:
     ]
 
 
-def test_very_many_who_would_have_to_leave_are_counted() -> None:
+def test_very_many_victims_are_counted() -> None:
     assert room(["n3"])[0].endswith("c/8, c/9 and 2 more.")
 
 
-def test_who_is_being_evicted_is_told_apart_from_who_could_be() -> None:
+def test_current_victims_are_listed_apart_from_possible_ones() -> None:
     assert room(["n1", "n3"], nominates="n3")[:2] == [
         "Nominated node: n3, evicting c/0, c/1, c/2, c/3, c/4, c/5, c/6, c/7, c/8, c/9 and 2 more.",
         "Preemption could also use n1, evicting a/x, a/y.",
     ]
 
 
-def test_room_that_was_looked_for_in_vain_is_not_spoken_of() -> None:
+def test_a_preemption_without_candidates_is_not_shown() -> None:
     assert shown(waits({}, preemption={"candidates": {}, "nominated": []})).splitlines() == [
         "shop/web: unschedulable",
         "0/3 nodes are available: 3 no.",
@@ -230,7 +230,7 @@ def test_room_that_was_looked_for_in_vain_is_not_spoken_of() -> None:
 # Rejecting plugins.
 
 
-def test_refused_nodes_are_grouped_by_plugin_and_reason_largest_group_first() -> None:
+def test_rejected_nodes_are_grouped_by_plugin_and_reason_largest_group_first() -> None:
     nodes = {f"small-{number}": refused("NodeResourcesFit", "Insufficient cpu") for number in range(5)}
     code = "UnschedulableAndUnresolvable"
     nodes["far"] = refused("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", code=code)
@@ -246,7 +246,7 @@ def test_refused_nodes_are_grouped_by_plugin_and_reason_largest_group_first() ->
     ]
 
 
-def test_what_a_node_lacks_stands_beside_it_once_for_nodes_alike() -> None:
+def test_the_details_of_identical_nodes_are_shown_once() -> None:
     short = {"details": ["needs 2 cpu, 1.5 free of 4", "needs 2Gi memory, 1Gi free of 8Gi"]}
     nodes = {
         "n1": refused("Fit", "no", **short),
@@ -270,7 +270,7 @@ def test_what_a_node_lacks_stands_beside_it_once_for_nodes_alike() -> None:
     ]
 
 
-def test_long_sentences_are_broken_between_words_and_stay_apart() -> None:
+def test_long_sentences_are_wrapped_between_words_and_stay_separate() -> None:
     details = ["claim data needs a volume of the class local:", "  pv-2 is only for nodes in another zone"]
 
     assert shown(waits({"n1": refused("V", "no", details=details)}), width=30).splitlines()[4:-1] == [
@@ -284,7 +284,7 @@ def test_long_sentences_are_broken_between_words_and_stay_apart() -> None:
     ]
 
 
-def test_of_many_kinds_of_nodes_a_few_are_told_of_unless_all_are_wanted() -> None:
+def test_only_a_few_of_many_kinds_of_nodes_are_shown_by_default() -> None:
     nodes = {f"n{number}": refused("V", "no", details=[f"disk-{number}"]) for number in range(8)}
 
     few, every = shown(waits(nodes)), shown(waits(nodes), all_nodes=True)
@@ -294,11 +294,11 @@ def test_of_many_kinds_of_nodes_a_few_are_told_of_unless_all_are_wanted() -> Non
     assert all(f"n{number}: disk-{number}\n" in every for number in range(8))
 
 
-def test_a_node_where_judging_failed_has_its_code() -> None:
+def test_a_node_whose_evaluation_failed_has_its_code() -> None:
     assert "  1  A: a bug (Error)\n" in shown(waits({"n1": refused("A", "a bug", code="Error")}))
 
 
-def test_a_refusal_by_prefilter_names_the_plugin_and_what_it_says() -> None:
+def test_a_prefilter_rejection_names_the_plugin_and_its_details() -> None:
     text = shown(waits({}, preFilter=refused("VolumeBinding", "bad claim", details=["claim data: none"])))
 
     assert "VolumeBinding rejects the pod on every node:\n  claim data: none\n" in text
@@ -307,7 +307,7 @@ def test_a_refusal_by_prefilter_names_the_plugin_and_what_it_says() -> None:
 # All of it.
 
 
-def test_all_nodes_are_named_when_asked_for() -> None:
+def test_all_nodes_are_named_on_request() -> None:
     nodes = {f"no-{number}": refused("A", "no") for number in range(50)}
     nodes |= {f"yes-{number}": ranked(number) for number in range(50)}
 
@@ -320,7 +320,7 @@ def test_all_nodes_are_named_when_asked_for() -> None:
         assert re.search(rf"\byes-{number}\b", everything)
 
 
-def test_a_gated_pod_is_told_in_two_lines() -> None:
+def test_a_gated_pod_is_shown_in_two_lines() -> None:
     text = shown({"result": "gated", "message": "waiting for quota"})
 
     assert text.splitlines() == ["shop/web: gated", "waiting for quota", ""]
@@ -329,13 +329,13 @@ def test_a_gated_pod_is_told_in_two_lines() -> None:
 @pytest.mark.parametrize(
     ("wakes", "line"), [(True, "The event requeues it."), (False, "The event does not requeue it.")]
 )
-def test_what_an_event_does_to_a_waiting_pod_is_told(wakes: bool, line: str) -> None:
+def test_the_effect_of_an_event_on_a_pending_pod_is_shown(wakes: bool, line: str) -> None:
     text = shown({"result": "gated", "message": "waiting for quota", "wakes": wakes})
 
     assert text.splitlines() == ["shop/web: gated", line, "waiting for quota", ""]
 
 
-def test_the_message_stays_in_one_line_to_the_letter() -> None:
+def test_the_message_is_one_unchanged_line() -> None:
     message = f"0/9 nodes are available: {', '.join(f'{n} node(s) had reason {n}' for n in range(1, 9))}."
 
     assert f"\n{message}\n" in shown({"result": "unschedulable", "message": message})
@@ -360,17 +360,17 @@ VERDICTS = st.one_of(
 @given(
     st.dictionaries(NAMES, VERDICTS, min_size=1, max_size=12), st.sampled_from([40, 80, 120]), st.booleans()
 )
-def test_lines_fit_the_width_and_break_no_word(nodes: dict[str, Any], width: int, every: bool) -> None:
+def test_lines_fit_the_width_and_break_at_spaces(nodes: dict[str, Any], width: int, every: bool) -> None:
     whole = {**fits(**nodes), "weights": {"A": 1, "NodeAffinity": 3}}
 
     lines = shown(whole, width=width, all_nodes=every).splitlines()
 
-    told = {"shop/web", *nodes, *(word for verdict in nodes.values() for word in _words(verdict))}
+    reported = {"shop/web", *nodes, *(word for verdict in nodes.values() for word in _words(verdict))}
     for line in lines[1:]:
-        assert len(line) <= width or any(word in line and len(word) > width - 16 for word in told), line
+        assert len(line) <= width or any(word in line and len(word) > width - 16 for word in reported), line
     if every:
         text = "\n".join(lines)
-        assert all(word in text for word in told)
+        assert all(word in text for word in reported)
 
 
 def _words(verdict: dict[str, Any]) -> list[str]:

@@ -52,7 +52,7 @@ def parsed(cluster: ClusterFile, **event: Any) -> FileWatchEvent:
     return parse(json.dumps(event).encode(), "event", cluster, kinds={"example.com/v1/quotas"})
 
 
-def test_a_node_and_its_earlier_version_are_read(cluster: ClusterFile) -> None:
+def test_a_node_and_its_previous_version_are_decoded(cluster: ClusterFile) -> None:
     event = parsed(
         cluster, type="MODIFIED", object=node_object("n1", cpu="8"), oldObject=node_object("n1", cpu="4")
     )
@@ -61,20 +61,20 @@ def test_a_node_and_its_earlier_version_are_read(cluster: ClusterFile) -> None:
     assert (event.old.allocatable["cpu"], event.obj.allocatable["cpu"]) == (4000, 8000)
 
 
-def test_a_change_has_a_new_version_or_says_none(cluster: ClusterFile) -> None:
+def test_a_modification_has_a_new_version_or_none(cluster: ClusterFile) -> None:
     for old, new in [(versioned(7), versioned(8)), (pod_object("web"), pod_object("web", cpu="1"))]:
         assert parsed(cluster, type="MODIFIED", object=new, oldObject=old).type is EventType.MODIFIED
 
 
 @pytest.mark.parametrize("old", [{}, {"oldObject": None}], ids=["absent", "null"])
-def test_an_addition_has_no_earlier_version(cluster: ClusterFile, old: dict[str, None]) -> None:
+def test_an_addition_has_no_previous_version(cluster: ClusterFile, old: dict[str, None]) -> None:
     event = parsed(cluster, type="ADDED", object=pod_object("new", cpu="1"), **old)
 
     assert event.old is None
     assert event.obj.key == event.key == "default/new"
 
 
-def test_a_pod_no_api_server_has_seen_is_completed_as_in_the_cluster(cluster: ClusterFile) -> None:
+def test_a_pod_without_server_defaults_is_completed_as_in_the_cluster(cluster: ClusterFile) -> None:
     bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": {"containers": []}}
 
     event = parsed(cluster, type="ADDED", object=bare)
@@ -82,7 +82,7 @@ def test_a_pod_no_api_server_has_seen_is_completed_as_in_the_cluster(cluster: Cl
     assert (event.key, event.obj.uid) == ("default/bare", "default/bare")
 
 
-def test_other_kinds_are_read_as_they_are(cluster: ClusterFile) -> None:
+def test_other_kinds_are_decoded_unchanged(cluster: ClusterFile) -> None:
     event = parsed(cluster, type="DELETED", object=SERVICE)
 
     assert (event.kind, event.key, event.obj) == ("v1/services", "shop/web", SERVICE)
@@ -92,7 +92,7 @@ def test_kinds_that_a_plugin_reads_are_known(cluster: ClusterFile) -> None:
     assert parsed(cluster, type="ADDED", object=CUSTOM).kind == "example.com/v1/quotas"
 
 
-def test_yaml_from_a_file_is_read(cluster: ClusterFile, tmp_path: Path) -> None:
+def test_yaml_in_a_file_is_decoded(cluster: ClusterFile, tmp_path: Path) -> None:
     path = tmp_path / "event.yaml"
     path.write_text(
         "type: ADDED\nobject:\n  apiVersion: v1\n  kind: Node\n  metadata: {name: n9}\n"
@@ -102,7 +102,7 @@ def test_yaml_from_a_file_is_read(cluster: ClusterFile, tmp_path: Path) -> None:
     assert load(str(path), cluster).obj.allocatable["cpu"] == 2000
 
 
-def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(cluster: ClusterFile, tmp_path: Path) -> None:
     with pytest.raises(ClusterFileError, match=r"none\.json: cannot be read: No such file"):
         load(str(tmp_path / "none.json"), cluster)
 
@@ -216,7 +216,7 @@ def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) 
         ),
     ],
 )
-def test_what_is_wrong_is_told(cluster: ClusterFile, event: Any, expected: list[str]) -> None:
+def test_an_invalid_event_is_reported(cluster: ClusterFile, event: Any, expected: list[str]) -> None:
     assert faults(cluster, event) == expected
 
 
@@ -225,7 +225,7 @@ def test_messages_name_the_file(cluster: ClusterFile) -> None:
         parse(b'{"object": 7}', "event.json", cluster)
 
 
-def test_faults_are_fields(cluster: ClusterFile) -> None:
+def test_errors_are_field_errors(cluster: ClusterFile) -> None:
     with pytest.raises(ClusterFileError) as raised:
         parse(b"{", "event", cluster)
 

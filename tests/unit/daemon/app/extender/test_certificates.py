@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_full_file_system_leaves_no_part_of_a_certificate_behind(tmp_path: Path) -> None:
+def test_a_full_file_system_leaves_no_partial_certificate(tmp_path: Path) -> None:
     with no_room():
         for make in (lambda: kept_in(tmp_path, "localhost"), lambda: client_authority_in(tmp_path)):
             with pytest.raises(

@@ -58,7 +58,7 @@ def verbs(extender: Extender) -> tuple[str, str, str, str]:
     return extender.filter_verb, extender.preempt_verb, extender.prioritize_verb, extender.bind_verb
 
 
-def test_only_the_verbs_are_named_that_a_profile_has_plugins_for() -> None:
+def test_only_the_verbs_with_plugins_in_the_profile_are_named() -> None:
     scoring = framework_of(SCORING, weights={"Likes": 2})
     assert verbs(told(scoring)) == ("", "", "prioritize", "")
     for plugin in (NodeFilter(), PreFilter()):
@@ -69,13 +69,13 @@ def test_only_the_verbs_are_named_that_a_profile_has_plugins_for() -> None:
         told(framework_of(Bind()))
 
 
-def test_the_weight_is_the_sum_of_the_plugins_weights() -> None:
+def test_the_weight_is_the_sum_of_the_weights_of_the_plugins() -> None:
     light = framework_of(SCORING, weights={"Likes": 2, "Other": 3})
     assert told(light).weight == 5
     assert told(light, framework_of(SCORING, weights={"Likes": 9})).weight == 9
 
 
-def test_the_authority_is_carried_where_it_is_known() -> None:
+def test_the_authority_is_included_if_it_is_known() -> None:
     secure = told(framework_of(NodeFilter()), url="https://a:1", authority=b"PEM")
     assert secure.enable_https
     assert secure.tls_config is not None
@@ -88,7 +88,7 @@ def test_the_authority_is_carried_where_it_is_known() -> None:
     assert "trusts every" not in snippet([framework_of(NodeFilter())], at("http://a:1"))
 
 
-def test_what_the_scheduler_has_to_show_is_named_and_not_shown(tmp_path: Path) -> None:
+def test_the_client_certificate_is_named_and_its_key_is_not_printed(tmp_path: Path) -> None:
     where = at("https://a:1", folder=tmp_path)
     callers, authority = where.callers()
     assert callers is not None
@@ -109,21 +109,21 @@ def test_what_the_scheduler_has_to_show_is_named_and_not_shown(tmp_path: Path) -
         ({"client_authority": Path("ca")}, "# Add certFile and keyFile to tlsConfig"),
         ({"token_file": Path("token")}, "kube-scheduler sends no token but a certificate"),
     ],
-    ids=["anybody", "a certificate of another's", "a token"],
+    ids=["any caller", "a certificate of another's", "a token"],
 )
-def test_who_is_answered_is_said(fields: dict[str, Any], note: str) -> None:
+def test_the_accepted_callers_are_named(fields: dict[str, Any], note: str) -> None:
     text = snippet([framework_of(NodeFilter())], at("https://a:1", **fields))
     assert note in text
     assert "certFile:" not in text
 
 
-def test_points_that_nobody_asks_for_are_found() -> None:
+def test_extension_points_without_a_verb_are_found() -> None:
     framework = framework_of(Permit("P"), Reserve("R"), PreBind("B"), NodeFilter("F"))
     assert points_not_run([framework, framework], binds=True) == {"permit": ["P"]}
     assert points_not_run([framework], binds=False) == {"permit": ["P"], "reserve": ["R"], "preBind": ["B"]}
 
 
-def test_the_shipped_profile_runs_nothing_that_kube_scheduler_runs() -> None:
+def test_the_shipped_profile_shares_no_plugins_with_kube_scheduler() -> None:
     frameworks = OfflineScheduler(ClusterFile(), load(CONFIG), refresh=False).frameworks
     (framework,) = frameworks.values()
     names = {plugin.name for point in CLASS_OF_POINT for plugin in framework.plugins.at.get(point, ())}
@@ -140,14 +140,14 @@ def names_of(certificate: bytes) -> set[str]:
 
 
 @pytest.mark.parametrize("host", ["extender.kube-system.svc", "10.96.0.77", "fd00::7", "a." * 40 + "example"])
-def test_a_certificate_is_made_for_the_name_or_address_it_is_reached_by(host: str) -> None:
+def test_a_certificate_is_created_for_its_host_name_or_address(host: str) -> None:
     made = made_for(host)
     assert {host, "localhost", "127.0.0.1"} <= names_of(made.made)
     assert made.files is None
     assert b"CERTIFICATE" in made.authority
 
 
-def test_a_certificate_that_is_kept_is_found_again(tmp_path: Path) -> None:
+def test_a_stored_certificate_is_loaded_again(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     first = kept_in(folder, "extender")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -161,7 +161,7 @@ def test_a_certificate_that_is_kept_is_found_again(tmp_path: Path) -> None:
         kept_in(folder, "extender")
 
 
-def test_what_a_scheduler_shows_is_kept_and_its_key_may_go_where_it_is_needed(tmp_path: Path) -> None:
+def test_the_client_certificate_is_stored_and_its_key_may_be_moved(tmp_path: Path) -> None:
     authority = client_authority_in(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert before.keys() == {"client.crt", "client.key", "clients.crt"}
@@ -182,7 +182,7 @@ def test_what_a_scheduler_shows_is_kept_and_its_key_may_go_where_it_is_needed(tm
         client_authority_in(tmp_path)
 
 
-def test_a_token_is_read_and_not_shown(tmp_path: Path) -> None:
+def test_a_token_is_read_and_not_printed(tmp_path: Path) -> None:
     path = tmp_path / "token"
     where = at("https://a:1", token_file=path)
     with pytest.raises(ConfigurationError, match=r"--token-file: .* cannot be read"):
@@ -197,7 +197,7 @@ def test_a_token_is_read_and_not_shown(tmp_path: Path) -> None:
     assert "secret" not in repr(callers)
 
 
-def test_a_kept_certificate_that_is_for_another_name_is_told(
+def test_a_stored_certificate_for_another_name_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -211,7 +211,7 @@ def test_a_kept_certificate_that_is_for_another_name_is_told(
     assert record.getMessage() == "Certificate is not for the name it is reached by"
 
 
-def test_a_given_certificate_keeps_its_authority_to_itself_if_that_is_not_given(tmp_path: Path) -> None:
+def test_a_given_certificate_has_an_authority_only_if_one_is_given(tmp_path: Path) -> None:
     files = KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key")
     authority = tmp_path / "ca.crt"
     with pytest.raises(ConfigurationError, match=r"--tls-ca-file: .*ca.crt cannot be read"):
@@ -231,6 +231,6 @@ def test_a_given_certificate_keeps_its_authority_to_itself_if_that_is_not_given(
     ],
     ids=["everywhere", "an address, plain HTTP", "IPv6", "a URL of its own"],
 )
-def test_it_is_reached_where_it_listens_or_as_it_is_told(address: ExtenderAddress, prefix: str) -> None:
+def test_its_url_is_the_listening_address_or_the_given_one(address: ExtenderAddress, prefix: str) -> None:
     address.check()
     assert address.prefix == prefix

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @virtually
-async def test_a_token_that_changes_is_read_again_and_what_is_none_is_not(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_again_after_a_valid_change(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first")
     callers = Callers(token=token_in(path))

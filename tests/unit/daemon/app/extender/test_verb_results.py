@@ -46,7 +46,7 @@ def full_node(name: str, *pods: PodInfo) -> Cache:
     return cache_of([node(name, cpu="1")], pods)
 
 
-def test_nodes_are_told_apart_by_whether_preemption_may_help() -> None:
+def test_rejected_nodes_are_grouped_by_whether_preemption_may_help() -> None:
     small, taken, free = node("small", cpu="500m"), node("taken", cpu="1"), node("free", cpu="1")
     cache = cache_of([small, taken, free], [pod("other", cpu="1", node="taken")])
     answer = verdicts_on(cache).filter(fit(), WEB, ["free", "taken", "small"])
@@ -55,12 +55,12 @@ def test_nodes_are_told_apart_by_whether_preemption_may_help() -> None:
     assert answer.unresolvable == {"small": "Insufficient cpu"}
 
 
-def test_several_reasons_are_told_together() -> None:
+def test_several_reasons_are_returned_together() -> None:
     answer = verdicts_on(cache_of([node("a", cpu="500m", pods=0)])).filter(fit(), WEB, ["a"])
     assert answer.unresolvable == {"a": "Too many pods, Insufficient cpu"}
 
 
-def test_only_the_nodes_that_are_asked_about_are_judged() -> None:
+def test_only_the_requested_nodes_are_evaluated() -> None:
     plugin = NodeFilter()
     answer = verdicts_on(cache_of(["a", "b", "c"])).filter(framework_of(plugin), WEB, ["c", "a"])
     assert answer == FilterAnswer(("a", "c"))
@@ -68,27 +68,27 @@ def test_only_the_nodes_that_are_asked_about_are_judged() -> None:
 
 
 def test_unknown_nodes_are_refused_with_a_reason_and_counted() -> None:
-    told: list[int] = []
-    verdicts = VerbResults(cache_of(["a"]), Nominator(), 0, told.append)
+    reported: list[int] = []
+    verdicts = VerbResults(cache_of(["a"]), Nominator(), 0, reported.append)
     answer = verdicts.filter(framework_of(NodeFilter()), WEB, ["a", "new", "newer"])
     assert answer == FilterAnswer(("a",), {}, {"new": UNKNOWN_NODE, "newer": UNKNOWN_NODE})
-    assert told == [2]
+    assert reported == [2]
 
 
-def test_nothing_is_asked_about_no_nodes() -> None:
+def test_a_request_without_nodes_calls_no_plugin() -> None:
     plugin = PreFilter(answer=AssertionError("asked"))
     verdicts = verdicts_on(cache_of([]))
     assert verdicts.filter(framework_of(plugin), WEB, []) == FilterAnswer()
     assert verdicts.prioritize(framework_of(plugin), WEB, ["gone"]) == [("gone", 0)]
 
 
-def test_a_rejection_of_the_pod_is_one_of_every_node() -> None:
+def test_a_rejection_of_the_pod_rejects_every_node() -> None:
     plugin = PreFilter(answer=Status.unschedulable("no licence", resolvable=False))
     answer = verdicts_on(cache_of(["a", "b"])).filter(framework_of(plugin), WEB, ["a", "b"])
     assert answer == FilterAnswer((), {}, {"a": "no licence", "b": "no licence"})
 
 
-def test_nodes_that_pre_filter_left_out_are_refused() -> None:
+def test_nodes_outside_the_pre_filter_result_are_rejected() -> None:
     plugin = PreFilter("Pinned", PreFilterResult(frozenset({"b"})))
     answer = verdicts_on(cache_of(["a", "b"])).filter(framework_of(plugin), WEB, ["a", "b"])
     assert answer.node_names == ("b",)
@@ -115,14 +115,14 @@ def test_the_pod_itself_is_not_counted() -> None:
     assert cache.pod(WEB.uid) is not None
 
 
-def test_a_pod_whose_bind_was_asked_for_is_counted_for_others() -> None:
+def test_a_pod_with_a_requested_binding_counts_for_others() -> None:
     cache = full_node("a")
     cache.assume(pod("first", cpu="1"), "a")
     assert verdicts_on(cache).filter(fit(), WEB, ["a"]).failed == {"a": "Insufficient cpu"}
 
 
 @pytest.mark.parametrize(("priority", "passes"), [(5, False), (0, False), (-1, True)])
-def test_room_that_was_made_for_pods_of_no_less_priority_is_left_alone(priority: int, passes: bool) -> None:
+def test_capacity_nominated_for_pods_of_equal_or_higher_priority_is_kept(priority: int, passes: bool) -> None:
     nominator = Nominator()
     nominator.add(pod("urgent", cpu="1", priority=priority), "a")
     verdicts = verdicts_on(full_node("a"), nominator=nominator)
@@ -138,7 +138,7 @@ def test_scores_are_weighted_totals_on_the_scale_of_extenders() -> None:
     assert verdicts.prioritize(profile, WEB, ["c", "a", "b"]) == [("c", 0), ("a", 10), ("b", 4)]
 
 
-def test_all_profiles_have_the_range_of_the_heaviest() -> None:
+def test_all_profiles_have_the_range_of_the_one_with_the_highest_weight() -> None:
     light = framework_of(NodeScore("Light", 100), weights={"Light": 1})
     heavy = framework_of(NodeScore("Heavy", 100), weights={"Heavy": 4})
     assert weight_of([light, heavy]) == 4
@@ -147,7 +147,7 @@ def test_all_profiles_have_the_range_of_the_heaviest() -> None:
     assert verdicts.prioritize(light, WEB, ["a"]) == [("a", 3)]
 
 
-def test_without_scoring_plugins_all_nodes_are_alike() -> None:
+def test_without_scoring_plugins_all_nodes_are_equal() -> None:
     profile = framework_of(NodeFilter())
     assert weight_of([profile]) == 0
     assert verdicts_on(cache_of(["a", "b"]), profile).prioritize(profile, WEB, ["a", "b"]) == [
@@ -162,7 +162,7 @@ def test_a_scorer_that_fails_is_named() -> None:
         verdicts_on(cache_of(["a"]), profile).prioritize(profile, WEB, ["a"])
 
 
-def test_what_pre_filter_rejects_by_now_is_ranked_alike() -> None:
+def test_a_pod_that_pre_filter_now_rejects_gets_equal_scores() -> None:
     plugins = PreFilter(answer=Status.unschedulable("gone")), NodeScore("Any", AssertionError("asked"))
     profile = framework_of(*plugins, weights={"Any": 1})
     assert verdicts_on(cache_of(["a"]), profile).prioritize(profile, WEB, ["a"]) == [("a", 0)]
@@ -188,7 +188,7 @@ def victims(*pods: PodInfo, violations: int = 0) -> MetaVictims:
     return MetaVictims(tuple(each.uid for each in pods), violations)
 
 
-def test_nodes_stay_where_the_pod_fits_once_the_victims_are_gone() -> None:
+def test_nodes_stay_if_the_pod_fits_without_the_victims() -> None:
     old, small, large = (
         pod("old", cpu="1", node="a"),
         pod("small", cpu="100m", node="b"),
@@ -201,7 +201,7 @@ def test_nodes_stay_where_the_pod_fits_once_the_victims_are_gone() -> None:
     assert verdicts_on(cache).preempt(fit(), WEB, both) == both
 
 
-def test_pre_filter_is_asked_about_the_cluster_without_the_victims() -> None:
+def test_pre_filter_is_called_on_the_cluster_without_the_victims() -> None:
     def judge(_state: Any, _pod: PodInfo, snapshot: Any) -> Status | None:
         holders = sum(1 for row in range(snapshot.n_nodes) for _ in snapshot.pods_on(row))
         return Status.unschedulable("the one licence is taken") if holders else None
@@ -222,12 +222,12 @@ def test_nodes_that_are_unknown_or_have_no_victims_are_left_out_of_preemption() 
     assert verdicts_on(cache_of(["a"])).preempt(framework_of(NodeFilter()), WEB, asked) == {}
 
 
-def test_victims_that_are_gone_already_stay_named() -> None:
+def test_victims_that_are_already_gone_stay_named() -> None:
     asked = {"a": MetaVictims(("gone",), 0)}
     assert verdicts_on(cache_of(["a"])).preempt(framework_of(NodeFilter()), WEB, asked) == asked
 
 
-def test_the_last_look_says_why_not() -> None:
+def test_the_final_check_gives_the_reason() -> None:
     verdicts = verdicts_on(full_node("a", pod("other", cpu="1", node="a")))
     assert verdicts.last_look(fit(), WEB, "a")[0] == "Insufficient cpu"
     assert verdicts.last_look(fit(), WEB, "gone")[0] == UNKNOWN_NODE

@@ -1,4 +1,4 @@
-"""The order of decisions is reconstructed from later reports, in whatever order they arrive."""
+"""The order of decisions is reconstructed from later reports in any order."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def swapped(places: Sequence[int], at: Sequence[int]) -> list[int]:
         pytest.param([1, 0, 2, 4, 3], id="two pairs"),
     ],
 )
-def test_every_decision_is_explained_by_one_order(seen: list[int]) -> None:
+def test_a_single_order_explains_every_decision(seen: list[int]) -> None:
     it = JudgedHistory()
     for number in seen:
         it.place(number)
@@ -139,7 +139,7 @@ def test_every_decision_is_explained_by_one_order(seen: list[int]) -> None:
 
 
 @pytest.mark.parametrize("seen", [[1, 0, 2], [0, 2, 1, 3], [2, 0, 1]], ids=str)
-def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[int]) -> None:
+def test_pods_that_waited_equally_long_may_be_decided_in_any_order(seen: list[int]) -> None:
     it = JudgedHistory()
     for number in seen:
         it.place(number, age=1)
@@ -151,7 +151,7 @@ def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[in
 
 
 @pytest.mark.parametrize("others", [1, 3])
-def test_a_decision_may_have_been_made_after_others_that_agree_wherever_they_are(others: int) -> None:
+def test_a_decision_may_move_after_any_other_decisions_that_agree(others: int) -> None:
     it = JudgedHistory()
     it.place(others, age=1)
     for number in range(others):
@@ -184,7 +184,7 @@ def test_a_decision_is_not_moved_over_another_change_of_the_same_pod() -> None:
 
 @given(st.lists(st.integers(0, 8), max_size=3))
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_done_nothing_is_lost_and_nothing_counts_twice(at: list[int]) -> None:
+def test_no_decision_is_lost_and_none_counts_twice(at: list[int]) -> None:
     it = JudgedHistory()
     for number in swapped(range(10), at):
         it.place(number)
@@ -196,7 +196,7 @@ def test_whatever_is_done_nothing_is_lost_and_nothing_counts_twice(at: list[int]
     assert it.places.bound == [entry.uid for entry in it.done]
 
 
-def test_what_no_order_explains_is_a_disagreement_and_the_others_stay_as_they_are() -> None:
+def test_a_decision_that_no_order_explains_is_a_disagreement_and_moves_no_others() -> None:
     it = JudgedHistory()
     for number in (0, 1, 7, 3, 4):
         it.place(number)
@@ -213,7 +213,7 @@ def test_what_no_order_explains_is_a_disagreement_and_the_others_stay_as_they_ar
     assert not any(was_moved for _, _, was_moved in it.causes)
 
 
-def test_a_decision_may_have_been_made_before_what_changed_until_it_was_seen() -> None:
+def test_a_decision_may_precede_a_change_until_it_was_observed() -> None:
     it = JudgedHistory()
     it.place(0)
     it.change(is_open=False)
@@ -225,7 +225,7 @@ def test_a_decision_may_have_been_made_before_what_changed_until_it_was_seen() -
     assert not it.places.is_open
 
 
-def test_no_decision_was_made_after_it_was_seen() -> None:
+def test_a_decision_follows_an_observed_change() -> None:
     it = JudgedHistory()
     it.change(is_open=False)
     it.settle(after=WINDOW_SECONDS + 1)
@@ -237,7 +237,7 @@ def test_no_decision_was_made_after_it_was_seen() -> None:
     assert it.causes == [("p0", REFUSED, False)]
 
 
-def test_of_several_verdicts_of_a_disagreement_the_mildest_remains() -> None:
+def test_a_disagreement_keeps_the_mildest_of_its_verdicts() -> None:
     it = JudgedHistory()
     it.place(0)
     it.change(is_open=False)
@@ -248,7 +248,7 @@ def test_of_several_verdicts_of_a_disagreement_the_mildest_remains() -> None:
     assert it.causes == [("p0", BEST, False), ("p5", WORSE, False)]
 
 
-def test_a_decision_waits_for_others_that_may_have_come_before() -> None:
+def test_a_decision_waits_for_others_that_may_have_preceded_it() -> None:
     it = JudgedHistory()
     it.place(1)
     it.settle(after=SETTLING_SECONDS / 2)
@@ -259,7 +259,7 @@ def test_a_decision_waits_for_others_that_may_have_come_before() -> None:
     assert it.causes == [("p0", BEST, True), ("p1", BEST, True)]
 
 
-def test_nothing_is_looked_for_where_everything_agrees() -> None:
+def test_no_order_is_searched_where_everything_agrees() -> None:
     it = JudgedHistory()
     for number in range(50):
         it.place(number)
@@ -280,7 +280,7 @@ def test_the_search_for_one_decision_is_bounded() -> None:
     assert it.history.trials < 2500
 
 
-def test_who_has_searched_for_too_long_searches_no_more() -> None:
+def test_the_total_search_time_is_bounded() -> None:
     it = JudgedHistory()
     it.judge.judge = _slow(it, it.judge.judge)  # type: ignore[method-assign]
     for number in range(100, 140):

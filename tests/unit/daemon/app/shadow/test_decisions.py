@@ -50,7 +50,9 @@ CASES: dict[str, tuple[Any, Any, tuple[ShadowedOutcome, str] | None]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), CASES.values(), ids=CASES)
-def test_a_decision_shows(old: Any, new: Any, expected: tuple[ShadowedOutcome, str] | None) -> None:
+def test_the_outcome_and_the_node_of_a_decision(
+    old: Any, new: Any, expected: tuple[ShadowedOutcome, str] | None
+) -> None:
     found = decision_in(old, new, "theirs")
 
     assert (found and (found.what, found.node_name)) == expected

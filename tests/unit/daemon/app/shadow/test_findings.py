@@ -19,12 +19,12 @@ def findings(log_bytes: int = 100_000) -> Findings:
     return Findings(Metrics().families, log_bytes)
 
 
-def test_every_cause_is_agreement_or_unknown_or_a_disagreement() -> None:
+def test_every_cause_is_agreement_unknown_or_disagreement() -> None:
     parts = [*AGREEMENT, *UNKNOWN, *MILDEST_FIRST]
     assert sorted(parts) == sorted(CAUSES)
 
 
-def test_decisions_are_summed_up_by_profile_and_cause() -> None:
+def test_decisions_are_counted_by_profile_and_cause() -> None:
     found = findings()
     for cause, was_moved in [(BEST, False), (BEST, True), (WORSE, False), (NOT_LOOKED_AT, False)]:
         found.note("default", cause, was_moved=was_moved)
@@ -49,7 +49,7 @@ def test_decisions_are_summed_up_by_profile_and_cause() -> None:
     assert text[3] == "        2  best: its node was among our best, 1 of them in another order than seen"
 
 
-def test_the_oldest_disagreements_are_forgotten_first() -> None:
+def test_the_oldest_disagreements_are_dropped_first() -> None:
     found = findings(log_bytes=2000)
     for number in range(20):
         found.keep(f"default/p{number % 10}", {"number": number})
@@ -62,7 +62,7 @@ def test_the_oldest_disagreements_are_forgotten_first() -> None:
     assert found.of("default/p0") == []
 
 
-def test_it_is_counted_which_plugin_speaks_most_for_our_node() -> None:
+def test_the_plugin_that_favours_our_node_most_is_counted() -> None:
     found = findings()
     theirs, ours = {"Fit": 10, "Spread": 200}, {"Fit": 90, "Spread": 180, "Images": 5}
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_it_is_counted_which_plugin_speaks_most_for_our_node() -> None:
     assert list(lines({"notSearched": 2, "profiles": details}))[-1] == "        3  tipped by Fit"
 
 
-def test_one_that_is_too_large_is_not_kept() -> None:
+def test_a_disagreement_that_is_too_large_is_dropped() -> None:
     found = findings(log_bytes=300)
     found.keep("default/p", {"text": "x" * 1000})
 

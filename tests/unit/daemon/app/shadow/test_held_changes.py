@@ -51,7 +51,7 @@ def opened() -> tuple[ManualClock, HeldChanges, Kind, Kind]:
     return clock, arrivals, Kind(arrivals), Kind(arrivals)
 
 
-def test_before_it_is_open_changes_are_made_at_once() -> None:
+def test_before_the_start_changes_are_applied_at_once() -> None:
     _, arrivals, one, _ = opened()
     arrivals.is_open = False
     one.put("a", 1)
@@ -60,7 +60,7 @@ def test_before_it_is_open_changes_are_made_at_once() -> None:
     assert not len(arrivals)
 
 
-def test_changes_come_by_version_and_deletions_by_theirs() -> None:
+def test_changes_and_deletions_are_ordered_by_version() -> None:
     clock, arrivals, one, other = opened()
     one.put("a", 3)
     one.put("b", 8)
@@ -74,7 +74,7 @@ def test_changes_come_by_version_and_deletions_by_theirs() -> None:
     assert not one.handler.made
 
 
-def test_what_came_a_moment_ago_is_held() -> None:
+def test_recent_changes_are_held() -> None:
     clock, arrivals, one, other = opened()
     one.put("a", 5)
     clock.advance(HOLD_SECONDS / 2)
@@ -86,7 +86,7 @@ def test_what_came_a_moment_ago_is_held() -> None:
     assert [entry.version for entry in arrivals.due(clock.monotonic())] == [3, 5]
 
 
-def test_what_a_new_list_lacks_went_after_what_was_known() -> None:
+def test_objects_missing_from_a_new_list_are_deleted_after_known_changes() -> None:
     _, arrivals, one, other = opened()
     one.put("a", 5)
     other.put("b", 9)

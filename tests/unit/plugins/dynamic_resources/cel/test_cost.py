@@ -158,7 +158,7 @@ def ordinary() -> float:
 
 
 @pytest.mark.parametrize("name", WORST)
-def test_no_expression_takes_long(name: str, ordinary: float):
+def test_no_expression_takes_long_to_evaluate(name: str, ordinary: float):
     assert len(WORST[name]) < cost.MAX_LENGTH + 100
     assert cpu_seconds(WORST[name]) < 20 * ordinary
 
@@ -216,13 +216,13 @@ def test_an_expression_that_is_too_expensive_is_refused_with_the_reason(expressi
         raise error
 
 
-def test_a_function_of_which_no_bound_is_known_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_function_without_a_known_bound_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(cost._PRICES, "size")
     selector.cache_clear()
     assert "it calls size(), of which no bound is known" in str(selector("[1].size() == 1 && 2 == 2"))
 
 
-def test_all_of_kubernetes_functions_have_a_bound():
+def test_all_functions_of_kubernetes_have_a_bound():
     assert {function.name for function in FUNCTIONS} <= cost._PRICES.keys()
 
 
@@ -241,7 +241,7 @@ OPTIONALS = [
 ]
 
 
-def test_optional_values_in_functions_of_kubernetes_do_not_end_the_process():
+def test_optional_values_in_functions_of_kubernetes_do_not_crash_the_process():
     program = """
 import json, sys
 from plugins.dynamic_resources.cel import CELError, CelDevice, selector
@@ -277,11 +277,11 @@ for expression in json.load(sys.stdin):
         f'device.?attributes["{DRIVER}"].?size.orValue(1) == 1',
     ],
 )
-def test_what_an_optional_value_holds_may_be_handed_on(expression: str):
+def test_the_content_of_an_optional_value_may_be_passed_on(expression: str):
     assert not isinstance(selector(expression), CELError)
 
 
-def test_sets_tell_values_apart_as_the_language_does():
+def test_sets_compare_values_as_the_language_does():
     for expression, expected in (
         (
             "sets.contains([1, 2.0, 'a', b'a', [1, 2], {'a': [1]}], [2, 1.0, b'a', [1.0, 2], {'a': [1]}])",
@@ -298,7 +298,7 @@ def test_sets_tell_values_apart_as_the_language_does():
         assert environment().compile(expression).eval(data={}).value() is expected, expression
 
 
-def test_compiled_expressions_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch):
+def test_compiled_expressions_are_cached_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch):
     module = _module()
     monkeypatch.setattr(module, "_COMPILED", Remembered(4 * 1024 * 1024))
     compiled = [selector(f"{ones(450)}.size() > {number}") for number in range(40)]
@@ -307,7 +307,7 @@ def test_compiled_expressions_are_kept_up_to_a_number_of_bytes(monkeypatch: pyte
     assert all(each.matches(subject) is (number < 450) for number, each in enumerate(compiled))
 
 
-def test_the_words_of_an_error_are_short():
+def test_error_messages_are_short():
     assert len(str(selector("@" * 10_000))) < 5000
     missing = selector(f'{{"a": true}}[{text(5000)} + {text(4000)}]')
     with pytest.raises(CELError, match=r"^CEL runtime error: no such key: a{4000}"):

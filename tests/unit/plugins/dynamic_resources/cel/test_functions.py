@@ -64,7 +64,7 @@ def says(expression: str) -> bool:
         "[1, 2, 3].sum() == 6 && [1.5, 2.5].sum() == 4.0",
     ],
 )
-def test_it_holds(expression: str):
+def test_the_expression_is_true(expression: str):
     assert says(expression)
 
 
@@ -77,7 +77,7 @@ def test_it_holds(expression: str):
         pytest.param('cidr("x").prefixLength() == 4', "parse error during conversion", id="no network"),
     ],
 )
-def test_it_fails(expression: str, words: str):
+def test_the_expression_fails(expression: str, words: str):
     with pytest.raises(CELError, match=words):
         says(expression)
 
@@ -88,11 +88,11 @@ def test_it_fails(expression: str, words: str):
         pytest.param('semver("1.2.3").compareTo(quantity("1")) == 0', id="different kinds"),
         pytest.param('ip("1.2.3.4").prefixLength() == 4', id="an address for a network"),
         pytest.param('cidr("1.2.3.4/8").family() == 4', id="a network for an address"),
-        pytest.param('b"text".major() == 1', id="what is none of them"),
+        pytest.param('b"text".major() == 1', id="no type with versions"),
         pytest.param("[dyn(1), dyn('a')].max() == 1", id="a list of different types"),
     ],
 )
-def test_what_kubernetes_would_not_compile_fails_when_it_is_evaluated(expression: str):
+def test_an_expression_that_kubernetes_would_not_compile_fails_when_evaluated(expression: str):
     with pytest.raises(CELError, match=r"^CEL runtime error: no such overload$"):
         says(expression)
 
@@ -117,18 +117,18 @@ def test_what_kubernetes_would_not_compile_fails_when_it_is_evaluated(expression
         ("1.2.3+a_b", 'Invalid character(s) found in build meta data "a_b"'),
     ],
 )
-def test_a_version_that_is_none_is_told_in_upstream_s_words(text: str, words: str):
+def test_an_invalid_version_has_the_message_of_upstream(text: str, words: str):
     with pytest.raises(ValueError, match=r".") as raised:
         parse_version(text)
 
     assert str(raised.value) == words
 
 
-def test_equal_values_travel_as_equal_bytes():
+def test_equal_values_have_equal_bytes():
     assert len({to_bytes(parse_quantity(text)) for text in ("1500", "1.5k", "1500000m")}) == 1
 
 
-def test_versions_are_ordered_as_semver_says():
+def test_versions_are_ordered_as_in_semver():
     ordered = [
         "1.0.0-1",
         "1.0.0-2",
@@ -152,7 +152,7 @@ def test_versions_are_ordered_as_semver_says():
     ("text", "read"),
     [("v1", "1.0.0"), ("1.2", "1.2.0"), ("01.02.003", "1.2.3"), ("0.0", "0.0.0"), ("1.2.3-a+b", "1.2.3-a")],
 )
-def test_a_version_is_read_tolerantly(text: str, read: str):
+def test_a_version_is_parsed_tolerantly(text: str, read: str):
     assert str(parse_version_tolerantly(text)) == read
 
 

@@ -35,7 +35,7 @@ def attribute(name: str, domain: str | None = D) -> DeviceInput:
         (f'device\n.attributes [ "{D}" ] . model == "x // device"', [attribute("model")]),
     ],
 )  # fmt: skip
-def test_what_is_looked_up_by_name_is_known(expression: str, facts: list[DeviceInput]):
+def test_lookups_by_name_are_known(expression: str, facts: list[DeviceInput]):
     assert inputs_of(expression) == tuple(facts)
 
 
@@ -59,7 +59,7 @@ def test_what_is_looked_up_by_name_is_known(expression: str, facts: list[DeviceI
         f'device.attributes[?"{D}"].?x.orValue(1) == 1',
     ],
 )
-def test_what_may_look_at_anything_is_not_clear(expression: str):
+def test_an_expression_with_unknown_lookups_is_not_clear(expression: str):
     assert inputs_of(expression) is None
 
 
@@ -67,7 +67,7 @@ def device(**fields: Any) -> Device:
     return typed_object({"name": "gpu-0", **fields}, Device)
 
 
-def test_devices_are_told_apart_by_what_is_looked_at_only():
+def test_devices_are_compared_by_the_looked_up_fields_only():
     facts = inputs_of(f'{A}.model == "x" && {C}.memory == quantity("1")')
     assert facts is not None
 

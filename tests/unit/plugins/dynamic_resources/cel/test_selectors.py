@@ -84,11 +84,13 @@ def test_an_expression_selects_the_device(expression: str):
         pytest.param("has(device.attributes.none)", True, id="a domain that is not there is an empty one"),
         pytest.param("has(device.attributes.none.x)", False, id="and has nothing"),
         pytest.param('device.attributes[?"none"].hasValue()', True, id="also as an option"),
-        pytest.param('device.attributes["none"].?x.orValue(3) == 3', True, id="an option of nothing"),
+        pytest.param(
+            'device.attributes["none"].?x.orValue(3) == 3', True, id="an option of a missing attribute"
+        ),
         pytest.param(f"{A}.?nosuch.orValue(7) == 7", True, id="an option without a value"),
         pytest.param(f'{A}[?"model"].orValue("") == "h100"', True, id="an option with a value"),
         pytest.param("device.attributes.size() == 2", True, id="only domains that are there are counted"),
-        pytest.param('device.attributes.exists(d, d == "none")', False, id="and gone through"),
+        pytest.param('device.attributes.exists(d, d == "none")', False, id="iteration"),
         pytest.param("device.attributes.all(d, device.attributes[d].size() > 0)", True, id="each is found"),
         pytest.param(f'{A}.exists(name, name == "model")', True, id="and its names"),
         pytest.param('"slots" in device.capacity["none"]', False, id="of capacities as well"),
@@ -98,7 +100,7 @@ def test_an_expression_selects_the_device(expression: str):
         pytest.param("1 / 0 == 1 || true", True, id="on either side"),
     ],
 )
-def test_what_is_not_there_is_looked_up_as_upstream_does(expression: str, said: bool):
+def test_a_missing_value_is_looked_up_as_in_upstream(expression: str, said: bool):
     assert matches(expression) is said
 
 
@@ -146,7 +148,7 @@ def test_what_is_not_there_is_looked_up_as_upstream_does(expression: str, said: 
         ),
     ],
 )
-def test_an_evaluation_fails_in_upstream_s_words(expression: str, words: str):
+def test_a_failed_evaluation_has_the_message_of_upstream(expression: str, words: str):
     with pytest.raises(CELError) as raised:
         matches(expression)
 
@@ -164,7 +166,7 @@ def test_an_evaluation_fails_in_upstream_s_words(expression: str, words: str):
         ),
     ],
 )
-def test_a_device_with_an_attribute_that_is_none_fails_every_expression(attribute: Any, words: str):
+def test_a_device_with_an_invalid_attribute_fails_every_expression(attribute: Any, words: str):
     with pytest.raises(CELError, match=f"^CEL runtime error: attribute a: {words}$"):
         matches("true", {"name": "gpu-0", "attributes": {"a": attribute}})
 
@@ -184,13 +186,13 @@ def test_a_device_with_an_attribute_that_is_none_fails_every_expression(attribut
         pytest.param("1", "must evaluate to bool or the unknown type, not int", id="a number"),
     ],
 )
-def test_what_cannot_be_compiled_is_told_in_upstream_s_words(expression: str, words: str):
+def test_an_invalid_expression_has_the_message_of_upstream(expression: str, words: str):
     found = selector(expression)
 
     assert str(found).startswith(f"CEL compile error: {words}")
 
 
-def test_an_expression_that_takes_too_long_is_stopped():
+def test_an_expression_over_the_cost_limit_is_stopped():
     expression = "true"
     for depth in range(6):
         expression = f"[1, 2, 3, 4, 5, 6, 7, 8].all(x{depth}, {expression})"
@@ -204,7 +206,7 @@ def test_an_expression_is_compiled_once():
     assert selector("nothing at all") is selector("nothing at all")
 
 
-def test_an_expression_about_drivers_tells_them_apart():
+def test_an_expression_about_drivers_compares_them():
     compiled = selector(f'device.driver == "{DRIVER}"')
     assert not isinstance(compiled, CELError)
 

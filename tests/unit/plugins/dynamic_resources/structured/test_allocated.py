@@ -21,7 +21,7 @@ def share(memory: str, name: str = "a") -> AllocationResult:
     return result("gpu-0", shareID=name, consumedCapacity={"memory": memory})
 
 
-def test_a_device_is_taken_until_nobody_holds_it():
+def test_a_device_is_allocated_until_its_last_claim_releases_it():
     allocated = AllocatedDevices()
     allocated.set("one", result("gpu-0", "gpu-1"))
     allocated.set("two", result("gpu-0"))
@@ -34,7 +34,7 @@ def test_a_device_is_taken_until_nobody_holds_it():
     assert list(allocated.whole) == [GPU._replace(device="gpu-1")]
 
 
-def test_admin_access_takes_nothing():
+def test_admin_access_allocates_nothing():
     allocated = AllocatedDevices()
     allocated.set("one", result("gpu-0", adminAccess=True))
 
@@ -60,7 +60,7 @@ def test_shares_of_a_device_add_up():
     assert not allocated.consumed
 
 
-def test_pools_are_told_of_in_which_something_was_taken_since():
+def test_changed_pools_are_listed_since_a_given_change():
     allocated = AllocatedDevices()
     allocated.set("one", result("gpu-0"))
     before = allocated.changes

@@ -22,8 +22,8 @@ VALUES = {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}
 @pytest.mark.parametrize(
     ("policy", "asked", "consumed"),
     [
-        pytest.param(None, None, "8Gi", id="all of it, if nothing is said"),
-        pytest.param(None, "3Gi", "3Gi", id="what is asked for"),
+        pytest.param(None, None, "8Gi", id="all of it by default"),
+        pytest.param(None, "3Gi", "3Gi", id="the requested amount"),
         pytest.param(None, "8Gi", "8Gi", id="as much as there is"),
         pytest.param(None, "9Gi", None, id="more than there is"),
         pytest.param(NO_STEP, None, "1Gi", id="the default"),
@@ -45,7 +45,9 @@ VALUES = {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}
         pytest.param({"default": "9Gi"}, None, None, id="a default that is more than there is"),
     ],
 )
-def test_a_request_consumes(policy: dict[str, Any] | None, asked: str | None, consumed: str | None):
+def test_the_capacity_that_a_request_consumes(
+    policy: dict[str, Any] | None, asked: str | None, consumed: str | None
+):
     capacity: dict[str, Any] = {"value": "8Gi", **({"requestPolicy": policy} if policy else {})}
     wanted = CapacityRequirements({"memory": asked} if asked else {})
 
@@ -54,7 +56,7 @@ def test_a_request_consumes(policy: dict[str, Any] | None, asked: str | None, co
     assert (None if found is None else found["memory"].written) == consumed
 
 
-def test_a_capacity_that_a_device_does_not_have_is_not_given():
+def test_a_capacity_that_a_device_lacks_is_not_allocated():
     assert consumption(Device(), CapacityRequirements({"memory": "1"})) is None
     assert consumption(Device(), None) == {}
 
@@ -74,7 +76,7 @@ def share(name: str, memory: str):
     )
 
 
-def test_a_device_is_given_in_shares_while_it_has_capacity():
+def test_a_device_is_shared_while_it_has_capacity():
     cluster = device_class(), resource_slice("here", [shared()])
     search = Search(*cluster, claim("one", asking("r0", "3Gi"), asking("r1", "3Gi")))
 
@@ -93,7 +95,7 @@ def test_a_device_is_given_in_shares_while_it_has_capacity():
     ]
 
 
-def test_shares_that_others_have_are_not_given_again():
+def test_allocated_shares_are_not_allocated_again():
     cluster = device_class(), resource_slice("here", [shared()])
     search = Search(*cluster, share("a", "3Gi"), share("b", "3Gi"), claim("one", asking("r0", "3Gi")))
 
@@ -104,13 +106,13 @@ def test_shares_that_others_have_are_not_given_again():
     assert search.devices(HERE) == [["gpu-0"]]
 
 
-def test_one_request_is_given_a_device_once():
+def test_one_request_gets_a_device_once():
     search = Search(device_class(), resource_slice("here", [shared()]), claim("one", asking("r0", "1Gi", 2)))
 
     assert search.devices(HERE) == "none"
 
 
-def test_without_shares_capacity_only_says_which_devices_will_do():
+def test_without_shares_capacity_only_selects_devices():
     small, large = device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "4Gi"})
     search = Search(device_class(), resource_slice("here", [small, large]), claim("one", asking("r0", "2Gi")))
 
@@ -118,7 +120,7 @@ def test_without_shares_capacity_only_says_which_devices_will_do():
     assert "consumedCapacity" not in search.results(HERE)[0]["devices"]["results"][0]
 
 
-def test_a_share_is_given_back_where_it_leads_nowhere():
+def test_a_share_is_released_if_its_branch_fails():
     wanted = claim("one", asking("r0", "5Gi"), asking("r1", "8Gi"))
     search = Search(device_class(), resource_slice("here", [shared(), shared("gpu-1", "9Gi")]), wanted)
 
@@ -130,7 +132,7 @@ def test_a_share_is_given_back_where_it_leads_nowhere():
     assert search.devices(HERE) == [["gpu-0", "gpu-1", "gpu-0"]]
 
 
-def test_all_devices_are_those_that_have_the_capacity():
+def test_all_devices_are_those_with_the_capacity():
     search = Search(
         device_class(),
         resource_slice("here", [shared(), shared("gpu-1", "1Gi"), shared("gpu-2")]),
@@ -141,7 +143,7 @@ def test_all_devices_are_those_that_have_the_capacity():
     assert search.devices(HERE) == [["gpu-2"]]
 
 
-def test_a_device_of_shares_without_capacities_is_given_to_everybody():
+def test_a_shareable_device_without_capacities_is_allocated_any_number_of_times():
     everybody = {"name": "gpu-0", "allowMultipleAllocations": True}
     search = Search(
         device_class(), resource_slice("here", [everybody]), claim("one", exactly(), exactly("r1"))
@@ -150,7 +152,7 @@ def test_a_device_of_shares_without_capacities_is_given_to_everybody():
     assert search.devices(HERE) == [["gpu-0", "gpu-0"]]
 
 
-def test_shares_of_a_partition_take_of_its_card_once():
+def test_shares_of_a_partition_consume_counters_of_its_card_once():
     card = [{"name": "card", "counters": {"memory": {"value": "8Gi"}}}]
     taken = [{"counterSet": "card", "counters": {"memory": {"value": "8Gi"}}}]
     slices = (

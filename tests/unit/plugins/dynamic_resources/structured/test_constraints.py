@@ -81,7 +81,7 @@ def test_devices_that_must_differ_have_different_values(devices: Any, given: Any
     assert found == given
 
 
-def test_of_a_request_for_several_devices_only_the_last_is_told_from_the_next():
+def test_only_the_last_device_of_a_request_is_compared_with_the_next_request():
     devices = kinds("a", "b", "a")
 
     assert searching(devices, exactly(count=3), constraints=[distinct(KIND)]).devices(HERE) == [
@@ -142,7 +142,7 @@ def test_constraints_hold_together():
     assert searching(devices, *requests, constraints=constraints).devices(HERE) == [["gpu-0", "gpu-3"]]
 
 
-def test_a_device_that_one_constraint_refuses_is_not_counted_by_another():
+def test_a_device_rejected_by_one_constraint_is_not_counted_by_another():
     devices = [
         device("gpu-0", kind="a", root=0),
         device("gpu-1", kind="b", root=1),
@@ -159,7 +159,7 @@ def test_an_attribute_of_the_driver_is_not_found_in_another_domain():
     assert searching(kinds("a"), exactly(), constraints=[match("other.com/kind")]).devices(HERE) == "none"
 
 
-def test_constraints_of_one_claim_do_not_concern_another():
+def test_constraints_of_one_claim_do_not_affect_another():
     search = searching(kinds("a", "a", "b"), exactly(count=2), constraints=[match(KIND)])
     search.add(claim("two"))
 
@@ -175,7 +175,7 @@ def test_all_devices_against_a_constraint_fail_the_attempt():
     )
 
 
-def test_a_constraint_of_a_kind_that_is_not_known_fails_the_attempt():
+def test_a_constraint_of_an_unknown_kind_fails_the_attempt():
     search = searching(kinds("a"), exactly(selectors=selecting("true")), constraints=[match(KIND), {}])
 
     assert search.devices(HERE) == (

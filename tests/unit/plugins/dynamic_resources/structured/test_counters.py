@@ -34,14 +34,14 @@ def card(*devices: Any, memory: int = 4, driver: str = DRIVER, node_name: str = 
 HALVES = partition("half-0", 2), partition("half-1", 2), partition("whole", 4)
 
 
-def test_partitions_are_given_while_their_card_has_room():
+def test_partitions_are_allocated_while_their_card_has_counters():
     assert Search(device_class(), claim("one", exactly(count=2)), *card(*HALVES)).devices(HERE) == [
         ["half-0", "half-1"]
     ]
     assert Search(device_class(), claim("one", exactly(count=3)), *card(*HALVES)).devices(HERE) == "none"
 
 
-def test_what_others_have_of_a_card_is_not_given_again():
+def test_consumed_counters_of_a_card_are_not_allocated_again():
     taken = resource_claim("taken", allocated=allocation("half-1", node="here"))
     search = Search(device_class(), taken, claim("one"), *card(*HALVES))
 
@@ -52,7 +52,7 @@ def test_what_others_have_of_a_card_is_not_given_again():
     assert search.devices(HERE) == "none"
 
 
-def test_a_card_gets_back_what_a_choice_that_leads_nowhere_took():
+def test_a_failed_branch_releases_its_counters():
     whole = exactly("whole", selectors=selecting("device.attributes[device.driver].?whole.orValue(false)"))
     devices = partition("half", 2), partition("all", 4, attributes={"whole": {"bool": True}})
     search = Search(device_class(), claim("one", whole), *card(*devices))
@@ -62,7 +62,7 @@ def test_a_card_gets_back_what_a_choice_that_leads_nowhere_took():
     assert both.devices(HERE) == [["half", "all"]]
 
 
-def test_a_card_gets_back_what_is_given_for_another_device():
+def test_a_replaced_device_releases_its_counters():
     whole = exactly("whole", selectors=selecting("device.attributes[device.driver].?whole.orValue(false)"))
     devices = (
         partition("half", 2),
@@ -75,13 +75,13 @@ def test_a_card_gets_back_what_is_given_for_another_device():
     assert search.devices(HERE) == [["free", "all"]]
 
 
-def test_a_partition_that_is_too_large_takes_nothing_of_its_card():
+def test_a_partition_that_is_too_large_consumes_no_counters():
     search = Search(device_class(), claim("one"), *card(partition("huge", 5), partition("half", 2)))
 
     assert search.devices(HERE) == [["half"]]
 
 
-def test_devices_on_other_nodes_take_of_the_same_card():
+def test_devices_on_other_nodes_consume_counters_of_the_same_card():
     shared = [{"name": "card", "counters": {"memory": {"value": "4Gi"}}}]
     slices = (
         part("card", 3, [], pool="p", allNodes=True, sharedCounters=shared),
@@ -97,7 +97,7 @@ def test_devices_on_other_nodes_take_of_the_same_card():
     assert search.devices(HERE) == "none"
 
 
-def test_a_card_that_has_less_than_nothing_gives_nothing():
+def test_a_card_with_negative_counters_allocates_nothing():
     taken = resource_claim("taken", allocated=allocation("whole", "half-0", node="here"))
     free = {"name": "free", "consumesCounters": []}
 
@@ -106,7 +106,7 @@ def test_a_card_that_has_less_than_nothing_gives_nothing():
     assert search.devices(HERE) == [["free"]]
 
 
-def test_a_tainted_partition_that_was_looked_at_has_taken_of_its_card():
+def test_a_tainted_partition_that_was_evaluated_has_consumed_its_counters():
     taint = {"key": "sick", "effect": "NoSchedule"}
     devices = partition("sick", 3, taints=[taint]), partition("half", 2)
 
@@ -114,7 +114,7 @@ def test_a_tainted_partition_that_was_looked_at_has_taken_of_its_card():
     assert Search(device_class(), claim("one"), *card(*reversed(devices))).devices(HERE) == [["half"]]
 
 
-def test_of_two_pools_of_one_name_the_first_that_is_looked_at_has_the_counters():
+def test_the_first_of_two_pools_of_one_name_has_the_counters():
     first = "a.example.com"
     mine = f'device.driver == "{DRIVER}"'
     slices = (*card(partition("a", 1), memory=2, driver=first), *card(partition("b", 4), memory=8))

@@ -47,7 +47,7 @@ def each_for_itself():
     ]
 
 
-def test_nodes_that_see_the_same_devices_or_alike_ones_are_searched_once():
+def test_nodes_with_the_same_or_identical_devices_are_searched_once():
     one = searching(part("s", 1, [{"name": "gpu-0"}], allNodes=True))
     zones = [
         {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [each]}]}]}
@@ -66,7 +66,7 @@ def test_nodes_that_see_the_same_devices_or_alike_ones_are_searched_once():
     assert steps(searching(*each_for_itself()), cache_of(NODES)) == len(NODES) * once
 
 
-def test_nodes_whose_own_devices_will_not_do_are_searched_once():
+def test_nodes_whose_own_devices_do_not_match_are_searched_once():
     local = [resource_slice(each.name, driver="other.example.com") for each in NODES]
     search = searching(*local, part("s", 1, [{"name": "gpu-0"}], allNodes=True))
     search.add(device_class("gpu", f'device.driver == "{DRIVER}"'))
@@ -75,7 +75,7 @@ def test_nodes_whose_own_devices_will_not_do_are_searched_once():
     assert steps(search, cache_of(NODES)) == steps(alone, cache_of(NODES))
 
 
-def test_nothing_is_searched_again_for_the_next_pod_that_asks_the_same():
+def test_an_identical_next_pod_needs_no_search():
     search, cache = searching(*of_nodes()), cache_of(NODES)
     steps(search, cache)
     search.claims[:] = []
@@ -85,7 +85,7 @@ def test_nothing_is_searched_again_for_the_next_pod_that_asks_the_same():
     assert set(search.judge(cache.snapshot()).values()) == {""}
 
 
-def test_a_pod_that_asks_otherwise_is_searched_for():
+def test_a_pod_with_another_claim_is_searched():
     search, cache = searching(*of_nodes()), cache_of(NODES)
     steps(search, cache)
     search.claims[:] = []
@@ -94,7 +94,7 @@ def test_a_pod_that_asks_otherwise_is_searched_for():
     assert set(search.judge(cache.snapshot()).values()) == {NO_ROOM}
 
 
-def test_only_nodes_are_searched_again_whose_devices_were_taken():
+def test_only_nodes_with_allocated_devices_are_searched_again():
     search, cache = searching(*each_for_itself()), cache_of(NODES)
     all_steps = steps(search, cache)
     search.add(resource_claim("taken", allocated=allocation("gpu-0", node="n3")))
@@ -107,7 +107,7 @@ def test_only_nodes_are_searched_again_whose_devices_were_taken():
     assert set(search.judge(cache.snapshot()).values()) == {""}
 
 
-def test_an_allocation_that_stays_as_it_is_changes_nothing():
+def test_an_unchanged_allocation_changes_nothing():
     taken = resource_claim("taken", allocated=allocation("gpu-0", node="n3"))
     search, cache = searching(*of_nodes(), taken), cache_of(NODES)
     steps(search, cache)
@@ -116,7 +116,7 @@ def test_an_allocation_that_stays_as_it_is_changes_nothing():
     assert steps(search, cache) == 0
 
 
-def test_only_nodes_are_searched_again_whose_slices_changed():
+def test_only_nodes_with_changed_slices_are_searched_again():
     search, cache = searching(*each_for_itself()), cache_of(NODES)
     search.judge(cache.snapshot())
 
@@ -131,7 +131,7 @@ def test_only_nodes_are_searched_again_whose_slices_changed():
     assert [name for name, words in search.judge(cache.snapshot()).items() if words] == ["n0", "n4"]
 
 
-def test_nodes_are_not_searched_again_for_a_change_that_makes_no_difference():
+def test_nodes_are_not_searched_again_for_irrelevant_changes():
     search, cache = searching(*of_nodes()), cache_of(NODES)
     steps(search, cache)
 
@@ -144,7 +144,7 @@ def test_nodes_are_not_searched_again_for_a_change_that_makes_no_difference():
     assert [name for name, words in search.judge(cache.snapshot()).items() if words] == ["new"]
 
 
-def test_a_class_that_changed_is_asked_anew():
+def test_a_changed_class_is_evaluated_again():
     search, cache = searching(*of_nodes()), cache_of(NODES)
     search.judge(cache.snapshot())
 
@@ -153,7 +153,7 @@ def test_a_class_that_changed_is_asked_anew():
     assert set(search.judge(cache.snapshot()).values()) == {NO_ROOM}
 
 
-def test_nodes_that_come_change_and_go_are_judged_as_they_are():
+def test_added_changed_and_deleted_nodes_are_evaluated_in_their_current_state():
     zone = {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}]
     }
@@ -173,7 +173,7 @@ def test_nodes_that_come_change_and_go_are_judged_as_they_are():
     assert fits() == {"late", "n2", "n5", "n7", "n9"}
 
 
-def test_some_nodes_of_the_cluster_are_judged_alone():
+def test_some_nodes_of_the_cluster_are_evaluated_alone():
     search, snapshot = searching(resource_slice("n1"), resource_slice("n8")), snapshot_of(*NODES)
     rows = snapshot.all_rows[[8, 2]]
 
@@ -185,7 +185,7 @@ def test_some_nodes_of_the_cluster_are_judged_alone():
     assert [bool(place) for place in taken] == [False, True]
 
 
-def test_what_is_found_out_about_some_nodes_holds_for_the_cluster():
+def test_results_for_some_nodes_are_used_for_the_cluster():
     search, cache = searching(*of_nodes()), cache_of(NODES)
     search.judge(cache.snapshot())
     search.add(resource_claim("taken", allocated=allocation("gpu-0", node="n3")))
@@ -198,7 +198,7 @@ def test_what_is_found_out_about_some_nodes_holds_for_the_cluster():
     assert [name for name, words in search.judge(snapshot).items() if words] == ["n3"]
 
 
-def test_an_error_names_the_claim_that_it_is_about():
+def test_an_error_names_its_claim():
     faulty = exactly(selectors=selecting(f'device.attributes["{DRIVER}"].missing'))
     search = Search(device_class(), claim("one", faulty), *of_nodes())
     snapshot = snapshot_of(*NODES)
@@ -210,7 +210,7 @@ def test_an_error_names_the_claim_that_it_is_about():
     assert all(words.startswith("claim default/two: ") for words in search.judge(snapshot).values())
 
 
-def test_a_device_that_changed_is_asked_about_anew():
+def test_a_changed_device_is_evaluated_again():
     fast = exactly(selectors=selecting(f'device.attributes["{DRIVER}"].fast'))
     search = Search(device_class(), claim("one", fast), resource_slice("n0", [device("gpu-0", fast=False)]))
     assert search.devices(NODES[0]) == "none"
@@ -220,7 +220,7 @@ def test_a_device_that_changed_is_asked_about_anew():
     assert search.devices(NODES[0]) == [["gpu-0"]]
 
 
-def test_what_is_missing_is_a_small_set_once_all_nodes_are_judged():
+def test_the_set_of_missing_results_is_small_once_all_nodes_are_evaluated():
     many = [node(f"n{number}") for number in range(200)]
     search = searching(*(resource_slice(each.name) for each in many))
 
@@ -230,7 +230,7 @@ def test_what_is_missing_is_a_small_set_once_all_nodes_are_judged():
     assert sys.getsizeof(question.verdicts._missing) == sys.getsizeof(set())
 
 
-def test_a_slice_that_changed_costs_the_same_however_many_nodes_there_are():
+def test_the_cost_of_a_changed_slice_does_not_depend_on_the_number_of_nodes():
     def lines(number: int) -> int:
         many = [node(f"n{each}") for each in range(number)]
         search, cache = searching(*(resource_slice(each.name) for each in many)), cache_of(many)
@@ -246,7 +246,7 @@ def test_a_slice_that_changed_costs_the_same_however_many_nodes_there_are():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_said_of_nodes_follows_all_changes_as_if_it_were_found_out_for_the_first_time(seed: int):
+def test_incremental_results_equal_those_of_a_fresh_search(seed: int):
     random = Random(seed)
     names = [f"n{number}" for number in range(40)]
     objects: dict[str, Any] = {}

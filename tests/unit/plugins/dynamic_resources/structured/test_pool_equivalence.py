@@ -113,7 +113,7 @@ def _one_by_one(search: Search, nodes: list[Any]) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_all_nodes_are_judged_as_each_would_be_alone(seed: int):
+def test_the_result_for_all_nodes_equals_that_of_each_alone(seed: int):
     random = Random(seed)
     search, nodes = _world(random), [node(f"n{number}") for number in range(N_NODES)]
     cache = cache_of(nodes)
@@ -142,8 +142,8 @@ ONE = alike(device("a", model="x"))
 @pytest.mark.parametrize(
     ("devices", "options", "kinds"),
     [
-        pytest.param([device("a", uuid="1"), device("b", uuid="2")], {}, 1, id="what nobody asks about"),
-        pytest.param([device("a", index=1), device("b", index=2)], {"expression": f"{A}.index > 0"}, 1, id="selected alike"),
+        pytest.param([device("a", uuid="1"), device("b", uuid="2")], {}, 1, id="attributes that are not read"),
+        pytest.param([device("a", index=1), device("b", index=2)], {"expression": f"{A}.index > 0"}, 1, id="selected by the same attribute"),
         pytest.param(
             [device("a", index=1), device("b", index=2)],
             {"constraints": [{"matchAttribute": f"{DRIVER}/index"}]}, 2, id="a constraint compares",
@@ -153,11 +153,11 @@ ONE = alike(device("a", model="x"))
         ),
     ],
 )  # fmt: skip
-def test_nodes_are_searched_once_for_each_kind(devices: Any, options: Any, kinds: int):
+def test_nodes_of_one_kind_are_searched_once(devices: Any, options: Any, kinds: int):
     assert alike(*devices, **options) == kinds * ONE
 
 
-def test_counters_of_one_node_say_nothing_of_anothers():
+def test_counters_of_different_nodes_are_separate():
     search = Search(device_class(), claim("c", exactly(count=2)))
     for name, left in (("n0", "2"), ("n1", "4")):
         takes = {"consumesCounters": [{"counterSet": "s", "counters": {"slots": {"value": "2"}}}]}
@@ -172,7 +172,7 @@ def test_counters_of_one_node_say_nothing_of_anothers():
     assert said == {"n0": "cannot allocate all claims", "n1": ""}
 
 
-def test_devices_of_one_slice_that_are_for_other_nodes_do_not_count():
+def test_devices_of_a_slice_for_other_nodes_do_not_count():
     devices = [{"name": f"gpu-{number}", "nodeName": name} for number, name in enumerate(("n0", "n1", "n1"))]
     search = Search(device_class(), claim("c", exactly(count=2)))
     search.add(resource_slice("", devices, perDeviceNodeSelection=True))
@@ -182,7 +182,7 @@ def test_devices_of_one_slice_that_are_for_other_nodes_do_not_count():
     assert said == {"n0": "cannot allocate all claims", "n1": ""}
 
 
-def test_of_broken_pools_the_first_by_name_is_told_whatever_its_devices_wait_for():
+def test_the_first_of_several_invalid_pools_by_name_is_reported():
     doubled = [{"name": "gpu-0"}, {"name": "gpu-0"}]
     waiting = [
         {**each, "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]} for each in doubled

@@ -68,7 +68,7 @@ def taking(name: str, counter_set: str, counter: str = "slots"):
         ),
     ],
 )
-def test_a_slice_is_seen_by_the_nodes_it_is_for(spec: Any, sees: set[str]):
+def test_a_slice_is_visible_on_its_nodes(spec: Any, sees: set[str]):
     search = Search(*ONE, part("s", 1, spec.pop("devices", GPU), **spec))
 
     said = search.judge(snapshot_of(HERE, THERE))
@@ -77,7 +77,7 @@ def test_a_slice_is_seen_by_the_nodes_it_is_for(spec: Any, sees: set[str]):
     assert {each.name for each in (HERE, THERE) if search.devices(each) == [["gpu-0"]]} == sees
 
 
-def test_of_a_slice_with_devices_for_several_nodes_each_sees_its_own():
+def test_each_node_sees_its_own_devices_of_a_slice_for_several_nodes():
     devices = [{"name": "gpu-0", "nodeName": "there"}, {"name": "gpu-1", "nodeName": "here"}]
     search = Search(*ALL, part("s", 1, devices, perDeviceNodeSelection=True))
 
@@ -85,7 +85,7 @@ def test_of_a_slice_with_devices_for_several_nodes_each_sees_its_own():
     assert search.devices(THERE) == [["gpu-0"]]
 
 
-def test_pools_are_gone_through_by_driver_and_name_and_slices_by_name():
+def test_pools_are_ordered_by_driver_and_name_and_slices_by_name():
     search = Search(
         device_class(),
         claim("one", all_of()),
@@ -98,7 +98,7 @@ def test_pools_are_gone_through_by_driver_and_name_and_slices_by_name():
     assert search.devices(HERE) == [["first", "gpu-9", "gpu-1", "gpu-3", "gpu-0"]]
 
 
-def test_devices_with_binding_conditions_are_given_last():
+def test_devices_with_binding_conditions_are_allocated_last():
     slow = [{"name": "slow", "bindingConditions": ["Ready"]}]
     search = Search(
         *ALL,
@@ -121,7 +121,7 @@ def test_devices_with_binding_conditions_are_given_last():
         ),
     ],
 )
-def test_a_pool_whose_slices_are_not_all_there_gives_nothing(wanted: Any, words: str):
+def test_a_pool_with_missing_slices_allocates_nothing(wanted: Any, words: str):
     search = Search(*wanted, part("s", 2, GPU, pool="p", allNodes=True))
 
     assert search.devices(HERE) == words
@@ -131,13 +131,13 @@ def test_a_pool_whose_slices_are_not_all_there_gives_nothing(wanted: Any, words:
     assert search.devices(HERE) == [["gpu-0"]]
 
 
-def test_slices_for_other_nodes_count_for_a_pool_to_be_complete():
+def test_slices_for_other_nodes_count_toward_a_complete_pool():
     search = Search(*ONE, part("s", 2, GPU, pool="p", node="here"), part("t", 2, GPU, pool="p", node="there"))
 
     assert search.devices(HERE) == [["gpu-0"]]
 
 
-def test_a_pool_is_complete_as_soon_as_the_slices_for_other_nodes_are_there():
+def test_a_pool_is_complete_once_the_slices_for_other_nodes_exist():
     search = Search(*ONE, part("s", 2, GPU, pool="p", node="here"))
     assert search.judge(snapshot_of(HERE))["here"] == "cannot allocate all claims"
 
@@ -158,7 +158,7 @@ def test_newer_slices_of_a_pool_replace_older_ones():
     assert search.devices(HERE) == [["new"]]
 
 
-def test_a_pool_that_newer_slices_have_moved_to_another_node_is_gone():
+def test_a_pool_that_newer_slices_moved_to_another_node_is_gone():
     search = Search(
         *ONE,
         part("old", 2, GPU, pool="p", node="here"),
@@ -200,7 +200,7 @@ def test_a_pool_that_newer_slices_have_moved_to_another_node_is_gone():
         ),
     ],
 )
-def test_a_pool_that_contradicts_itself_gives_nothing_and_is_told_of(slices: Any):
+def test_a_contradictory_pool_allocates_nothing_and_is_reported(slices: Any):
     search = Search(*ONE, *slices)
 
     assert search.devices(HERE) == BROKEN
@@ -211,7 +211,7 @@ def test_a_pool_that_contradicts_itself_gives_nothing_and_is_told_of(slices: Any
     assert search.devices(HERE) == [["sound"]]
 
 
-def test_of_a_pool_that_contradicts_itself_not_all_devices_can_be_given():
+def test_not_all_devices_of_a_contradictory_pool_can_be_allocated():
     search = Search(*ALL, resource_slice("", [*GPU, *GPU], pool="p", allNodes=True))
 
     assert search.devices(HERE) == (
@@ -220,7 +220,7 @@ def test_of_a_pool_that_contradicts_itself_not_all_devices_can_be_given():
     )
 
 
-def test_slices_that_disagree_on_their_number_follow_the_first_of_the_node():
+def test_slices_with_different_counts_follow_the_first_of_the_node():
     search = Search(
         *ALL,
         counters("a-counters", "a", pool="p", node="here"),
@@ -231,14 +231,14 @@ def test_slices_that_disagree_on_their_number_follow_the_first_of_the_node():
     assert search.judge(snapshot_of(HERE, THERE))["there"] == "cannot allocate all claims"
 
 
-def test_a_slice_that_cannot_be_read_leaves_its_pool_incomplete():
+def test_an_undecodable_slice_leaves_its_pool_incomplete():
     unreadable = part("t", 2, [device("gpu-1", capacity={"memory": "much"})], pool="p", allNodes=True)
     search = Search(*ONE, part("s", 2, GPU, pool="p", allNodes=True), unreadable)
 
     assert search.devices(HERE) == "none"
 
 
-def test_a_node_selector_that_is_none_fails_every_attempt():
+def test_an_invalid_node_selector_fails_every_attempt():
     selector = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Is"}]}]}
     search = Search(*ONE, part("s", 1, GPU, nodeSelector=selector))
 

@@ -56,24 +56,24 @@ def searching(*claims: Any, devices: Any = 3, **more: Any) -> Search:
         pytest.param([exactly("a"), exactly("b", 2)], [["gpu-0", "gpu-1", "gpu-2"]], id="by two requests"),
         pytest.param([exactly("a", 2), exactly("b", 2)], "none", id="by two requests, too many"),
         pytest.param([all_of()], [["gpu-0", "gpu-1", "gpu-2"]], id="all"),
-        pytest.param([exactly("a"), all_of("b")], "none", id="all, after one is gone"),
+        pytest.param([exactly("a"), all_of("b")], "none", id="all, after one is allocated"),
         pytest.param(
             [all_of(selectors=selecting('device.driver == "other"'))], "none", id="all, where there is none"
         ),
     ],
 )
-def test_a_claim_is_given_as_many_devices_as_it_asks_for(requests: Any, devices: Any):
+def test_a_claim_gets_the_requested_number_of_devices(requests: Any, devices: Any):
     assert searching(claim("one", *requests)).devices(HERE) == devices
 
 
-def test_claims_are_served_in_their_order_and_never_share_a_device():
+def test_claims_are_allocated_in_order_and_never_share_a_device():
     assert searching(claim("one"), claim("two", exactly(count=2))).devices(HERE) == [
         ["gpu-0"],
         ["gpu-1", "gpu-2"],
     ]
 
 
-def test_an_earlier_request_gives_way_to_a_later_one_that_is_more_particular():
+def test_an_earlier_request_yields_to_a_later_more_specific_one():
     devices = [device("a", fast=True), device("b", fast=False)]
     slow = selecting(f'!device.attributes["{DRIVER}"].fast')
     fast = selecting(f'device.attributes["{DRIVER}"].fast')
@@ -89,7 +89,7 @@ def test_an_earlier_request_gives_way_to_a_later_one_that_is_more_particular():
     assert searching(claim("one", exactly(selectors=slow)), devices=devices).devices(HERE) == [["b"]]
 
 
-def test_a_device_that_somebody_has_is_not_given_again():
+def test_an_allocated_device_is_not_allocated_again():
     taken = resource_claim("taken", allocated=allocation("gpu-0", "gpu-2", node="here"))
     search = searching(taken, claim("one"))
 
@@ -104,7 +104,7 @@ def test_a_device_that_somebody_has_is_not_given_again():
     assert search.devices(HERE) == [["gpu-0"]]
 
 
-def test_admin_access_is_given_to_devices_that_somebody_has_and_takes_none():
+def test_admin_access_gets_allocated_devices_and_allocates_none():
     taken = resource_claim("taken", allocated=allocation("gpu-0", "gpu-1", "gpu-2", node="here"))
     looking = resource_claim("looking", allocated=allocation("gpu-0", node="here", adminAccess=True))
     admin = exactly("look", 2, adminAccess=True)
@@ -113,7 +113,7 @@ def test_admin_access_is_given_to_devices_that_somebody_has_and_takes_none():
     assert searching(looking, claim("one")).devices(HERE) == [["gpu-0"]]
 
 
-def test_admin_access_is_given_to_a_device_once_in_a_claim():
+def test_admin_access_gets_a_device_once_per_claim():
     admin = exactly("a", 2, adminAccess=True), exactly("b", 2, adminAccess=True)
 
     assert searching(claim("one", *admin)).devices(HERE) == "none"
@@ -123,7 +123,7 @@ def test_admin_access_is_given_to_a_device_once_in_a_claim():
     ]
 
 
-def test_of_alternatives_the_first_that_is_available_is_given():
+def test_the_first_available_alternative_is_allocated():
     wanted = first_of("r0", alternative("many", 4), alternative("some", 2), alternative("one", 1))
     search = searching(claim("one", wanted))
 
@@ -131,13 +131,13 @@ def test_of_alternatives_the_first_that_is_available_is_given():
     assert [each["request"] for each in search.results(HERE)[0]["devices"]["results"]] == ["r0/some"] * 2
 
 
-def test_an_alternative_is_given_up_if_nothing_is_left_for_the_next_request():
+def test_an_alternative_is_dropped_if_nothing_is_left_for_the_next_request():
     wanted = first_of("r0", alternative("all", 3), alternative("one", 1))
 
     assert searching(claim("one", wanted, exactly("r1"))).devices(HERE) == [["gpu-0", "gpu-1"]]
 
 
-def test_an_earlier_request_gives_way_to_the_only_alternative_there_is():
+def test_an_earlier_request_yields_to_the_only_alternative():
     devices = [device("a", fast=True), device("b", fast=False)]
     fast = alternative("fast", selectors=selecting(f'device.attributes["{DRIVER}"].fast'))
     search = searching(claim("one", exactly("any"), first_of("r1", fast)), devices=devices)
@@ -161,7 +161,7 @@ def test_each_alternative_has_its_own_class():
     [
         pytest.param("NoSchedule", [], False, id="untolerated"),
         pytest.param("NoExecute", [], False, id="untolerated, to be evicted"),
-        pytest.param("None", [], True, id="only told of"),
+        pytest.param("None", [], True, id="only reported"),
         pytest.param("Unheard", [], True, id="of an effect that is not known"),
         pytest.param("NoSchedule", [{"operator": "Exists"}], True, id="all tolerated"),
         pytest.param("NoSchedule", [{"key": "sick", "value": "very"}], True, id="tolerated by value"),
@@ -178,7 +178,9 @@ def test_each_alternative_has_its_own_class():
         pytest.param("NoSchedule", [{"key": "sick", "operator": "Like"}], False, id="an unknown operator"),
     ],
 )
-def test_a_tainted_device_is_given_to_who_tolerates_it(effect: str, tolerations: Any, given: Any):
+def test_a_tainted_device_is_allocated_to_a_claim_that_tolerates_it(
+    effect: str, tolerations: Any, given: Any
+):
     taint = {"key": "sick", "value": "very", "effect": effect}
     search = searching(
         claim("one", exactly(tolerations=tolerations)), devices=[{"name": "gpu-0", "taints": [taint]}]
@@ -187,7 +189,7 @@ def test_a_tainted_device_is_given_to_who_tolerates_it(effect: str, tolerations:
     assert search.devices(HERE) == ([["gpu-0"]] if given else "none")
 
 
-def test_selectors_of_the_class_and_of_the_request_choose_together():
+def test_selectors_of_the_class_and_of_the_request_both_apply():
     devices = [device("a", fast=True, big=False), device("b", fast=True, big=True)]
     fast, big = (f'device.attributes["{DRIVER}"].{name}' for name in ("fast", "big"))
     search = Search(
@@ -231,7 +233,7 @@ def test_a_selector_that_fails_for_a_device_fails_the_attempt(classes: Any, requ
     assert search.judge(snapshot_of(HERE)) == {"here": words}
 
 
-def test_a_selector_is_not_asked_about_devices_that_come_after_enough_others():
+def test_a_selector_is_not_evaluated_for_devices_beyond_the_needed_ones():
     fine, faulty = device("a", fast=True), device("b")
     wanted = exactly(selectors=selecting(MISSING))
 
@@ -239,7 +241,7 @@ def test_a_selector_is_not_asked_about_devices_that_come_after_enough_others():
     assert searching(claim("one", wanted), devices=[faulty, fine]).devices(HERE).endswith(FAILS)
 
 
-def test_a_selector_is_not_asked_about_devices_that_somebody_has():
+def test_a_selector_is_not_evaluated_for_allocated_devices():
     taken = resource_claim("taken", allocated=allocation("b", node="here"))
     wanted = exactly(selectors=selecting(MISSING))
     devices = [device("b"), device("a", fast=True)]
@@ -278,7 +280,7 @@ def test_a_selector_that_does_not_compile_fails_the_attempt():
         ),
     ],
 )
-def test_a_request_of_a_kind_that_is_not_known_fails_the_attempt(request_: Any, problem: str):
+def test_a_request_of_an_unknown_kind_fails_the_attempt(request_: Any, problem: str):
     search = searching(claim("one", request_))
 
     assert search.devices(HERE) == f"{CLAIM}, request r0: {problem}"
@@ -293,7 +295,7 @@ def test_an_alternative_is_named_in_errors_by_its_last_name():
     )
 
 
-def test_a_claim_holds_32_devices():
+def test_a_claim_has_at_most_32_devices():
     many = 'device.driver.startsWith("gpu")'
 
     assert len(searching(claim("one", exactly(count=32)), devices=40).devices(HERE)[0]) == 32
@@ -305,7 +307,7 @@ def test_a_claim_holds_32_devices():
     )
 
 
-def test_alternatives_that_are_too_many_are_passed_over():
+def test_alternatives_with_too_many_devices_are_skipped():
     wanted = (
         exactly("a", 20),
         first_of("b", alternative("many", 20), alternative("few", 10)),
@@ -320,7 +322,7 @@ def test_alternatives_that_are_too_many_are_passed_over():
     ]
 
 
-def test_alternatives_that_can_only_be_too_many_fail_the_attempt():
+def test_alternatives_that_all_have_too_many_devices_fail_the_attempt():
     wanted = (
         first_of("a", alternative("some", 20), alternative("one", 1, selectors=selecting("false"))),
         first_of("b", alternative("many", 20), alternative("more", 31, selectors=selecting("true"))),
@@ -339,7 +341,7 @@ def test_a_deep_search_needs_no_deep_stack():
     assert [len(each) for each in search.devices(HERE)] == [32] * 40
 
 
-def test_no_claims_are_served_everywhere():
+def test_an_empty_list_of_claims_fits_everywhere():
     search = Search()
 
     assert search.devices(HERE) == []

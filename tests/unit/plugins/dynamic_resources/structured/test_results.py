@@ -35,7 +35,7 @@ def on(*requirements: Any):
     return {"nodeSelectorTerms": [{"matchExpressions": list(requirements)}]}
 
 
-def test_a_device_is_named_with_what_its_driver_and_its_kubelet_need():
+def test_a_device_has_the_names_that_its_driver_and_kubelet_need():
     tolerations = [{"key": "sick", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 30}]
     conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
     search = Search(
@@ -64,7 +64,7 @@ def test_a_device_is_named_with_what_its_driver_and_its_kubelet_need():
     ]
 
 
-def test_the_configuration_of_a_class_is_told_once_for_all_its_requests():
+def test_the_configuration_of_a_class_is_listed_once_for_all_its_requests():
     search = Search(
         configured("gpu", opaque(1), opaque(2)),
         configured("other", opaque(3)),
@@ -86,7 +86,7 @@ def test_the_configuration_of_a_class_is_told_once_for_all_its_requests():
     ]
 
 
-def test_the_configuration_is_that_of_the_class_that_was_chosen():
+def test_the_configuration_is_that_of_the_chosen_class():
     search = Search(
         configured("none", opaque(1)),
         configured("some", opaque(2)),
@@ -111,7 +111,7 @@ def test_the_configuration_is_that_of_the_class_that_was_chosen():
         pytest.param(["a", "b", "b/s1"], 2, id="for a request and its alternative"),
     ],
 )
-def test_the_configuration_of_a_claim_follows_that_of_classes(requests: Any, times: int):
+def test_the_configuration_of_a_claim_follows_that_of_its_classes(requests: Any, times: int):
     config = {"requests": requests, **OPAQUE} if requests else OPAQUE
     search = Search(
         configured("gpu", opaque(1)),
@@ -151,7 +151,7 @@ def test_the_configuration_of_a_claim_follows_that_of_classes(requests: Any, tim
                 )
             ],
             on(requirement("row", "1")),
-            id="where the device says",
+            id="the node selector of the device",
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_claim_is_available_where_its_devices_are(slices: Any, where: Any):
     assert search.results(HERE)[0].get("nodeSelector") == where
 
 
-def test_devices_of_several_places_are_available_where_all_of_them_are():
+def test_devices_of_several_places_are_available_only_where_all_of_them_are():
     places = [
         on(requirement("zone", "a", "b"), requirement("row", "1")),
         on(requirement("row", "1"), requirement("zone", "b", "a")),
@@ -183,7 +183,7 @@ def test_devices_of_several_places_are_available_where_all_of_them_are():
     assert search.results(HERE)[1]["nodeSelector"] == ONLY_HERE
 
 
-def test_a_slice_of_several_terms_fails_the_attempt():
+def test_a_slice_with_several_terms_fails_the_attempt():
     selector = {"nodeSelectorTerms": on(requirement("zone", "a"))["nodeSelectorTerms"] * 2}
     search = Search(device_class(), claim("one"), part("s", 1, [{"name": "gpu-0"}], nodeSelector=selector))
 

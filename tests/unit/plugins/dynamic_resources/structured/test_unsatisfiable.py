@@ -149,13 +149,11 @@ def found_after(steps: int, objects: list[dict[str, Any]]) -> str | list[list[st
 
 @settings(max_examples=400, deadline=None)
 @given(worlds(), st.integers(1, 12))
-def test_what_is_found_is_the_same_whether_or_not_the_search_counts_first(
-    objects: list[dict[str, Any]], steps: int
-):
+def test_counting_first_does_not_change_the_result_of_a_search(objects: list[dict[str, Any]], steps: int):
     assert found_after(steps, objects) == found_after(NEVER, objects)
 
 
-def test_a_device_that_several_may_have_is_not_counted_once():
+def test_a_shareable_device_is_not_counted_once():
     shared = device("gpu-0", capacity={"memory": "4"}) | {"allowMultipleAllocations": True}
     half = {"capacity": {"requests": {"memory": "2"}}}
     objects = [
@@ -204,11 +202,11 @@ TWO_VALUES = [device(f"gpu-{n}", half=n % 2) for n in range(20)]
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_counting(some: Any, wanted: Any):
+def test_an_impossible_claim_is_rejected_by_counting(some: Any, wanted: Any):
     assert_is_refused_by_counting(Search(device_class(), wanted, resource_slice("here", some)))
 
 
-def test_partitions_that_take_more_than_there_is_are_refused_by_counting():
+def test_partitions_that_need_too_many_counters_are_rejected_by_counting():
     partitions = [{"name": f"gpu-{n:02}", **takes(1, 0)} for n in range(24)]
     search = Search(
         device_class(),
@@ -229,7 +227,7 @@ def assert_is_refused_by_counting(search: Search) -> None:
     assert search.steps <= searching_module.HOPELESS_AFTER
 
 
-def test_what_counting_does_not_show_is_searched_to_the_end():
+def test_other_claims_are_searched_to_the_end():
     some, wanted = long_search()
     search = Search(device_class(), wanted, resource_slice("here", some))
 

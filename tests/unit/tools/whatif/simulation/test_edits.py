@@ -40,7 +40,7 @@ def names(cluster: ClusterFile) -> list[str]:
     return [pod.name for pod in cluster.pods]
 
 
-def test_nodes_like_another_are_added_schedulable():
+def test_nodes_like_another_are_added_as_schedulable():
     added = with_nodes(CLUSTER, f"2:like=n-a,{ZONE}=c").nodes[2:]
 
     assert [each.name for each in added] == ["added-1", "added-2"]
@@ -58,7 +58,7 @@ def test_nodes_of_a_shape_offer_its_amounts_and_have_its_labels():
     assert (added.labels[ZONE], added.labels["disk"]) == ("c", "ssd")
 
 
-def test_without_a_zone_its_pods_come_again_but_for_those_of_daemon_sets():
+def test_pods_of_a_removed_zone_are_recreated_except_those_of_daemon_sets():
     left = without(CLUSTER, f"{ZONE} in (a)")
 
     assert [each.name for each in left.nodes] == ["n-b"]
@@ -70,7 +70,7 @@ def test_without_a_zone_its_pods_come_again_but_for_those_of_daemon_sets():
     }
 
 
-def test_a_factor_is_taken_as_it_is_written():
+def test_a_factor_is_used_exactly_as_written():
     pods = [owned(f"job-{number}", "Job", "job") for number in range(100)]
 
     assert len(scaled(ClusterFile(pods=pods), "job/job=1.1x").pods) == 110
@@ -82,7 +82,7 @@ def test_a_factor_is_taken_as_it_is_written():
         pytest.param(
             "deployment/web=2x", ["web-1", "web-2", "web-1-more-1", "web-1-more-2"], id="twice a Deployment"
         ),
-        pytest.param("deployment/web=1", ["web-1"], id="fewer, and the pending one goes"),
+        pytest.param("deployment/web=1", ["web-1"], id="fewer, and the pending one is removed"),
         pytest.param("replicaset/web-7d9f8b6c5=0", [], id="none"),
         pytest.param("statefulset/default/db=3", ["db-0", "db-1", "db-2"], id="a StatefulSet, by namespace"),
         pytest.param("deployment/web=1.5x", ["web-1", "web-2", "web-1-more-1"], id="rounded up"),
@@ -118,7 +118,7 @@ def test_a_workload_is_scaled(text: str, there: list[str]):
         ),
     ],
 )
-def test_an_edit_that_makes_no_sense_is_refused(edit: Any, text: str, message: str):
+def test_an_invalid_edit_is_refused(edit: Any, text: str, message: str):
     with pytest.raises(EditError) as error:
         edit(CLUSTER, text)
 

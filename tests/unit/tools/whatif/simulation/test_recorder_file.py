@@ -63,7 +63,7 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_pods_come_pending_run_as_long_as_they_did_and_go(tmp_path: Path):
+def test_pods_arrive_pending_run_for_their_recorded_time_and_end(tmp_path: Path):
     workload = read_recording(written(tmp_path, "\n".join(LINES) + "\n"))
 
     assert [each.name for each in workload.cluster.nodes] == ["n"]
@@ -89,7 +89,7 @@ def test_a_directory_of_packed_files_is_one_recording(tmp_path: Path):
     assert len(read_recording(str(tmp_path)).arrivals) == 3
 
 
-def test_a_torn_end_is_left_out(tmp_path: Path):
+def test_a_truncated_end_is_left_out(tmp_path: Path):
     whole = "\n".join(LINES[:4]) + "\n"
 
     workload = read_recording(written(tmp_path, whole + LINES[4][:40]))
@@ -108,13 +108,13 @@ def test_a_torn_end_is_left_out(tmp_path: Path):
         pytest.param("", "contains no record", id="empty"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, text: str, message: str):
+def test_an_unreadable_line_is_reported_with_its_number(tmp_path: Path, text: str, message: str):
     with pytest.raises(RecorderFileError) as error:
         read_recording(written(tmp_path, text))
 
     assert message in str(error.value)
 
 
-def test_other_files_are_no_recordings(tmp_path: Path):
+def test_other_files_are_not_recordings(tmp_path: Path):
     assert is_recording(written(tmp_path, LINES[0]))
     assert not is_recording(written(tmp_path, json.dumps(node_object("n"))))

@@ -36,7 +36,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_scenario_says_what_comes_and_what_happens(tmp_path: Path):
+def test_a_scenario_has_arrivals_and_events(tmp_path: Path):
     workload = read_scenario(written(tmp_path, SCENARIO))
 
     assert [node.name for node in workload.cluster.nodes] == ["general-0", "general-1", "general-2"]
@@ -52,7 +52,7 @@ def test_a_scenario_says_what_comes_and_what_happens(tmp_path: Path):
     assert {each.pod.name for each in workload.arrivals if each.at == 0} >= {"alone", "web-0"}
 
 
-def test_it_is_played_to_its_end(tmp_path: Path):
+def test_a_scenario_is_played_to_its_end(tmp_path: Path):
     result = simulate(read_scenario(written(tmp_path, SCENARIO)), default("custom-scheduler"), seed=1)
 
     assert (result.evicted, result.waiting) == (5, 0)
@@ -74,7 +74,7 @@ def test_a_restored_node_takes_pods_again(tmp_path: Path):
     assert (gone.waiting, back.waiting) == (1, 0)
 
 
-def test_only_scenarios_are_scenarios():
+def test_other_files_are_not_scenarios():
     assert is_scenario(SCENARIO.encode())
     assert not is_scenario(b"kind: List\nitems: []\nnodes: []")
     assert not is_scenario(b"- a\n")
@@ -99,7 +99,7 @@ def test_only_scenarios_are_scenarios():
         pytest.param("workloads: [{name: a, cpu: x}]", "cpu", id="no quantity of a pod"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_by_file_and_field(tmp_path: Path, text: str, message: str):
+def test_an_error_is_reported_with_file_and_field(tmp_path: Path, text: str, message: str):
     with pytest.raises(ConfigurationError) as error:
         read_scenario(written(tmp_path, text))
 

@@ -58,8 +58,8 @@ def simulated(folder: Path, items: list[Any], *edits: str) -> Any:
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
     answer = CliRunner().invoke(command, [str(cluster), *edits, "--config", str(config), "-o", "json"])
     assert answer.exit_code == 0, answer.output
-    (told,) = msgspec.json.decode(answer.stdout)
-    return told
+    (reported,) = msgspec.json.decode(answer.stdout)
+    return reported
 
 
 def one_node(*arrivals: Arrival) -> Workload:
@@ -98,7 +98,7 @@ def test_a_trace_is_read(tmp_path: Path):
         pytest.param(f"{'e' * 200_000},1", "pods.csv:6: field larger than field limit", id="too long"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, fault: str):
+def test_an_unreadable_line_is_reported_with_its_number(tmp_path: Path, line: str, fault: str):
     nodes, pods = written(tmp_path)
     pods.write_text(f"{PODS}{line}\n")
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, fa
         pytest.param(b"", "pods.csv: is empty", id="empty"),
     ],
 )
-def test_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes, fault: str):
+def test_an_invalid_table_is_refused(tmp_path: Path, content: bytes, fault: str):
     nodes, pods = written(tmp_path)
     pods.write_bytes(content)
 
@@ -124,14 +124,14 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes, fault: 
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_a_trace_is_read_as_spreadsheets_save_it(tmp_path: Path, end: str):
+def test_a_trace_saved_by_a_spreadsheet_is_read(tmp_path: Path, end: str):
     nodes, pods = written(tmp_path)
     pods.write_bytes(PODS.replace("\n", end).encode("utf-8-sig"))
 
     assert [each.pod.name for each in read_trace(nodes, pods).arrivals] == ["a", "b", "c", "d"]
 
 
-def test_a_pod_that_does_not_fit_waits_until_another_goes():
+def test_a_pod_that_does_not_fit_waits_until_another_ends():
     result = simulate(
         one_node(
             Arrival(pod("first", cpu="3"), 0.0, 100.0),
@@ -147,7 +147,7 @@ def test_a_pod_that_does_not_fit_waits_until_another_goes():
     assert result.seconds == 150.0
 
 
-def test_where_nobody_waits_pods_fail():
+def test_without_waiting_pods_fail():
     workload = one_node(Arrival(pod("a", cpu="3"), 0.0), Arrival(pod("b", cpu="3"), 1.0))
 
     result = simulate(replace(workload, gives_up=True), CONFIG, seed=1)
@@ -155,7 +155,7 @@ def test_where_nobody_waits_pods_fail():
     assert (result.placed, result.waiting, result.failed) == (1, 0, 1)
 
 
-def test_the_first_of_equals_is_taken_on_request():
+def test_the_first_of_equal_nodes_is_chosen_on_request():
     nodes = [node(name, cpu="4") for name in ("c", "a", "b")]
     workload = Workload(ClusterFile(nodes=nodes), [Arrival(pod("p", cpu="1"), 0.0)])
     tried = Workload(
@@ -174,7 +174,7 @@ def test_the_first_of_equals_is_taken_on_request():
     assert {tuple(order(workload, seed=seed, first_of_equals=True)) for seed in range(3)} == {("a",)}
 
 
-def test_another_process_with_other_hashes_says_the_same(tmp_path: Path):
+def test_another_hash_seed_gives_the_same_output(tmp_path: Path):
     nodes, pods = written(tmp_path)
     arguments = [
         str(pods),
@@ -204,7 +204,7 @@ def test_pods_of_other_schedulers_are_placed_too():
     assert result.placed == 1
 
 
-def test_inflation_ends_below_the_demand_that_is_wanted(tmp_path: Path):
+def test_inflation_ends_below_the_requested_demand(tmp_path: Path):
     workload = read_trace(*written(tmp_path))
 
     more = inflated(workload, 1.3, seed=3)
@@ -232,7 +232,7 @@ def test_the_most_frequent_kinds_are_typical(tmp_path: Path):
     assert sum(kind["share"] for kind in typical_pods(many, 60.0)) == 3
 
 
-def test_the_command_says_the_same_twice_whatever_runs_at_a_time(tmp_path: Path):
+def test_the_output_is_the_same_for_any_number_of_processes(tmp_path: Path):
     nodes, pods = written(tmp_path)
     configs = [str(GPU_SHARING / name) for name in ("fgd.yaml", "random.yaml")]
     arguments = [str(pods), "--nodes", str(nodes), "--seeds", "2", "--inflate", "1.3", "-o", "json"]
@@ -245,22 +245,22 @@ def test_the_command_says_the_same_twice_whatever_runs_at_a_time(tmp_path: Path)
 
     assert [answer.exit_code for answer in answers] == [0, 0], answers[0].output
     assert answers[0].stdout == answers[1].stdout
-    told = msgspec.json.decode(answers[0].stdout)
-    assert [(each["config"], each["seed"]) for each in told] == [
+    reported = msgspec.json.decode(answers[0].stdout)
+    assert [(each["config"], each["seed"]) for each in reported] == [
         (config, seed) for config in configs for seed in (1, 2)
     ]
-    assert all(each["placed"] + each["failed"] == each["arrived"] for each in told)
+    assert all(each["placed"] + each["failed"] == each["arrived"] for each in reported)
 
 
 def test_a_cluster_from_kubectl_is_simulated(tmp_path: Path):
     items = [node_object("n", cpu="2"), pod_object("a", cpu="1500m"), pod_object("b", cpu="1500m")]
 
-    told = simulated(tmp_path, items)
+    reported = simulated(tmp_path, items)
 
-    assert (told["placed"], told["waiting"]) == (1, 1)
+    assert (reported["placed"], reported["waiting"]) == (1, 1)
 
 
-def test_a_cluster_comes_through_a_pipe():
+def test_a_cluster_is_read_from_a_pipe():
     out, into = os.pipe()  # as bash's <(kubectl get nodes,pods -A -o json)
     os.write(into, msgspec.json.encode({"kind": "List", "items": [node_object("n"), pod_object("a")]}))
     os.close(into)
@@ -271,7 +271,7 @@ def test_a_cluster_comes_through_a_pipe():
     assert [each.pod.name for each in workload.arrivals] == ["a"]
 
 
-def test_a_configuration_comes_through_a_pipe(tmp_path: Path):
+def test_a_configuration_is_read_from_a_pipe(tmp_path: Path):
     nodes, pods = written(tmp_path)
     out, into = os.pipe()
     os.write(into, b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
@@ -286,7 +286,7 @@ def test_a_configuration_comes_through_a_pipe(tmp_path: Path):
 
 
 @pytest.mark.parametrize("source", ["x" * 5000, "/proc/self/mem"], ids=["name too long", "unreadable"])
-def test_a_source_that_cannot_be_read_is_refused(source: str):
+def test_an_unreadable_source_is_refused(source: str):
     with pytest.raises(ClusterFileError, match="cannot be read"):
         read_source(source)
 
@@ -307,7 +307,7 @@ def test_a_source_that_cannot_be_read_is_refused(source: str):
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: list[str], message: str):
+def test_conflicting_options_are_refused(tmp_path: Path, arguments: list[str], message: str):
     nodes, pods = written(tmp_path)
 
     answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes), *arguments])
@@ -316,7 +316,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: list[str], me
     assert message in answer.stderr
 
 
-def test_what_a_process_of_a_simulation_cannot_do_is_told(tmp_path: Path):
+def test_an_error_in_a_simulation_process_is_reported(tmp_path: Path):
     nodes, pods = written(tmp_path)
     config = tmp_path / "config.yaml"
     config.write_text(
@@ -336,8 +336,8 @@ def test_a_cluster_is_simulated_with_more_nodes_and_pods(tmp_path: Path):
     member = pod_object("job-a", cpu="1500m")
     member["metadata"]["ownerReferences"] = [owner]
 
-    told = simulated(
+    reported = simulated(
         tmp_path, [node_object("n", cpu="2"), member], "--add-nodes", "2:like=n", "--scale", "job/job=4"
     )
 
-    assert (told["placed"], told["waiting"]) == (3, 1)
+    assert (reported["placed"], reported["waiting"]) == (3, 1)

@@ -1,4 +1,4 @@
-"""What happens in a simulation as in a daemon: preemption, groups, Permit, backoff, volumes, and what plugins write."""
+"""Simulations equal a daemon: preemption, groups, Permit, backoff, volumes, and writes of plugins."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def only(lines: list[Line], *whom: str) -> list[Line]:
     return [line for line in lines if line[2] in whom]
 
 
-def test_victims_stay_for_their_grace_period_and_their_owners_make_others():
+def test_victims_stay_for_their_grace_period_and_their_owners_replace_them():
     lines, _ = play(
         on(
             [node("n", cpu="4")],
@@ -139,7 +139,7 @@ def test_victims_stay_for_their_grace_period_and_their_owners_make_others():
     assert next(line[0] for line in lines if line[1:] == ("placed n", "low-again-1")) >= 140.0
 
 
-def test_a_stateful_sets_pod_comes_again_by_its_own_name_when_it_is_gone():
+def test_a_pod_of_a_stateful_set_is_recreated_by_its_own_name_after_deletion():
     lines, _ = play(
         on(
             [node("n", cpu="4")],
@@ -172,7 +172,7 @@ def test_a_recreated_pod_does_not_end_with_the_run_time_of_its_predecessor():
     assert at[1::2] == [12.0, 32.0, at[4] + 50.0]  # the second, placed at 17, would have gone at 67 or later
 
 
-def test_a_pod_without_an_owner_does_not_come_again():
+def test_a_pod_without_an_owner_is_not_recreated():
     lines, daemon = play(
         on(
             [node("n", cpu="4")],
@@ -189,7 +189,7 @@ def in_group(name: str, **fields: Any) -> PodInfo:
     return pod(name, schedulingGroup={"podGroupName": "g"}, **fields)
 
 
-def test_a_gang_is_placed_whole_or_not_at_all():
+def test_a_gang_is_placed_as_a_whole_or_not_at_all():
     group = {
         "metadata": {"name": "g", "namespace": "default", "uid": "g"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
@@ -234,7 +234,7 @@ profiles:
 """
 
 
-def test_a_pod_that_permit_never_lets_go_is_given_up_in_the_end():
+def test_a_pod_that_permit_never_allows_is_finally_dropped():
     lines, daemon = play(
         on([node("n")], Arrival(pod("held"), 0.0)),
         HOLDING,
@@ -245,7 +245,7 @@ def test_a_pod_that_permit_never_lets_go_is_given_up_in_the_end():
     assert daemon.parts.pods["default/held"].node_name == ""
 
 
-def test_a_pod_that_backs_off_takes_the_room_that_came_if_nobody_else_waits():
+def test_a_pod_in_backoff_gets_new_capacity_if_no_other_pod_waits():
     lines, _ = play(
         on(
             [node("n", cpu="4")],
@@ -257,7 +257,7 @@ def test_a_pod_that_backs_off_takes_the_room_that_came_if_nobody_else_waits():
     assert (10.0, "placed n", "second") in lines
 
 
-def test_nodes_come_go_and_are_drained():
+def test_nodes_are_added_deleted_and_drained():
     lines, _ = play(
         on(
             [node("a", cpu="4")],
@@ -283,7 +283,7 @@ def test_nodes_come_go_and_are_drained():
     assert {line[2] for line in lines if line[1] == "placed c"} == {"web-2-again-1", "web-1-again-1-again-1"}
 
 
-def test_another_version_of_a_pending_pod_comes_too_late_once_it_is_placed():
+def test_a_late_version_of_a_placed_pod_is_ignored():
     large = pod("web", cpu="3")
 
     lines, daemon = play(
@@ -329,7 +329,7 @@ def with_a_claim(there: Any) -> Workload:
     return Workload(ClusterFile([there], [], others), [Arrival(db, 5.0)])
 
 
-def test_a_volume_is_made_where_the_pod_goes():
+def test_a_volume_is_provisioned_at_the_node_of_the_pod():
     lines, daemon = play(with_a_claim(node("n", labels={"topology.kubernetes.io/zone": "z"})))
 
     assert (5.0, "placed n", "db") in lines
@@ -342,7 +342,7 @@ def test_a_volume_is_made_where_the_pod_goes():
     assert term["matchExpressions"][0]["values"] == ["z"]
 
 
-def test_one_who_fails_again_and_again_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch):
+def test_a_pod_that_fails_repeatedly_is_finally_dropped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         "scheduler.tools.whatif.simulation.virtual_daemon.bind_volumes", lambda _cluster: None
     )
@@ -352,7 +352,7 @@ def test_one_who_fails_again_and_again_is_given_up_in_the_end(monkeypatch: pytes
     assert [line[1] for line in lines] == ["came"]
 
 
-def test_a_pod_is_bound_once_and_only_as_it_is():
+def test_a_pod_is_bound_once_and_only_in_its_current_version():
     async def done(_api: ObjectWrites, daemon: VirtualDaemon) -> list[int]:
         bind, statuses = daemon.cluster.bind, []
         await bind(daemon.parts.pods["default/p"], "n")
@@ -378,7 +378,7 @@ def writes(done: Callable[[ObjectWrites, VirtualDaemon], Any], there: ClusterFil
     return run(main())
 
 
-def test_a_plugin_writes_annotations_of_a_pod_and_of_no_other():
+def test_a_plugin_writes_annotations_of_its_pod_only():
     async def done(api: ObjectWrites, daemon: VirtualDaemon) -> Mapping[str, str]:
         patch = {"metadata": {"uid": "uid-of-default-p", "annotations": {"a": "1", "b": None}}}
         path, kind = "/api/v1/namespaces/default/pods/p", "application/merge-patch+json"
@@ -392,7 +392,7 @@ def test_a_plugin_writes_annotations_of_a_pod_and_of_no_other():
     assert writes(done, ClusterFile(pods=[pod("p", annotations={"b": "2"})])) == {"a": "1"}
 
 
-def test_an_object_that_changed_meanwhile_is_not_written_over():
+def test_a_concurrently_changed_object_is_not_overwritten():
     async def done(api: ObjectWrites, daemon: VirtualDaemon) -> None:
         path = "/api/v1/namespaces/default/persistentvolumeclaims/data"
         before = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
@@ -407,7 +407,7 @@ def test_an_object_that_changed_meanwhile_is_not_written_over():
     )
 
 
-def test_what_cannot_be_written_is_told_once(caplog: pytest.LogCaptureFixture):
+def test_an_unsupported_write_is_logged_once(caplog: pytest.LogCaptureFixture):
     async def done(api: ObjectWrites, _daemon: VirtualDaemon) -> None:
         for name in ("a", "b"):
             await api.api_write("PUT", f"/api/v1/namespaces/default/configmaps/{name}", {})
@@ -417,7 +417,7 @@ def test_what_cannot_be_written_is_told_once(caplog: pytest.LogCaptureFixture):
     assert [record.message for record in caplog.records] == ["Not simulated: a write has no effect"]
 
 
-def test_claimed_devices_are_allocated_and_given_back():
+def test_claimed_devices_are_allocated_and_released():
     objects = [device_class(), resource_slice(node="n", devices=1)]
     objects += [resource_claim("one", exactly()), resource_claim("two", exactly())]
     others: dict[str, dict[str, bytes]] = {}
@@ -458,7 +458,7 @@ class _OnlyB(BaseHTTPRequestHandler):
     def log_message(self, *_args: object) -> None: ...
 
 
-def test_an_extender_is_asked_while_time_stands_still_but_never_to_bind(caplog: pytest.LogCaptureFixture):
+def test_an_extender_is_called_at_a_fixed_time_and_never_to_bind(caplog: pytest.LogCaptureFixture):
     server = HTTPServer(("127.0.0.1", 0), _OnlyB)
     thread = Thread(target=server.serve_forever)
     thread.start()
