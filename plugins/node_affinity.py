@@ -33,7 +33,7 @@ from scheduler.framework import (
     TimeSlice,
     default_normalize_score,
 )
-from scheduler.objects.label_keys import (
+from scheduler.objects.label_index import (
     keys_of_changes,
     keys_of_labels,
     keys_of_requirements,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from scheduler.errors import FieldError
     from scheduler.framework import CycleState
-    from scheduler.objects.label_keys import LabelKey
+    from scheduler.objects.label_index import LabelKey
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeSelectorTerm, PreferredSchedulingTerm

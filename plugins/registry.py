@@ -20,8 +20,8 @@ from plugins.gpu_sharing.packing_scores import (
     GpuShareClustering,
     GpuShareDotProduct,
     GpuSharePacking,
+    RandomNode,
 )
-from plugins.gpu_sharing.random_node import RandomNode
 from plugins.gpu_sharing.sharing import GpuSharing
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity

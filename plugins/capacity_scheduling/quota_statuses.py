@@ -18,7 +18,7 @@ from scheduler.framework.statuses import (
     named_in,
     written,
 )
-from scheduler.objects.amounts import amount_text
+from scheduler.objects.quantity import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping

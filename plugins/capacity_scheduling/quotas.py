@@ -15,8 +15,8 @@ import msgspec
 
 from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
-from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.decode import typed_object
+from scheduler.objects.quantity import Amounts, bounded_amount
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 
 if TYPE_CHECKING:

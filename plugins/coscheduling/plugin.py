@@ -33,8 +33,8 @@ from scheduler.framework import (
     Status,
     no_event_keys,
 )
-from scheduler.objects.amounts import amounts_text
 from scheduler.objects.pod_group import COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS, task_of
+from scheduler.objects.quantity import amounts_text
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence

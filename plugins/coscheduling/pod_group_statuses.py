@@ -10,10 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.coscheduling.free_resources import resource_gap
-from plugins.coscheduling.objects import PodGroupObject
-from plugins.coscheduling.phases import (
+from plugins.coscheduling.objects import (
     VOLCANO_CONDITIONS,
     Members,
+    PodGroupObject,
     coscheduling_status,
     volcano_status,
 )

@@ -14,8 +14,8 @@ import numpy as np
 
 from plugins.dynamic_resources.cel import CELError, is_clear, selector
 from plugins.dynamic_resources.structured.allocated import DeviceID, PoolID
-from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
 from plugins.dynamic_resources.structured.pools import PoolDevice
+from plugins.dynamic_resources.structured.requests import EVALUATIONS_OF_A_STEP, evaluations
 from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import ResourceSlice
 from scheduler.objects.selectors import SelectorError, parse_node_term

@@ -18,12 +18,12 @@ from plugins.dynamic_resources.structured import (
     DeviceID,
     InvalidPoolsError,
 )
-from plugins.dynamic_resources.structured.capacity import fits
-from plugins.dynamic_resources.structured.taints import refusing_taint
+from plugins.dynamic_resources.structured.constraints import refusing_taint
+from plugins.dynamic_resources.structured.requests import fits
 from plugins.pod_work import PluginWork
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import ResourceClaim
-from scheduler.objects.selector_words import only_for, some_of
+from scheduler.objects.label_index import only_for, some_of
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:

@@ -1,6 +1,8 @@
-"""Allocates the devices that pods claim: rejects nodes without them, and writes the claims of placed pods.
+"""Allocates the devices that pods claim: rejects nodes without them, and writes the claims of bound pods.
 
 Source:
+    kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, isSchedulableAfterClaimChange and
+    isSchedulableAfterPodChange.
     kube-scheduler v1.36, plugins/dynamicresources, with the default feature gates.
 """
 
@@ -8,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from plugins.dynamic_resources.args import DynamicResourcesArgs
 from plugins.dynamic_resources.binding import ClaimBinding
 from plugins.dynamic_resources.claim_metrics import ClaimMetrics
 from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimWrites
@@ -22,14 +23,11 @@ from plugins.dynamic_resources.extended_resources import (
     special_claim,
     wants_devices,
 )
-from plugins.dynamic_resources.hints import after_claim_change, after_pod_change, after_pod_left
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
-from plugins.dynamic_resources.pod_devices import PodDevices, is_unready, places_of
-from plugins.dynamic_resources.release import ClaimRelease
-from plugins.dynamic_resources.scoring import has_alternatives
+from plugins.dynamic_resources.pod_devices import PodDevices, has_alternatives, is_unready, places_of
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
 from plugins.pod_work import PluginWork
-from scheduler.errors import SchedulerError
+from scheduler.errors import FieldError, SchedulerError
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -43,6 +41,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     KeyedLock,
+    PluginArgs,
     PluginMetrics,
     PodActivator,
     PodEvents,
@@ -51,6 +50,7 @@ from scheduler.framework import (
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    QueueingHint,
     ReservePlugin,
     ScorePlugin,
     Sleep,
@@ -61,16 +61,178 @@ from scheduler.framework import (
     no_pod_key,
 )
 from scheduler.objects.selectors import SelectorError
+from scheduler.objects.wording import Duration
+from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from scheduler.framework import CycleState, Diagnosis, Outcomes
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceRequest, ResourceClaim
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
-    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, Objects, Rows, Snapshot
+
+_SECOND = 1_000_000_000
+
+
+class DynamicResourcesArgs(PluginArgs, frozen=True):
+    """Arguments of DynamicResources.
+
+    Attributes:
+        filter_timeout: time limit of the search for the devices of one pod over all nodes; 0 means no limit.
+        binding_timeout: how long a pod waits until its devices are ready.
+
+    Source:
+        kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateDynamicResourcesArgs.
+    """
+
+    filter_timeout: Duration = Duration(10 * _SECOND)
+    binding_timeout: Duration = Duration(600 * _SECOND)
+
+    def faults(self) -> Iterator[FieldError]:
+        if self.filter_timeout < Duration(0):
+            yield FieldError("filterTimeout", f"must be zero or positive, was {self.filter_timeout}")
+        if self.binding_timeout < Duration(_SECOND):
+            yield FieldError("bindingTimeout", f"must be at least 1 second, was {self.binding_timeout}")
+
+
+_MOST_CLAIMS: Final = 100
+"""The maximum number of claims that a hint reads."""
+
+
+def after_claim_change(
+    claims: Objects, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+) -> QueueingHint:
+    """Requeue a pod whose claim appeared or changed status, and, when devices become free, any pod whose claims exist.
+
+    Very many claims are not read for each event: such a pod is requeued too often, but no event is missed.
+    """
+    before, after = (_status(claim) for claim in (old, new))
+    released = "allocation" in before and "allocation" not in after
+    may_be_its_own = (old is None or before != after) and object_key(new) in pod.resource_claim_keys
+    if not released and not may_be_its_own:
+        return QueueingHint.SKIP
+    if len(pod.pod.spec.resource_claims) > _MOST_CLAIMS:
+        return QueueingHint.QUEUE
+    found = find_claims(pod, claims)
+    if isinstance(found, str):
+        return QueueingHint.SKIP
+    helps = released or any(held.claim.metadata.uid == new["metadata"].get("uid") for held in found)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: PodInfo) -> QueueingHint:
+    """Requeue the pod itself once all its claims exist."""
+    helps = new.uid == pod.uid and not isinstance(find_claims(new, claims), str)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def after_pod_left(devices: Devices, _pod: PodInfo, gone: PodInfo, _new: None) -> QueueingHint:
+    """Requeue pods when another pod was not bound: unwritten allocations of its claims are free again.
+
+    kube-scheduler lets them wait until another event occurs.
+    """
+    if len(gone.pod.spec.resource_claims) > _MOST_CLAIMS:
+        return QueueingHint.QUEUE
+    found, special = find_claims(gone, devices.claims), special_claim(gone, devices)
+    helps = isinstance(found, str) or any(
+        held is not None and held.claim.status.allocation is None for held in (*found, special)
+    )
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _status(claim: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a claim's status; empty fields count as absent."""
+    status = (claim or {}).get("status") or {}
+    return {
+        name: value for name, value in status.items() if value or (name == "allocation" and value is not None)
+    }
+
+
+_UNTIL_GONE_SECONDS = 30.0
+"""How long to wait, in seconds, until the watch shows that a claim was deleted."""
+_AFTER_FAILURE_SECONDS = 10.0
+"""How long a pod waits, in seconds, after an attempt to help it failed: as the longest backoff."""
+
+
+class ClaimRelease:
+    """Releases claims. While a release is in flight, the pod does not use the claim."""
+
+    def __init__(
+        self,
+        devices: Devices,
+        writes: ClaimWrites,
+        *,
+        background: Background,
+        activator: PodActivator,
+        happenings: WaitForEvent,
+        sleep: Sleep,
+    ) -> None:
+        self._devices = devices
+        self._writes = writes
+        self._background = background
+        self._activator = activator
+        self._happenings = happenings
+        self._sleep = sleep
+
+    def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
+        """Remove a pod from a claim's `reservedFor`; the pod has its own backoff."""
+        self._start("unreserve", claim, pod, partial(self._writes.unreserve, claim, pod))
+
+    def deallocate(self, held: HeldClaim, pod: PodInfo) -> None:
+        """Release all devices of a claim; its watch event requeues the pod, which can then get other devices."""
+        work = partial(self._writes.deallocate, held)
+        self._start("deallocate", held.claim, pod, work, wake_after_failure=True)
+
+    def delete(self, held: HeldClaim, pod: PodInfo, *, is_waiting: bool) -> None:
+        """Delete the claim for a pod's extended resources; no event requeues a pod that waits for the deletion."""
+        work = partial(self._delete, held)
+        self._start(
+            "delete", held.claim, pod, work, wake_after_success=is_waiting, wake_after_failure=is_waiting
+        )
+
+    async def _delete(self, held: HeldClaim) -> None:
+        await self._writes.delete(held)
+        # An attempt that still saw the claim would delete it again.
+        key, is_told = held.claim.key, True
+        while is_told and key in self._devices.claims:
+            is_told = await self._happenings.wait_for_change_of(
+                [(EventResource.RESOURCE_CLAIM, key)], timeout_seconds=_UNTIL_GONE_SECONDS
+            )
+
+    def _start(
+        self,
+        doing: str,
+        claim: ResourceClaim,
+        pod: PodInfo,
+        work: Callable[[], Awaitable[None]],
+        *,
+        wake_after_success: bool = False,
+        wake_after_failure: bool = False,
+    ) -> None:
+        both = (claim.metadata.uid, pod.uid)
+        if both in self._devices.given_up:
+            return
+
+        async def carry_out() -> None:
+            wake = False
+            try:
+                await work()
+                wake = wake_after_success
+            except SchedulerError:
+                if wake_after_failure:
+                    await self._sleep.sleep(_AFTER_FAILURE_SECONDS)
+                    wake = True
+                raise
+            finally:
+                if self._devices.given_up.pop(both) or wake:
+                    self._activator.activate([pod.uid])
+
+        self._devices.given_up[both] = False
+        self._background.start(carry_out(), f"{doing} {claim.key}")
+
 
 _STATE = "DynamicResources"
 _NO_DEVICES = PodDevices()

@@ -1,4 +1,8 @@
-"""One attempt at a pod that needs devices: what PreFilter computes, and how Filter evaluates nodes with it."""
+"""One attempt at a pod that needs devices: PreFilter, Filter, and the preference of first alternatives.
+
+Source:
+    kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, computeScore.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,13 @@ import numpy as np
 
 from plugins.dynamic_resources.binding_conditions import DeviceBindingError, deadline_of, is_ready
 from plugins.dynamic_resources.extended_resources import is_written
-from plugins.dynamic_resources.scoring import points, points_of_allocated
 from plugins.dynamic_resources.structured import Alternatives, DeviceRefusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import parse_node_term
 from scheduler.snapshot import nodes_of_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from plugins.dynamic_resources.extended_resources import ExtendedResources, NodeClaim
@@ -26,6 +29,31 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.selectors import NodeRule
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+_MOST_ALTERNATIVES = 8
+
+
+def has_alternatives(claim: ResourceClaim) -> bool:
+    """Return whether a claim has a request with alternatives."""
+    return any(request.first_available for request in claim.spec.devices.requests)
+
+
+def points(chosen: Iterable[int]) -> int:
+    """Return 8 for each request that got its first alternative, 7 for its second, and so on."""
+    return sum(_MOST_ALTERNATIVES - place for place in chosen)
+
+
+def points_of_allocated(claim: ResourceClaim) -> int:
+    """Return the points for the devices of an allocated claim."""
+    assert claim.status.allocation is not None, "it is allocated"
+    got = {result.request for result in claim.status.allocation.devices.results}
+    return points(
+        place
+        for request in claim.spec.devices.requests
+        for place, alternative in enumerate(request.first_available)
+        if f"{request.name}/{alternative.name}" in got
+    )
+
 
 _REFUSED = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 _STALE: Final = Outcome(_REFUSED, ("cannot schedule extended resource claim",))

@@ -1,4 +1,4 @@
-"""A tree of queues shares a cluster: each has a fair share, lends what it does not use, and takes it back.
+"""A tree of queues shares a cluster: each has a fair share, lends what it does not use, and gets it back.
 
 Shares are divided from the roots down, between siblings by weighted dominant-resource fairness: `shares.py`. A pod that
 would exceed its queue's share waits; to take back what other queues borrowed, pods within their share preempt. No pod
@@ -7,20 +7,20 @@ waits without end: `turns.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.fair_queues.attempt import QueueAttempt
-from plugins.fair_queues.ledger import Ledger
+from plugins.fair_queues.ledger import Ledger, report
 from plugins.fair_queues.queue_statuses import QueueStatuses
 from plugins.fair_queues.queues import QUEUES, STATUS_RIGHT
-from plugins.fair_queues.report import report
-from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
 from plugins.fair_queues.waiting_order import WaitingOrder
+from plugins.node_resources.fit import readable_amounts
 from plugins.preemption.candidates import rows_to_try, why_not_eligible
+from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.ranking import by_importance
 from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
@@ -45,22 +45,23 @@ from scheduler.framework import (
     Status,
     no_event_keys,
 )
-from scheduler.framework.preemption import (  # the constructor's types are read
-    REPORT,
-    NominatedPods,
-    PreemptionDryRun,
-    PreemptionReport,
-    Preemptions,
-    VictimReview,
+from scheduler.framework.preemption import (
+    REPORT,  # the constructor's types are read
+    NominatedPods,  # the constructor's types are read
+    PreemptionDryRun,  # the constructor's types are read
+    PreemptionReport,  # the constructor's types are read
+    Preemptions,  # the constructor's types are read
+    VictimLimit,
+    VictimReview,  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from plugins.fair_queues.ledger import QueueUsage
-    from plugins.fair_queues.report import QueueReport
+    from plugins.fair_queues.ledger import QueueReport, QueueUsage
     from plugins.preemption.candidates import Choice
+    from plugins.preemption.disruption_budgets import DisruptionBudgets
     from plugins.preemption.units import Unit
     from scheduler.framework import (
         CycleState,
@@ -72,6 +73,204 @@ if TYPE_CHECKING:
     )
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """A queue that would exceed a limit.
+
+    Attributes:
+        place: index of the queue.
+        resource: the resource.
+        is_max: whether the queue would exceed its max, else its fair share.
+        used: what the queue uses; milliCPU, bytes or a count.
+        promised: what pods that preempted will use in addition.
+        most: the limit.
+        asked: what the pod requests.
+    """
+
+    place: int
+    resource: str
+    is_max: bool
+    used: int
+    promised: int
+    most: int
+    asked: int
+
+    def message(self, standing: QueueUsage) -> str:
+        """Return the message."""
+        title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
+        used, most, asked, promised = readable_amounts(
+            self.resource, self.used, self.most, self.asked, self.promised
+        )
+        description = f"queue {title} has {used} of its {kind} {most} {self.resource}"
+        if self.promised:
+            description += f" and keeps {promised} for pods that preempted"
+        return f"{description}, the pod requests {asked}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAttempt:
+    """What one attempt knows of the queues.
+
+    Attributes:
+        standing: the state of the queues.
+        leaf: the pod's queue; "" for none.
+        path: the indexes of the queues from the leaf to its root.
+        asked: (n_resources,), what the pod requests.
+        promised: (len(path), n_resources), what nominated pods will use of these queues.
+        is_overdue: whether the pod has waited so long that its queue may exceed its share for it.
+        changed: row -> (len(path), n_resources), what pods added to the row use in addition, or removed pods use no
+            longer.
+        with_it: (n_resources,), what other members of the pod's group use that are placed in the same attempt: for an
+            overdue group the share limits the whole group as it limits one pod.
+    """
+
+    standing: QueueUsage
+    leaf: str
+    path: tuple[int, ...]
+    asked: Int64s
+    promised: Int64s
+    is_overdue: bool
+    changed: dict[int, Int64s] = field(default_factory=dict)
+    with_it: Int64s | int = 0
+
+    def clone(self) -> Self:
+        return replace(self, changed=dict(self.changed))
+
+    def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
+        """Count (row, pod) pairs as added, or with a sign of -1 as removed."""
+        for row, pod in pods:
+            its = self.standing.tree.queue_of(pod)
+            if not its or not self.path:
+                continue
+            above = set(self.standing.tree.paths[its])
+            shared = np.array([place in above for place in self.path])
+            amounts = shared[:, None] * self.standing.amounts(pod.resources.taken)
+            before = self.changed.get(row)
+            self.changed[row] = sign * amounts + (0 if before is None else before)
+
+    def in_the_way(
+        self, row: int | None = None, *, up_to: int | None = None, promised: bool = True
+    ) -> InTheWay | None:
+        """Return the first queue, from the leaf up, that would exceed a limit with the pod; None if there is none.
+
+        Args:
+            row: count the changes on this row.
+            up_to: how many queues of the path to check; all if not given.
+            promised: whether to count what is promised to other pods.
+        """
+        wanted = np.flatnonzero(self.asked > 0)
+        if not wanted.size or not self.path:
+            return None
+        path = list(self.path[:up_to])
+        kept = self.promised[: len(path)] * promised
+        used = self.standing.used[path] + kept
+        if row is not None and row in self.changed:
+            used = used + self.changed[row][: len(path)]
+        with_pod = used + self.asked
+        limit, deserved = self.standing.limit[path], self.standing.deserved[path]
+        beyond_max = with_pod > limit
+        beyond_share = (with_pod > deserved) & (used - self.with_it >= deserved if self.is_overdue else True)
+        for beyond, most, is_max in ((beyond_max, limit, True), (beyond_share, deserved, False)):
+            found = np.argwhere(beyond[:, wanted])
+            if found.size:
+                level, column = int(found[0, 0]), int(wanted[found[0, 1]])
+                name = list(self.standing.resources)[column]
+                amounts = (
+                    used[level, column] - kept[level, column],
+                    kept[level, column],
+                    most[level, column],
+                    self.asked[column],
+                )
+                return InTheWay(path[level], name, is_max, *map(int, amounts))
+        return None
+
+    def fits_ever(self) -> bool:
+        """Return whether no max is smaller than the pod itself."""
+        return not (self.standing.limit[list(self.path)] < self.asked).any()
+
+
+if TYPE_CHECKING:
+    Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
+    """Pods in the preferred order of eviction -> units that leave together or not at all, in that order, including
+    their pods on other nodes."""
+
+ATTEMPT: Final = "FairQueues"
+_NO_VICTIMS = "No preemption victims found for incoming pod"
+_REFUSED = Status.unschedulable("Its queue exceeds its limits, whichever pods leave the node")
+
+
+def one_by_one(pods: Sequence[PodInfo]) -> Iterable[Sequence[PodInfo]]:
+    """Treat each pod as its own unit."""
+    return ((pod,) for pod in pods)
+
+
+class Reclaim:
+    """Chooses possible victims for a pod, and counts what queues lose by that."""
+
+    def __init__(self, attempt: QueueAttempt, priority: int) -> None:
+        self._attempt, self._priority = attempt, priority
+        self._standing = attempt.standing
+        self._position = {place: level for level, place in enumerate(attempt.path)}
+        self._within = [
+            attempt.in_the_way(up_to=level, promised=False) is None for level in range(len(attempt.path) + 1)
+        ]
+
+    def may_leave(self, other: PodInfo, gone: dict[int, Int64s] | None = None) -> bool:
+        """Return whether a pod may be a victim; `gone` is what leaves already, by queue, and is added to if it may."""
+        attempt, standing = self._attempt, self._standing
+        its = standing.tree.queue_of(other)
+        if not attempt.leaf or its == attempt.leaf:
+            return other.priority < self._priority
+        path = standing.tree.paths[its] if its else ()
+        below = next((n for n, place in enumerate(path) if place in self._position), len(path))
+        common = self._position[path[below]] if below < len(path) else len(attempt.path)
+        gone = {} if gone is None else gone
+        taken = standing.amounts(other.resources.taken)
+        if not path or not self._within[common] or not (taken[attempt.asked > 0] > 0).any():
+            return False
+        for place in path[:below]:
+            left = standing.used[place] - standing.leaving[place] - taken - gone.get(place, 0)
+            if standing.share(left) < standing.share(standing.deserved[place]):
+                return False
+        for place in path:
+            gone[place] = gone.get(place, 0) + taken
+        return True
+
+    def choice(self, snapshot: Snapshot, budgets: DisruptionBudgets, units: Units = one_by_one) -> Choice:
+        """Return the choice of possible victims on a node: first those without a protecting budget, then the least important.
+
+        Pods that leave with them on other nodes are counted, and not returned.
+        """
+
+        def choose(row: int) -> Sequence[PodInfo] | Status:
+            gone: dict[int, Int64s] = {}
+            victims: list[PodInfo] = []
+            there = snapshot.pods_on(row)
+            uids = {pod.uid for pod in there}
+            protected, others = split(by_importance(there), budgets)
+            for unit in units([*reversed(others), *reversed(protected)]):
+                with_unit = dict(gone)
+                if all(self.may_leave(other, with_unit) for other in unit):
+                    gone = with_unit
+                    victims.extend(other for other in unit if other.uid in uids)
+            if victims:
+                return victims
+            message = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"
+            return Status.unschedulable(message if self._attempt.leaf else _NO_VICTIMS, resolvable=False)
+
+        return choose
+
+
+class WithinShares(VictimLimit):
+    """Preemption keeps the pod's queue, and those above it, within max and fair share."""
+
+    def refusal(self, state: CycleState, row: int) -> Status | None:
+        return None if self.allows(state, row) else _REFUSED
+
+    def allows(self, state: CycleState, row: int) -> bool:
+        return state.read(ATTEMPT, QueueAttempt).in_the_way(row) is None
 
 
 def _none_gone() -> dict[int, Int64s]:

@@ -18,7 +18,7 @@ from scheduler.framework.statuses import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from plugins.fair_queues.report import QueueReport
+    from plugins.fair_queues.ledger import QueueReport
     from scheduler.framework.statuses import StatusAccess, StatusOf
     from scheduler.snapshot import Objects
 

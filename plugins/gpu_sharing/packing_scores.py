@@ -1,4 +1,4 @@
-"""The packing policies to which "Beware of Fragmentation" compares its own.
+"""The policies to which "Beware of Fragmentation" compares its own: packing, and a random node.
 
 Scores, including rounding, are those of the paper's simulator, so that its figures can be reproduced.
 
@@ -11,21 +11,50 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 import numpy as np
 
-from plugins.gpu_sharing.gpus import Gpus, kind_of, tightest
-from plugins.gpu_sharing.requests import MILLI, gpu_request
+from plugins.gpu_sharing.gpus import MILLI, Gpus, gpu_request, kind_of, tightest
 from scheduler.framework import MAX_NODE_SCORE, ClusterObjects, ScorePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from plugins.gpu_sharing.gpus import GpusLeft
-    from plugins.gpu_sharing.requests import GpuRequest
+    from plugins.gpu_sharing.gpus import GpuRequest, GpusLeft
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+class RandomNode(ScorePlugin):
+    """Gives one node the best score, all others none. It differs between pods, but not between attempts at one pod."""
+
+    name = "RandomNode"
+    api_version = 1
+    reads_pods = False
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] = ()
+        self._hashes = np.zeros(0, dtype=np.uint64)
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        if snapshot.names != self._names:
+            self._names = snapshot.names
+            self._hashes = np.array([crc32(name.encode()) for name in self._names], dtype=np.uint64)
+        mixed = (self._hashes + np.uint64(crc32(pod.uid.encode()) << 32)) * _MIX
+        mixed = (mixed ^ (mixed >> _HALF)) * _MIX
+        return (mixed >> _HALF).astype(np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
+        chosen = np.zeros_like(scores)
+        if len(feasible):
+            chosen[feasible[scores[feasible].argmax()]] = MAX_NODE_SCORE
+        return chosen
+
 
 LARGEST_CPU: Final = 128_000
 """MilliCPU of the largest node."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from plugins.gpu_sharing.gpus import Gpus, tightest
-from plugins.gpu_sharing.requests import GPU_COUNT, GPU_INDEX, GPU_MODEL, MILLI, gpu_request
+from plugins.gpu_sharing.gpus import GPU_COUNT, GPU_INDEX, GPU_MODEL, MILLI, Gpus, gpu_request, tightest
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -39,7 +38,7 @@ from scheduler.framework import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from plugins.gpu_sharing.requests import GpuRequest
+    from plugins.gpu_sharing.gpus import GpuRequest
     from scheduler.framework import CycleState
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo

@@ -1,59 +1,380 @@
 """Places pods near other pods, or away from them, by their affinity and anti-affinity.
 
 Source:
+    kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, isSchedulableAfterPodChange and
+    isSchedulableAfterNodeChange; filtering.go, podMatchesAllAffinityTerms.
+    kube-scheduler v1.36, plugins/interpodaffinity/filtering.go.
+    kube-scheduler v1.36, plugins/interpodaffinity/scoring.go.
     kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, filtering.go, scoring.go.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
-from plugins.inter_pod_affinity.domains import added_up
-from plugins.inter_pod_affinity.filtering import AffinityState
-from plugins.inter_pod_affinity.hints import (
-    after_node_change,
-    after_pod_change,
-    alike,
-    awaited_of_nodes,
-    awaited_of_pods,
-    brought_by_node,
-    brought_by_pod,
-)
-from plugins.inter_pod_affinity.own_terms import (
-    MOST_ONE_BY_ONE,
-    MOST_REQUIREMENTS,
-    FewTerms,
-    ManyTerms,
-)
-from plugins.inter_pod_affinity.scoring import ScoreState, normalized
+import numpy as np
+
+from plugins.inter_pod_affinity.domains import Domains, added_up
+from plugins.inter_pod_affinity.own_terms import MOST_ONE_BY_ONE, MOST_REQUIREMENTS, FewTerms, ManyTerms
 from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
 from plugins.pod_work import PluginWork
 from scheduler.errors import FieldError
 from scheduler.framework import (
+    MAX_NODE_SCORE,
+    PASS,
     SKIP,
     ActionType,
     ClusterEvent,
+    Code,
     EventResource,
     EventWithHint,
     FilterPlugin,
     Needs,
+    Outcome,
+    Outcomes,
     PluginArgs,
     PreFilterPlugin,
     PreScorePlugin,
+    QueueingHint,
     ScorePlugin,
     Status,
     TimeSlice,
 )
+from scheduler.objects.label_index import keys_of_changes, keys_of_labels, keys_of_rule
+from scheduler.objects.pod_affinity import topology_keys
 from scheduler.snapshot import TermKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from typing import Self
 
-    from plugins.inter_pod_affinity.own_terms import OwnTerms
-    from scheduler.framework import CycleState, Outcomes
+    from plugins.inter_pod_affinity.own_terms import Counts, OwnTerms
+    from scheduler.framework import CycleState
+    from scheduler.objects.label_index import LabelKey
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_affinity import AffinityTerms
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.objects.pod_affinity import AffinityTerms, WeightedTerm
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, TermsThatMean
+
+_ANYBODY: Final = ""  # a key of every pod event, whatever its labels are
+_OWN: Final = "own"  # prefix of keys for the waiting pod's own labels
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_MOST_TERMS: Final = 100
+"""The maximum number of terms that a hint checks."""
+
+
+def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
+    """Return whether an added, deleted or relabelled pod may help a waiting one."""
+    if old is not None and new is not None and new.uid == pod.uid:
+        return QueueingHint.QUEUE  # its own labels changed: other pods' terms may not match it any more
+    if any(each is not None and not _is_placed(each) for each in (new, old)):
+        return QueueingHint.SKIP
+    terms = pod.affinity_terms
+    if terms.faults:
+        return QueueingHint.QUEUE
+    wanted, unwanted = terms.required_affinity, terms.required_anti_affinity
+    if old is None:
+        assert new is not None, "something came or went"
+        helps = _may_match(wanted, new)
+    elif new is None:
+        others = old.affinity_terms
+        helps = (
+            _may_match(unwanted, old) or bool(others.faults) or _may_match(others.required_anti_affinity, pod)
+        )
+    else:
+        helps = (_may_match(wanted, new) and not _do_match(wanted, old)) or (
+            _may_match(unwanted, old) and not _do_match(unwanted, new)
+        )
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+    """Return whether an added or relabelled node may help a waiting pod."""
+    terms = pod.affinity_terms
+    if terms.faults:
+        return QueueingHint.QUEUE
+    wanted, unwanted = topology_keys(terms.required_affinity), topology_keys(terms.required_anti_affinity)
+    if old is None:
+        helps = bool(unwanted) or any(key in new.labels for key in wanted)
+    else:
+        before, after = old.labels, new.labels
+        # A node without the label has no domain: it never satisfies affinity, and never violates anti-affinity.
+        helps = any(key in after and before.get(key) != after[key] for key in wanted) or any(
+            key in before and before[key] != after.get(key) for key in unwanted
+        )
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def alike(pod: PodInfo) -> Hashable:
+    """Return all fields of a waiting pod that the hints read."""
+    return pod.affinity_terms, pod.namespace, frozenset(pod.labels.items())
+
+
+def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | None:
+    """Return the keys of a pod event: the pod's labels, and the pods that its anti-affinity excluded."""
+    keys: set[Hashable] = set()
+    for each in (old, new):
+        if each is not None:
+            if not _is_placed(each):
+                return set()
+            keys.add(_ANYBODY)  # some pods wait for the absence of a label
+            keys.update(keys_of_labels(each.labels))
+    if old is not None and new is None:
+        others = old.affinity_terms
+        if others.faults:
+            return None
+        if others.required_anti_affinity:
+            kept_away = keys_of_rule(others.required_anti_affinity[0].term.rule)
+            if kept_away is None:
+                return None
+            keys.update((_OWN, key) for key in kept_away)
+    return keys
+
+
+def awaited_of_pods(pod: PodInfo) -> set[Hashable] | None:
+    """Return the labels one of which another pod must have, and the pod's own, which another pod may exclude."""
+    terms = pod.affinity_terms
+    if terms.faults:
+        return None
+    keys: set[Hashable] = {(_OWN, key) for key in keys_of_labels(pod.labels)}
+    for some in (terms.required_affinity, terms.required_anti_affinity):
+        if some:  # another pod must match all terms, so the first one is enough
+            wanted = keys_of_rule(some[0].term.rule)
+            if wanted is None:
+                return None
+            keys |= wanted
+    return keys
+
+
+def brought_by_node(old: NodeObject | None, new: NodeObject) -> set[LabelKey] | None:
+    """Return the new or changed labels of a node; an added node may help any pod with anti-affinity."""
+    return None if old is None else set(keys_of_changes(old.labels, new.labels))
+
+
+def awaited_of_nodes(pod: PodInfo) -> set[LabelKey] | None:
+    """Return the topology keys of a pod's required terms."""
+    terms = pod.affinity_terms
+    if terms.faults:
+        return None
+    return {*topology_keys(terms.required_affinity), *topology_keys(terms.required_anti_affinity)}
+
+
+def _is_placed(pod: PodInfo) -> bool:
+    """Return whether a pod is on a node or nominated to one."""
+    return bool(pod.node_name or pod.pod.status.nominated_node_name)
+
+
+def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
+    """Return whether there are terms and all may match a pod; namespace selectors are not evaluated.
+
+    A hint is called for each waiting pod, so of very many terms it checks the first ones only. It may requeue a pod too
+    often, but never misses an event.
+    """
+    return bool(terms) and all(
+        each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in islice(terms, _MOST_TERMS)
+    )
+
+
+def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
+    """Return whether there certainly are terms and all match a pod."""
+    return len(terms) <= _MOST_TERMS and _may_match(terms, pod)
+
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_TABLE: Final = (
+    PASS,
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_AFFINITY,)),
+    Outcome(Code.UNSCHEDULABLE, (REASON_ANTI_AFFINITY,)),
+    Outcome(Code.UNSCHEDULABLE, (REASON_EXISTING_ANTI_AFFINITY,)),
+)
+_FAR: Final = 1
+_NEAR: Final = 2
+_UNWELCOME: Final = 3
+
+
+class AffinityState:
+    """The pods that matter to one pod by domain, with the changes since they were counted."""
+
+    def __init__(
+        self,
+        own: OwnTerms,
+        others: TermsThatMean,
+        affinity: tuple[Domains, ...],
+        anti_affinity: dict[str, Domains],
+        existing_anti_affinity: dict[str, Domains],
+    ) -> None:
+        self._own = own
+        self._others = others  # the required anti-affinity of pods on nodes
+        self._affinity = affinity  # by the pod's topology keys: pods that match all of its terms
+        self._anti_affinity = anti_affinity  # topology key -> pods that match its terms
+        self._existing_anti_affinity = (
+            existing_anti_affinity  # topology key -> existing terms that match the pod
+        )
+
+    @classmethod
+    def of(
+        cls, own: OwnTerms, others: TermsThatMean, existing: dict[str, Domains], snapshot: Snapshot
+    ) -> Self:
+        """Count the pods that the pod's own terms match.
+
+        Args:
+            own: the pod's terms.
+            others: the required anti-affinity of pods on nodes that matches the pod.
+            existing: topology key -> how many of these terms each domain has.
+            snapshot: the cluster.
+
+        Raises:
+            NeedsTime: counting the pod's terms takes longer than one time slice.
+        """
+        near: dict[str, Domains] = {}
+        # If no node has one of the labels, every node is rejected, whatever the other keys are.
+        unknown = next((key for key in own.affinity_keys if not snapshot.has_label(key)), None)
+        affinity_keys = own.affinity_keys if unknown is None else (unknown,)
+        if affinity_keys:
+            rows, counts = own.affinity()
+            near = added_up(snapshot, ((key, rows, counts) for key in affinity_keys))
+        return cls(
+            own,
+            others,
+            tuple(near.get(key) or Domains.empty(snapshot.label(key)) for key in affinity_keys),
+            added_up(snapshot, own.anti_affinity() if own.has_anti_affinity else ()),
+            existing,
+        )
+
+    def clone(self) -> Self:
+        return type(self)(
+            self._own,
+            self._others,
+            tuple(domains.clone() for domains in self._affinity),
+            _cloned(self._anti_affinity),
+            _cloned(self._existing_anti_affinity),
+        )
+
+    def change(
+        self, pod: PodInfo, changed: Sequence[tuple[int, PodInfo]], sign: int, snapshot: Snapshot
+    ) -> None:
+        """Record pods that were added to their rows or removed, each as seen from its row."""
+        unwelcome: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for row, other in changed:
+            terms = other.affinity_terms
+            if terms.required_anti_affinity:
+                for key, weight in self._others.weights_of(terms).items():
+                    unwelcome[key][row] += sign * weight
+        for key, amounts in unwelcome.items():
+            _domains(self._existing_anti_affinity, key, snapshot).change(amounts)
+        if self._affinity:
+            near = self._own.affinity_changes(changed, sign)
+            for domains in self._affinity:
+                domains.change(near)
+        for key, apart in self._own.anti_affinity_changes(changed, sign):
+            _domains(self._anti_affinity, key, snapshot).change(apart)
+
+    def outcomes(self, pod: PodInfo, n_nodes: int) -> Outcomes:
+        """Return the result of each node: its first reason in the order of the table."""
+        index = np.zeros(n_nodes, dtype=np.uint16)
+        for domains in self._existing_anti_affinity.values():
+            index[domains.here() > 0] = _UNWELCOME
+        for domains in self._anti_affinity.values():
+            index[domains.here() > 0] = _NEAR
+        if self._affinity:
+            index[~self._satisfy_affinity(pod)] = _FAR
+        return Outcomes(index, _TABLE)
+
+    def _satisfy_affinity(self, pod: PodInfo) -> Bools:
+        """Return where the pod's affinity is satisfied, (n_nodes,).
+
+        The first pod of a series with affinity to itself finds no matching pod, so it may go anywhere.
+        """
+        near: Bools = np.logical_and.reduce([domains.here() > 0 for domains in self._affinity])
+        if not near.all() and self._own.means_all(pod):
+            near |= np.add.reduce([domains.occupied() for domains in self._affinity]) == 0
+        for domains in self._affinity:
+            near &= ~domains.lacking
+        return near
+
+
+def _domains(known: dict[str, Domains], key: str, snapshot: Snapshot) -> Domains:
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Domains.empty(snapshot.label(key))
+    return found
+
+
+def _cloned(domains: Mapping[str, Domains]) -> dict[str, Domains]:
+    return {key: each.clone() for key, each in domains.items()}
+
+
+class ScoreState:
+    """The sums for the nodes of one pod."""
+
+    def __init__(self, domains: Iterable[Domains]) -> None:
+        self._domains = tuple(domains)
+
+    @classmethod
+    def of(
+        cls,
+        pod: PodInfo,
+        preferred: Iterable[Counts],
+        namespace_labels: Mapping[str, str],
+        hard_weight: int,
+        snapshot: Snapshot,
+    ) -> Self | None:
+        """Add up the weights of all pods near each node; None if there are none.
+
+        Args:
+            pod: the pod.
+            preferred: the weights of the pods that its own preferred terms match.
+            namespace_labels: the labels of its namespace.
+            hard_weight: the worth of the pod to another that must be near such a pod.
+            snapshot: the cluster.
+
+        Raises:
+            NeedsTime: counting the pod's terms takes longer than one time slice.
+        """
+        domains = added_up(
+            snapshot,
+            (
+                *preferred,
+                *_existing(pod, namespace_labels, TermKind.REQUIRED_AFFINITY, hard_weight, snapshot),
+                *_existing(pod, namespace_labels, TermKind.PREFERRED_AFFINITY, 1, snapshot),
+                *_existing(pod, namespace_labels, TermKind.PREFERRED_ANTI_AFFINITY, -1, snapshot),
+            ),
+        )
+        return cls(domains.values()) if domains else None
+
+    def raw(self) -> Int64s:
+        """Return the weight of all pods near a node, (n_nodes,); negative where the pod prefers not to go."""
+        total: Int64s = np.add.reduce([domains.here() for domains in self._domains])
+        return total
+
+
+def normalized(scores: Int64s, feasible: Rows) -> Int64s:
+    """Scale the feasible nodes' scores to 0 to 100, (n_nodes,); all 0 if they are equal."""
+    result = np.zeros(len(scores), dtype=np.int64)
+    ours = scores[feasible]
+    if ours.size:
+        lowest = ours.min()
+        span = ours.max() - lowest
+        if span > 0:
+            result[feasible] = (float(MAX_NODE_SCORE) * ((ours - lowest) / span)).astype(np.int64)
+    return result
+
+
+def _existing(
+    pod: PodInfo, namespace_labels: Mapping[str, str], kind: TermKind, worth: int, snapshot: Snapshot
+) -> Iterator[tuple[str, Rows, Int64s]]:
+    """Yield the terms of existing pods that match the pod: topology key, rows, and the pod's weight for them."""
+    if worth == 0:
+        return
+    found = snapshot.affinity_terms(kind).matching(pod.namespace, pod.labels, namespace_labels)
+    for key, rows, amounts in found.amounts():
+        yield key, rows, amounts * worth
+
 
 _PRE_FILTER = "PreFilterInterPodAffinity"
 _PRE_SCORE = "PreScoreInterPodAffinity"

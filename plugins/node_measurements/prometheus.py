@@ -13,7 +13,7 @@ import msgspec
 from plugins.node_measurements.metrics_api import UNREADABLE
 from scheduler.errors import FieldError
 from scheduler.framework import PluginArgs
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:

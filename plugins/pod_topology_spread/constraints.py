@@ -25,7 +25,7 @@ from scheduler.objects.selectors import (
     read_label_selector,
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
-from scheduler.objects.topology_spread import HONOR
+from scheduler.objects.v1 import HONOR
 from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from plugins.pod_work import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
-    from scheduler.objects.topology_spread import TopologySpreadConstraint
+    from scheduler.objects.v1 import TopologySpreadConstraint
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot, Tally
 
 _MOST_WORDS: Final = 256

@@ -1,28 +1,47 @@
 """Spreads pods over zones, nodes and other domains, by their topology spread constraints.
 
 Source:
+    kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidatePodTopologySpreadArgs.
+    kube-scheduler v1.36, plugins/podtopologyspread/filtering.go.
     kube-scheduler v1.36, plugins/podtopologyspread: plugin.go, filtering.go, scoring.go.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from plugins.pod_topology_spread.args import PodTopologySpreadArgs
-from plugins.pod_topology_spread.constraints import ConstraintReader, are_long, has_keys
+import numpy as np
+
+from plugins.pod_topology_spread.constraints import (
+    ConstraintReader,
+    CountedNodes,
+    CountedPods,
+    are_long,
+    domains_of,
+    has_keys,
+    nodes_with_keys,
+    pods_by_domain,
+)
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
-from plugins.pod_topology_spread.filtering import SpreadState
-from plugins.pod_topology_spread.keys import ANYBODY, brought_by_node, brought_by_pod
 from plugins.pod_topology_spread.scoring import ScoreState
 from plugins.pod_work import PluginWork
+from scheduler.errors import FieldError
 from scheduler.framework import (
+    PASS,
     SKIP,
     ActionType,
     ClusterEvent,
+    Code,
     EventResource,
     EventWithHint,
     FilterPlugin,
     Needs,
+    Outcome,
+    Outcomes,
+    PluginArgs,
     PreFilterPlugin,
     PreScorePlugin,
     QueueingHint,
@@ -30,18 +49,272 @@ from scheduler.framework import (
     Status,
     TimeSlice,
 )
-from scheduler.objects.label_keys import keys_of_rule
-from scheduler.objects.selectors import SelectorError
-from scheduler.objects.topology_spread import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from scheduler.objects.label_index import keys_of_changes, keys_of_labels, keys_of_rule
+from scheduler.objects.selectors import SelectorError, is_label_key
+from scheduler.objects.v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, TopologySpreadConstraint
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from typing import Self
 
     from plugins.pod_topology_spread.constraints import SpreadConstraint
-    from scheduler.framework import CycleState, Outcomes
+    from scheduler.framework import CycleState
+    from scheduler.objects.label_index import LabelKey
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, UInt16s
+
+SYSTEM_DEFAULTING: Final = "System"
+LIST_DEFAULTING: Final = "List"
+
+SYSTEM_CONSTRAINTS: Final = (
+    TopologySpreadConstraint(
+        topology_key="kubernetes.io/hostname", when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3
+    ),
+    TopologySpreadConstraint(
+        topology_key="topology.kubernetes.io/zone", when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5
+    ),
+)
+"""The default constraints of pods without constraints of their own, unless configured otherwise."""
+
+
+class PodTopologySpreadArgs(PluginArgs, frozen=True):
+    """Arguments of PodTopologySpread.
+
+    Attributes:
+        default_constraints: the constraints of pods without their own; they have no selectors, because these are deduced
+          for each pod.
+        defaulting_type: "System" for SYSTEM_CONSTRAINTS, "List" for `default_constraints`; "" is "System".
+    """
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = SYSTEM_DEFAULTING
+
+    @property
+    def is_system_defaulting(self) -> bool:
+        return self.defaulting_type in {"", SYSTEM_DEFAULTING}
+
+    @property
+    def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
+        """The constraints of pods without constraints of their own."""
+        return SYSTEM_CONSTRAINTS if self.is_system_defaulting else self.default_constraints
+
+    def faults(self) -> Iterator[FieldError]:
+        constraints = self.default_constraints
+        if not self.is_system_defaulting and self.defaulting_type != LIST_DEFAULTING:
+            yield FieldError(
+                "defaultingType", _unsupported(self.defaulting_type, SYSTEM_DEFAULTING, LIST_DEFAULTING)
+            )
+        elif self.is_system_defaulting and constraints:
+            yield FieldError(
+                "defaultingType", _invalid(SYSTEM_DEFAULTING, "when .defaultConstraints are not empty")
+            )
+        for index, constraint in enumerate(constraints):
+            yield from _constraint_faults(constraint, f"defaultConstraints[{index}]", constraints[:index])
+
+
+def _constraint_faults(
+    constraint: TopologySpreadConstraint, path: str, before: Sequence[TopologySpreadConstraint]
+) -> Iterator[FieldError]:
+    key, action = constraint.topology_key, constraint.when_unsatisfiable
+    if constraint.max_skew <= 0:
+        yield FieldError(f"{path}.maxSkew", _invalid(constraint.max_skew, "not in valid range (0, inf)"))
+    if not key:
+        yield FieldError(f"{path}.topologyKey", _REQUIRED)
+    elif not is_label_key(key):
+        yield FieldError(f"{path}.topologyKey", _invalid(key, "must be a label's key"))
+    if not action:
+        yield FieldError(f"{path}.whenUnsatisfiable", _REQUIRED)
+    elif action not in {DO_NOT_SCHEDULE, SCHEDULE_ANYWAY}:
+        yield FieldError(f"{path}.whenUnsatisfiable", _unsupported(action, DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+    if constraint.label_selector is not None:
+        yield FieldError(
+            f"{path}.labelSelector",
+            "Forbidden: constraint must not define a selector, as they deduced for each pod",
+        )
+    if any(other.topology_key == key and other.when_unsatisfiable == action for other in before):
+        yield FieldError(path, f'Duplicate value: "{{{key}, {action}}}"')
+
+
+_REQUIRED: Final = "Required value: can not be empty"
+
+
+def _invalid(value: object, why: str) -> str:
+    return f"Invalid value: {_quoted(value)}: {why}"
+
+
+def _unsupported(value: str, *supported: str) -> str:
+    return f"Unsupported value: {_quoted(value)}: supported values: {', '.join(map(_quoted, supported))}"
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+ANYBODY: Final = ""
+"""A key of every pod event in a namespace, whatever the pod's labels are."""
+
+
+def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable]:
+    """Return the keys of a pod event for its namespace: the pod's labels; none if it has no node."""
+    keys: set[Hashable] = set()
+    for each in (old, new):
+        if each is not None:
+            if not (each.node_name or each.pod.status.nominated_node_name):
+                return set()
+            keys.add((each.namespace, ANYBODY))
+            keys.update((each.namespace, key) for key in keys_of_labels(each.labels))
+    return keys
+
+
+def brought_by_node(old: NodeObject | None, new: NodeObject | None) -> set[LabelKey] | None:
+    """Return the changed labels of a node; an added, deleted or retainted node may help every pod."""
+    if old is None or new is None or old.taints != new.taints:
+        return None
+    return set(keys_of_changes(old.labels, new.labels))
+
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+
+_TABLE: Final = (
+    PASS,
+    Outcome(Code.UNSCHEDULABLE, (REASON,)),
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_LABEL,)),
+)
+_SKEWED: Final = 1
+_UNLABELLED: Final = 2
+
+_NO_DOMAIN: Final = (1 << 31) - 1
+"""The minimum number of pods without any domain, as upstream."""
+
+
+class DomainCounts:
+    """The counts of one constraint, before any change.
+
+    Args:
+        constraint: the constraint.
+        snapshot: the cluster.
+        pods: (n_nodes,), the counted pods.
+        counted: bool (n_nodes,), the counted nodes; None is all.
+        itself: whether the pod to place counts too.
+
+    Attributes:
+        constraint: the constraint.
+    """
+
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        snapshot: Snapshot,
+        pods: Int64s,
+        counted: Bools | None,
+        *,
+        itself: bool,
+    ) -> None:
+        self.constraint = constraint
+        self._itself = int(itself)
+        self._label = snapshot.label(constraint.topology_key)
+        self._counted = counted
+        self._pods = pods_by_domain(self._label, pods, counted)
+        self._domains = np.flatnonzero(domains_of(self._label, counted))
+        self._lacking = self._label.values.index(None)
+
+    def counts(self, row: int) -> bool:
+        """Return whether pods on a node are counted."""
+        return self._counted is None or bool(self._counted[row])
+
+    def verdicts(self, changes: Counter[int]) -> UInt16s:
+        """Return uint16 (n_nodes,), indexes in the table of outcomes.
+
+        `changes` is row -> the difference of the number of pods, visible from that row only.
+        """
+        of_domain = self._too_many(self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
+        of_domain[self._lacking] = _UNLABELLED
+        verdicts: UInt16s = of_domain[self._label.codes]
+        if changes:
+            rows = np.fromiter(changes, dtype=np.intp, count=len(changes))
+            # Only the row's own domain changes, so the minimum of the others is one of the two smallest of all.
+            domains = self._label.codes[rows]
+            lowest, second, where = self._smallest
+            others = np.where(domains == where, second, lowest)
+            own = self._pods[domains] + np.fromiter(changes.values(), dtype=np.int64, count=len(changes))
+            verdicts[rows] = self._too_many(own, self._fewest(np.minimum(own, others)))
+        return verdicts
+
+    def _too_many(self, matching: Int64s, fewest: Int64s | int) -> Bools:
+        skewed: Bools = matching + self._itself - fewest > self.constraint.max_skew
+        return skewed
+
+    def _fewest(self, fewest: Int64s | int) -> Int64s | int:
+        return 0 if len(self._domains) < self.constraint.min_domains else fewest
+
+    @cached_property
+    def _smallest(self) -> tuple[int, int, int]:
+        """The minimum number of pods of a domain, the minimum of the other domains, and the code of the first."""
+        pods = self._pods[self._domains]
+        if not pods.size:
+            return _NO_DOMAIN, _NO_DOMAIN, -1
+        place = int(pods.argmin())
+        others = np.delete(pods, place)
+        return int(pods[place]), int(others.min(initial=_NO_DOMAIN)), int(self._domains[place])
+
+
+class SpreadState:
+    """All constraints of a pod, with the pods added and removed since they were counted."""
+
+    def __init__(
+        self, pods: CountedPods, counts: Sequence[DomainCounts], changes: Iterable[Counter[int]]
+    ) -> None:
+        self._pods = pods
+        self._counts = counts
+        self._constraints = [each.constraint for each in counts]
+        self._changes = tuple(changes)  # by constraint: row -> difference of the number of pods
+
+    @classmethod
+    def of(
+        cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot, work: PluginWork
+    ) -> Self:
+        """Count the pods of every constraint, of nodes that have all the topology keys.
+
+        Raises:
+            NeedsTime: the constraints or the pod's node affinity take longer than one time slice.
+        """
+        missing = [n for n, each in enumerate(constraints, 1) if not snapshot.has_label(each.topology_key)]
+        if missing:
+            constraints = constraints[
+                : missing[0]
+            ]  # no node passes the missing one, so later ones do not matter
+        nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints), work)
+        pods = CountedPods(snapshot, constraints, work)
+        counts = [
+            DomainCounts(each, snapshot, pods.of(each), nodes.of(each), itself=bool(itself))
+            for each, itself in zip(constraints, pods.matching(constraints, [pod]), strict=True)
+        ]
+        return cls(pods, counts, [Counter() for _ in counts])
+
+    def clone(self) -> Self:
+        return type(self)(self._pods, self._counts, (changes.copy() for changes in self._changes))
+
+    def change(self, namespace: str, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
+        """Record added or removed pods by row, terminating or not; pods of other namespaces do not count."""
+        ours = [(row, pod) for row, pod in pods if pod.namespace == namespace]
+        found = self._pods.matching(self._constraints, [pod for _, pod in ours])
+        for counts, changes, places in zip(self._counts, self._changes, found, strict=True):
+            for place in places:
+                row = ours[place][0]
+                if counts.counts(row):
+                    changes[row] += sign
+
+    def outcomes(self) -> Outcomes:
+        """Return the reason of the first constraint that a node violates."""
+        index: UInt16s | None = None
+        for counts, changes in zip(self._counts, self._changes, strict=True):
+            verdicts = counts.verdicts(changes)
+            index = verdicts if index is None else np.where(index == 0, verdicts, index)
+        assert index is not None, "a pod without constraints is skipped"
+        return Outcomes(index, _TABLE)
+
 
 _PRE_FILTER = "PreFilterPodTopologySpread"
 _PRE_SCORE = "PreScorePodTopologySpread"

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.volume_binding.claims import SELECTED_NODE, is_fully_bound, key_of
-from plugins.volume_binding.migration import reach_on
+from plugins.volume_binding.claims import SELECTED_NODE, is_fully_bound, key_of, reach_on
 from plugins.volume_binding.reachability import reaches
 from plugins.volumes.storage import CLAIMS, VOLUMES, StorageObjects
 from scheduler.errors import ApiError

@@ -13,7 +13,7 @@ import numpy as np
 
 from plugins.volume_binding.reachability import ReachabilityIndex, reach_of
 from scheduler.objects.bounded_dict import BoundedDict
-from scheduler.objects.matchers import matcher
+from scheduler.objects.label_index import matcher
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_label_selector
 from scheduler.objects.storage import CSIStorageCapacity, PersistentVolume
 from scheduler.snapshot import Index
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Sequence
 
     from plugins.volume_binding.reachability import Reach, Selection
-    from scheduler.objects.matchers import Matcher
+    from scheduler.objects.label_index import Matcher
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Objects, Snapshot
 

@@ -1,6 +1,7 @@
-"""The claims of a pod: bound ones, ones that wait for the pod's node, and their errors.
+"""The claims of a pod: bound ones, ones that wait for its node, their errors, and the nodes that reach them.
 
 Source:
+    kube-scheduler v1.36, plugins/volumebinding/binder.go, tryTranslatePVToCSI and what it calls.
     kube-scheduler v1.36, plugins/volumebinding: volume_binding.go, podHasPVCs; binder.go, GetPodVolumeClaims.
 """
 
@@ -8,17 +9,64 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from plugins.volume_binding.reachability import reach_of
+from plugins.volumes.csi_migration import in_tree_plugin, translated
 from plugins.volumes.storage import claim_not_found, not_made_for, was_made_for
 from scheduler.framework import Status
-from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
+from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER, CSINode
+from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from plugins.volume_binding.reachability import Reach
+    from plugins.volumes.csi_migration import InTreePlugin
     from plugins.volumes.storage import StorageObjects
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_volumes import PodClaim
-    from scheduler.objects.storage import PersistentVolumeClaim
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+"""Annotation of CSINodes: the in-tree plugins that are migrated to CSI drivers there."""
+
+
+def _migrated_on(node: CSINode) -> Sequence[str]:
+    return node.metadata.annotations.get(MIGRATED_PLUGINS, "").split(",")
+
+
+MIGRATED: Final = Index(CSINode, _migrated_on)
+"""Name of an in-tree plugin -> the nodes where it is migrated to CSI."""
+
+
+def migrated_plugin(volume: PersistentVolume) -> InTreePlugin | None:
+    """Return the in-tree plugin of a volume if it is migrated to CSI on some nodes."""
+    plugin = in_tree_plugin(volume.spec)
+    return plugin if plugin is not None and plugin.is_migrated else None
+
+
+def reach_by_driver(volume: PersistentVolume, plugin: InTreePlugin) -> Reach:
+    """Return the nodes that reach a volume, among those where the plugin is migrated to CSI.
+
+    Raises:
+        ValueError: the driver cannot have such a volume; the text is upstream's message.
+    """
+    try:
+        return reach_of(translated(volume, plugin))
+    except ValueError as error:
+        raise ValueError(f"could not translate pv: {error}") from error
+
+
+def reach_on(volume: PersistentVolume, node: CSINode | None) -> Reach:
+    """Return the nodes that reach a volume, as one node sees it.
+
+    Raises:
+        ValueError: as `reach_by_driver`.
+    """
+    plugin = migrated_plugin(volume)
+    if plugin is None or node is None or plugin.name not in _migrated_on(node):
+        return reach_of(volume)
+    return reach_by_driver(volume, plugin)
+
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 """Annotation of claims that the PV controller has completed."""

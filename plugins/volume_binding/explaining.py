@@ -15,14 +15,19 @@ from plugins.volume_binding.candidates import (
     VolumeDemand,
     reach_of_capacity,
 )
-from plugins.volume_binding.claims import SELECTED_NODE, fault_of, is_fully_bound, key_of, selected_node
-from plugins.volume_binding.migration import reach_on
+from plugins.volume_binding.claims import (
+    SELECTED_NODE,
+    fault_of,
+    is_fully_bound,
+    key_of,
+    reach_on,
+    selected_node,
+)
 from plugins.volume_binding.node_volumes import NO_PROVISIONER, NodeRefusal, topologies
 from plugins.volume_binding.reachability import reach_of, reaches
 from plugins.volumes.storage import CSI_STORAGE_CAPACITIES, VOLUMES, StorageObjects
-from scheduler.objects.canonical_quantity import canonical_quantity
-from scheduler.objects.quantity import parse_quantity
-from scheduler.objects.selector_words import asked_of, only_for, some_of
+from scheduler.objects.label_index import asked_of, only_for, some_of
+from scheduler.objects.quantity import canonical_quantity, parse_quantity
 from scheduler.objects.selectors import SelectorError
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume
 from scheduler.snapshot import Index

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from plugins.volume_binding.claims import key_of, selected_node
+from plugins.volume_binding.claims import MIGRATED, key_of, migrated_plugin, reach_by_driver, selected_node
 from plugins.volume_binding.matching import HELD_FOR, match_volumes
-from plugins.volume_binding.migration import MIGRATED, migrated_plugin, reach_by_driver
 from plugins.volume_binding.reachability import nodes_in, reach_of, rules_of
 from plugins.volumes.storage import (
     CSI_DRIVERS,

@@ -1,19 +1,19 @@
-"""Places pods where their volumes are or can be provisioned, and binds the volumes before the pod is bound.
+"""Places pods where their volumes are or can be provisioned, and binds the volumes before the pod.
 
 Source:
+    kube-scheduler v1.36, plugins/volumebinding/volume_binding.go, EventsToRegister and the hints it names.
     kube-scheduler v1.36, plugins/volumebinding/volume_binding.go.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.pod_work import PluginWork
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
-from plugins.volume_binding.claims import find_claims
+from plugins.volume_binding.claims import MIGRATED_PLUGINS, find_claims
 from plugins.volume_binding.explaining import why_not_anywhere, why_not_on
-from plugins.volume_binding.hints import EVENTS
 from plugins.volume_binding.node_volumes import NodeVolumes
 from plugins.volumes.storage import (
     CLAIMS,
@@ -23,13 +23,20 @@ from plugins.volumes.storage import (
     STORAGE_CLASSES,
     VOLUMES,
     StorageObjects,
+    claims_waited_for,
+    event_key,
+    event_keys_where,
 )
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,
+    ActionType,
     ApiWrite,
     Clock,
+    ClusterEvent,
     ClusterObjects,
+    EventResource,
+    EventWithHint,
     FilterPlugin,
     KeyedLock,
     Needs,
@@ -39,21 +46,129 @@ from scheduler.framework import (
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    QueueingHint,
     ReservePlugin,
     ScorePlugin,
     Status,
     TimeSlice,
     WaitForEvent,
+    no_pod_key,
 )
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.decode import typed_object
+from scheduler.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from scheduler.framework import CycleState, EventWithHint, Outcomes
+    from scheduler.framework import CycleState, Outcomes
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
+
+if TYPE_CHECKING:
+    Object = Mapping[str, Any]
+
+
+def _hint(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _class_helps(old: Object | None, new: Object) -> bool:
+    """Return whether a class was added, or its allowed topologies changed."""
+    if old is None:
+        return True
+    before, after = typed_object(old, StorageClass), typed_object(new, StorageClass)
+    return before.allowed_topologies != after.allowed_topologies
+
+
+def _after_class_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+    return _hint(_class_helps(old, new))
+
+
+def _after_claim_change(pod: PodInfo, _old: Object | None, new: Object) -> QueueingHint:
+    """Requeue a pod when one of its claims changes."""
+    return _hint(object_key(new) in pod.claim_keys)
+
+
+def _csi_node_helps(old: Object | None, new: Object) -> bool:
+    """Return whether a node got new drivers, or its drivers migrated other in-tree plugins."""
+    if old is None:
+        return True
+    before, after = typed_object(old, CSINode).metadata, typed_object(new, CSINode).metadata
+    return before.annotations.get(MIGRATED_PLUGINS) != after.annotations.get(MIGRATED_PLUGINS)
+
+
+def _after_csi_node_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+    return _hint(_csi_node_helps(old, new))
+
+
+def _inline_drivers(pod: PodInfo) -> frozenset[str]:
+    """Return the drivers of a pod's inline volumes; upstream considers these when a driver changes."""
+    return frozenset(volume.csi.driver for volume in pod.pod.spec.volumes if volume.csi is not None)
+
+
+def _driver_helps(old: Object | None, new: Object) -> bool:
+    """Return whether a driver has stopped reporting capacity."""
+    before, after = (typed_object(each or {}, CSIDriver).spec.storage_capacity for each in (old, new))
+    return bool(before) and not after
+
+
+def _after_driver_change(pod: PodInfo, old: Object, new: Object) -> QueueingHint:
+    return _hint(new["metadata"]["name"] in _inline_drivers(pod) and _driver_helps(old, new))
+
+
+def _capacity_helps(old: Object | None, new: Object) -> bool:
+    """Return whether there is capacity for larger volumes."""
+    if old is None:
+        return True
+    before, after = (typed_object(each, CSIStorageCapacity).largest_volume for each in (old, new))
+    return after is not None and (before is None or after.value() > before.value())
+
+
+def _after_capacity_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+    return _hint(_capacity_helps(old, new))
+
+
+_ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
+
+EVENTS: Final[Sequence[EventWithHint]] = (
+    EventWithHint(
+        ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE),
+        _after_class_change,
+        no_pod_key,
+        event_keys_where(_class_helps),
+    ),
+    EventWithHint(
+        ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE),
+        _after_claim_change,
+        claims_waited_for,
+        event_key,
+        claims_waited_for,
+    ),
+    EventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)),
+    EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
+    EventWithHint(
+        ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE),
+        _after_csi_node_change,
+        no_pod_key,
+        event_keys_where(_csi_node_helps),
+    ),
+    EventWithHint(
+        ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
+        _after_driver_change,
+        _inline_drivers,
+        event_keys_where(_driver_helps),
+    ),
+    EventWithHint(
+        ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE),
+        _after_capacity_change,
+        no_pod_key,
+        event_keys_where(_capacity_helps),
+    ),
+)
+
 
 _FOUND = "VolumeBinding"
 _CHANGES = "VolumeBinding/changes"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator, SelectorRequirement
 from scheduler.objects.storage import PersistentVolumeSpec, VolumeNodeAffinity
-from scheduler.objects.volume_sources import CSIPersistentVolumeSource
+from scheduler.objects.v1 import CSIPersistentVolumeSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from scheduler.configuration.feature_gates import parse_gates, written_gates
-from scheduler.objects.booleans import GO_BOOLEANS
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import GO_BOOLEANS, Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.recording.recording import Recording, RecordingLimits
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests
-    from scheduler.objects.durations import Duration
+    from scheduler.objects.wording import Duration
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.objects.booleans import GO_BOOLEANS
-from scheduler.objects.wording import did_you_mean
+from scheduler.objects.wording import GO_BOOLEANS, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
     from scheduler.framework.points import ExtensionPoint

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.types import API_VERSION, KIND, ConfigurationStruct, Plugin, PluginSet
 from scheduler.configuration.yaml_text import write
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from scheduler.urls import shown_in, shown_value
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
-from scheduler.objects.amounts import amount_text
+from scheduler.objects.quantity import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence

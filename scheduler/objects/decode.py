@@ -1,26 +1,175 @@
 """Decodes objects of the API server: typed, with everything that scheduling reads, or an ObjectError.
 
+A decoder recurses at every level, so it fails on JSON that nests deeper than the stack, wherever the nesting
+is; an API server stores 10,000 levels. This module counts all brackets at once instead, and leaves out
+unreadable parts.
+
 All values derived from a pod or node are computed here, so that an invalid object is found on arrival and not
 in the middle of a scheduling cycle.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
+import numpy as np
+from msgspec import inspect
 
 from scheduler.errors import ObjectError
+from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.node import NodeObject
-from scheduler.objects.nulls import without_nulls
-from scheduler.objects.pieces import UNREADABLE, legible, without_managed_fields
 from scheduler.objects.pod import PodInfo
-from scheduler.objects.v1 import Node, Pod
+from scheduler.objects.v1 import Node, Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+
+def without_nulls(found: Any, kind: type[msgspec.Struct]) -> Any:
+    """Return untyped JSON without its nulls, in the fields of a type.
+
+    A null field is left out. A null in a list or map becomes a zero value: an empty object, an empty string,
+    a quantity of 0.
+    """
+    return _cleaned(found, _type_info(kind))
+
+
+_type_info = cache(inspect.type_info)  # takes milliseconds
+
+
+def _cleaned(found: Any, kind: inspect.Type) -> Any:
+    if isinstance(kind, inspect.UnionType):
+        # Unions here are quantities, and optional structs.
+        kind = next((each for each in kind.types if isinstance(each, inspect.StructType)), kind)
+    if isinstance(kind, inspect.StructType) and isinstance(found, dict):
+        known = {field.encode_name: field.type for field in kind.fields}
+        return {
+            name: _cleaned(value, known[name]) if name in known else value
+            for name, value in found.items()
+            if value is not None
+        }
+    if isinstance(kind, inspect.DictType) and isinstance(found, dict):
+        return {name: _in_its_place(value, kind.value_type) for name, value in found.items()}
+    if isinstance(kind, inspect.VarTupleType) and isinstance(found, list):
+        return [_in_its_place(value, kind.item_type) for value in found]
+    return found
+
+
+def _in_its_place(value: Any, kind: inspect.Type) -> Any:
+    if value is not None:
+        return _cleaned(value, kind)
+    if isinstance(kind, inspect.StructType):
+        return {}
+    return "0" if isinstance(kind, inspect.UnionType) else ""
+
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors of a decoder that fails on the whole."""
+
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_TEXT = msgspec.json.Decoder(str)
+
+
+def members(raw: bytes) -> dict[str, bytes]:
+    """Return the raw members of an object; those with unreadable names are left out.
+
+    Raises:
+        ValueError: the bytes are not a complete object.
+    """
+    starts, ends, colons = _parts(raw)
+    is_empty = len(starts) == 1 and not raw[starts[0] : ends[0]].strip()
+    if raw[starts[0] - 1 : starts[0]] != b"{" or len(colons) != (0 if is_empty else len(starts)):
+        raise ValueError("no JSON object")
+    found = {}
+    for start, colon, end in zip(starts, colons, ends, strict=False):  # an empty object has no colon
+        try:
+            name = _TEXT.decode(raw[start:colon])
+        except UNREADABLE:
+            continue
+        found[name] = raw[colon + 1 : end].strip()
+    return found
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """Return the raw elements of a list.
+
+    Raises:
+        ValueError: the bytes are not a complete list.
+    """
+    starts, ends, _ = _parts(raw)
+    if raw[starts[0] - 1 : starts[0]] != b"[":
+        raise ValueError("no JSON list")
+    found = [raw[start:end].strip() for start, end in zip(starts, ends, strict=True)]
+    return found if found != [b""] else []
+
+
+def legible(raw: bytes, levels: int = 1) -> dict[str, Any]:
+    """Return the readable parts of an object, as untyped JSON.
+
+    Args:
+        raw: the object.
+        levels: number of levels at which objects are read in parts; deeper unreadable objects are left out.
+
+    Raises:
+        ValueError: the bytes are not a complete object.
+    """
+    found = {}
+    for name, part in members(raw).items():
+        try:
+            found[name] = msgspec.json.decode(part)
+        except UNREADABLE:
+            if levels:
+                with suppress(ValueError):
+                    found[name] = legible(part, levels - 1)
+    return found
+
+
+def without_managed_fields(raw: bytes) -> bytes:
+    """Return an object without managedFields, whatever they contain.
+
+    Raises:
+        ValueError: the bytes are not a complete object.
+    """
+    fields = members(raw)
+    if "metadata" in fields:
+        metadata = members(fields["metadata"])
+        metadata.pop("managedFields", None)
+        fields["metadata"] = _joined(metadata)
+    return _joined(fields)
+
+
+def _joined(parts: Mapping[str, bytes]) -> bytes:
+    return b"{" + b",".join([msgspec.json.encode(name) + b":" + part for name, part in parts.items()]) + b"}"
+
+
+def _parts(raw: bytes) -> tuple[list[int], list[int], list[int]]:
+    """Return the starts and ends of the parts of an object or list, and the colons in them."""
+    plain = _ESCAPED.sub(b"__", raw) if b"\\" in raw else raw  # then each quote begins or ends a string
+    cells = np.frombuffer(plain, dtype=np.uint8)
+    outside: NDArray[np.bool_] = ~np.logical_xor.accumulate(cells == ord('"'))
+    # As bytes, { and [ differ by one bit, and so do } and ].
+    opens, closes = (((cells | 0x20) == ord(bracket)) & outside for bracket in "{}")
+    depth = np.cumsum(opens.astype(np.int8) - closes.astype(np.int8), dtype=np.int32)
+    whole = np.flatnonzero(closes & (depth == 0))
+    first = int(opens.argmax()) if len(cells) else 0
+    if not whole.size or not opens[first]:
+        raise ValueError("no whole JSON object or list")
+    between = outside & (depth == 1)
+    end = int(whole[0])
+    brackets = raw[first : first + 1] + raw[end : end + 1]
+    if brackets not in {b"{}", b"[]"} or raw[:first].strip() or raw[end + 1 :].strip():
+        raise ValueError("no JSON object or list")
+    commas, colons = (np.flatnonzero(between[:end] & (cells[:end] == ord(sign))).tolist() for sign in ",:")
+    return [first + 1, *(comma + 1 for comma in commas)], [*commas, end], colons
+
 
 _T = TypeVar("_T", Pod, Node)
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -212,3 +361,58 @@ def _key(found: dict[str, Any], kind: str) -> str:
 
 def _shortened(raw: bytes) -> str:
     return repr(raw[:40]) + ("..." if len(raw) > 40 else "")
+
+
+T = TypeVar("T")
+
+
+def outline_pod(found: Mapping[str, Any]) -> PodInfo | None:
+    """Return a pod with only its identity, scheduler, gates, node, phase and conditions.
+
+    Values of a wrong type are left out. The pod must not be scheduled: it has no requests.
+
+    Args:
+        found: the object as untyped JSON.
+
+    Returns:
+        None if it has no name or no uid.
+    """
+    metadata, spec, status = (_mapping(found.get(part)) for part in ("metadata", "spec", "status"))
+    name, uid = _text(metadata.get("name")), _text(metadata.get("uid"))
+    if not name or not uid:
+        return None
+    generation = metadata.get("generation")
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(
+                name=name,
+                namespace=_text(metadata.get("namespace")),
+                uid=uid,
+                resource_version=_text(metadata.get("resourceVersion")),
+                generation=generation if isinstance(generation, int) else 0,
+            ),
+            spec=PodSpec(
+                node_name=_text(spec.get("nodeName")),
+                scheduler_name=_text(spec.get("schedulerName")) or PodSpec().scheduler_name,
+                scheduling_gates=_all_of(PodSchedulingGate, spec.get("schedulingGates")),
+            ),
+            status=PodStatus(
+                phase=_text(status.get("phase")), conditions=_all_of(PodCondition, status.get("conditions"))
+            ),
+        )
+    )
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _all_of(kind: type[T], found: object) -> tuple[T, ...]:
+    try:
+        return tuple(msgspec.convert(found, list[kind]))  # type: ignore[valid-type]
+    except msgspec.ValidationError:
+        return ()

@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.clock import rfc3339, rfc3339_micro
 from scheduler.objects.api_types import META, ApiField, ApiType, api_type
-from scheduler.objects.canonical_quantity import quantity_as_read
+from scheduler.objects.quantity import quantity_as_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: `100m`, `1.5Gi`, `2e3`, and their int64 values for scheduling.
+"""Kubernetes quantities: `100m`, `1.5Gi`, `2e3`, their canonical form, and their int64 values.
 
 Upstream stores a quantity in one of two forms: an int64 with a power of ten, or, if that is too small, a
 decimal of any size. The form matters after the arithmetic: a value that does not fit int64 is read as 0 in
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache, total_ordering
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -(2**63)
@@ -447,3 +449,142 @@ def _fits_int64(number: int) -> bool:
 def _wrap(number: int) -> int:
     """Keep the low 64 bits, as Go's integer arithmetic does."""
     return (number - _MIN_INT64) % 2**64 + _MIN_INT64
+
+
+_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DIGITS = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)", re.ASCII)  # before and after the point
+
+
+def canonical_quantity(value: str | float) -> str:
+    """Return a quantity in upstream's canonical form: the greatest suffix with a whole number.
+
+    The family of suffixes stays: binary, decimal, or an exponent. Quantities with more than 100 digits are
+    unchanged.
+
+    Raises:
+        ValueError: it is not a quantity.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, CanonicalizeBytes.
+    """
+    text = value if isinstance(value, str) else repr(value)
+    return _cached_canonical(text) if len(text) <= _CACHED_LENGTH else _canonical(text)
+
+
+def _canonical(text: str) -> str:
+    quantity = parse_quantity(text)
+    trimmed = text.strip()
+    if quantity.is_long and len(trimmed) > _CACHED_LENGTH:
+        return trimmed  # its last digits were not kept
+    if trimmed.endswith("i"):
+        return _binary(quantity)
+    # An E is a suffix (1E) or begins an exponent (1E3).
+    has_exponent = "e" in trimmed or ("E" in trimmed and not trimmed.endswith("E"))
+    mantissa, power = _by_thousands(quantity)
+    if has_exponent:
+        return f"{mantissa}e{power}" if power else str(mantissa)
+    above = power - max(_DECIMAL)
+    if above > 0:
+        return f"{mantissa}{'0' * above}{_DECIMAL[power - above]}"
+    return f"{mantissa}{_DECIMAL[power]}" if power in _DECIMAL else f"{mantissa}e{power}"
+
+
+_cached_canonical = lru_cache(maxsize=16_384)(_canonical)
+
+
+def quantity_as_read(value: str | float) -> str:
+    """Return a quantity as Go writes it after parsing: text that looks canonical is kept, such as `1.500` and `+1`.
+
+    Raises:
+        ValueError: it is not a quantity.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
+    """
+    text = (value if isinstance(value, str) else repr(value)).strip()
+    quantity = parse_quantity(text)
+    return text if quantity.is_int64 and _looks_canonical(text, quantity) else canonical_quantity(text)
+
+
+def _looks_canonical(text: str, quantity: Quantity) -> bool:
+    """Return whether Go considers text canonical, by its suffix and its last digits."""
+    if text.endswith("i"):
+        return bool(abs(quantity.unscaled) >> 10 * _BINARY.index(text[-2:]) & 7)
+    match = _DIGITS.match(text)
+    assert match is not None, "every quantity begins with digits"
+    digits = (match[1] or "0") + match[2]
+    return quantity.exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+
+
+def _by_thousands(quantity: Quantity) -> tuple[int, int]:
+    """Split a quantity into a whole number and a power of ten, the greatest multiple of three that allows it."""
+    number, power = quantity.reduced()
+    shift = power % 3
+    return number * 10**shift, power - shift
+
+
+def _binary(quantity: Quantity) -> str:
+    """Format with a binary suffix; a fraction of a byte falls back to decimals, as upstream."""
+    if quantity.exponent < 0 and quantity.unscaled % 10**-quantity.exponent:
+        number, power = _by_thousands(quantity)
+        return f"{number}{_DECIMAL[power]}"
+    number = (
+        quantity.unscaled * 10**quantity.exponent
+        if quantity.exponent >= 0
+        else (quantity.unscaled // 10**-quantity.exponent)
+    )
+    if abs(number) < 1024:
+        return str(number)
+    step = 0
+    while number % 1024 == 0 and step < len(_BINARY) - 1:
+        number, step = number // 1024, step + 1
+    return f"{number}{_BINARY[step]}"
+
+
+Amounts = dict[str, str | int | float]
+"""Resource -> quantity, as written in an object."""
+
+_LARGEST: Final = 2**63 - 1
+_MOST, _MOST_MILLI = _LARGEST * 10**9, _LARGEST * 10**6  # in billionths
+
+
+def amounts_of(given: Amounts) -> dict[str, int]:
+    """Return resource -> milliCPU, bytes or a count.
+
+    Raises:
+        ValueError: an amount is not a quantity.
+    """
+    quantities = {name: parse_quantity(str(amount)) for name, amount in given.items()}
+    return {
+        name: quantity.milli_value() if name == CPU else quantity.value()
+        for name, quantity in quantities.items()
+    }
+
+
+def bounded_amount(resource: str, given: str | float) -> int:
+    """Return milliCPU, bytes or a count; negative amounts, and those that overflow upstream's int64, are errors.
+
+    Raises:
+        ValueError: it is not a quantity, or such an amount.
+    """
+    quantity = parse_quantity(str(given))
+    if quantity.unscaled < 0:
+        raise ValueError(f"at least 0 is expected, was {given}")
+    if quantity.nanos > (_MOST_MILLI if resource == CPU else _MOST):
+        raise ValueError(f"at most {amount_text(resource, _MAX_INT64)} is expected, was {given}")
+    return quantity.milli_value() if resource == CPU else quantity.value()
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Format milliCPU, bytes or a count as a quantity."""
+    if resource == CPU:
+        return canonical_quantity(f"{amount}m")
+    if resource in {MEMORY, EPHEMERAL_STORAGE} and amount and amount % 1024 == 0:
+        return canonical_quantity(f"{amount // 1024}Ki")
+    return str(amount)
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """Format amounts for people, as in `cpu: 2, memory: 4Gi`."""
+    return ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in sorted(amounts.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from scheduler.objects.labels import is_label_key
+from scheduler.objects.selectors import is_label_key
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

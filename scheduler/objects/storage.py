@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.quantity import Quantity, parse_quantity
 from scheduler.objects.selectors import LabelSelector, NodeSelector
-from scheduler.objects.volume_sources import (
+from scheduler.objects.v1 import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
     AzureFileVolumeSource,

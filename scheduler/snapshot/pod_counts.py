@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from scheduler.objects.matchers import matcher
+from scheduler.objects.label_index import matcher
 from scheduler.objects.selectors import LabelRule
 from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.pod_classes import PodClasses
@@ -18,7 +18,7 @@ from scheduler.snapshot.term_columns import TermColumns, conditions_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scheduler.objects.matchers import Matcher
+    from scheduler.objects.label_index import Matcher
     from scheduler.objects.selectors import Requirement
     from scheduler.snapshot.pod_classes import Alike
     from scheduler.snapshot.term_columns import Conditions, Place

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.pod_topology_spread import constraints
-from plugins.pod_topology_spread.args import PodTopologySpreadArgs
-from plugins.pod_topology_spread.plugin import PodTopologySpread
+from plugins.pod_topology_spread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.framework import CycleState
 from scheduler.objects.meta import OwnerReference
 from scheduler.testing.fakes import FakeTimeSlice

@@ -15,17 +15,19 @@ from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugins.dynamic_resources.cel.opaque import (
+from plugins.dynamic_resources.cel.values import (
     LONGEST_CACHED,
     NO_SUCH_OVERLOAD,
     Address,
     Network,
     Opaque,
+    Version,
     from_bytes,
+    parse_version,
+    parse_version_tolerantly,
     quantity_to_bytes,
     to_bytes,
 )
-from plugins.dynamic_resources.cel.semver import Version, parse_version, parse_version_tolerantly
 from scheduler.objects.quantity import Quantity
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plugins.dynamic_resources.cel.semver import parse_version
+from plugins.dynamic_resources.cel.values import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping

@@ -1,17 +1,15 @@
-"""A compiled expression, and its evaluation for devices."""
+"""A compiled expression, its environment, its evaluation for devices, and its errors."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from plugins.dynamic_resources.cel.cost import RefusedError, check_cost, check_text
-from plugins.dynamic_resources.cel.environment import environment
-from plugins.dynamic_resources.cel.error_text import compile_error, conversion_error, evaluation_error
+from plugins.dynamic_resources.cel.functions import FUNCTIONS
 from plugins.dynamic_resources.cel.inputs import inputs_of
-from plugins.dynamic_resources.cel.opaque import quantity_to_bytes, to_bytes
-from plugins.dynamic_resources.cel.semver import parse_version
+from plugins.dynamic_resources.cel.values import parse_version, quantity_to_bytes, to_bytes
 from scheduler.errors import SchedulerError
 from scheduler.objects.remembered import Remembered
 
@@ -19,6 +17,104 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from scheduler.objects.dynamic_resources import Device, DeviceAttribute
+
+
+@cache
+def environment() -> Any:
+    """Return the environment; the library is imported with the first call."""
+    from cel_expr_python import cel
+    from cel_expr_python.ext.ext_bindings import ExtBindings
+    from cel_expr_python.ext.ext_optional import ExtOptional
+    from cel_expr_python.ext.ext_strings import ExtStrings
+
+    kind = cel.Type
+    types = {
+        "bool": kind.BOOL,
+        "double": kind.DOUBLE,
+        "dyn": kind.DYN,
+        "int": kind.INT,
+        "list": kind.List(kind.DYN),
+        "opaque": kind.BYTES,
+        "string": kind.STRING,
+    }
+    overloads: dict[str, list[Any]] = {}
+    for function in FUNCTIONS:
+        overload = cel.Overload(
+            "_".join((function.name, "member" if function.is_member else "global", *function.parameters)),
+            return_type=types[function.result],
+            parameters=[types[parameter] for parameter in function.parameters],
+            is_member=function.is_member,
+            impl=function.call,
+        )
+        overloads.setdefault(function.name, []).append(overload)
+    attributes = kind.Map(kind.STRING, kind.Map(kind.STRING, kind.DYN))
+    capacity = kind.Map(kind.STRING, kind.Map(kind.STRING, kind.BYTES))
+    return cel.NewEnv(
+        variables={
+            "device": kind.Map(kind.STRING, kind.DYN),
+            "device.driver": kind.STRING,
+            "device.allowMultipleAllocations": kind.BOOL,
+            "device.attributes": attributes,
+            "device.attributes_": attributes,
+            "device.capacity": capacity,
+            "device.capacity_": capacity,
+        },
+        extensions=[
+            ExtBindings(),
+            ExtOptional(),
+            ExtStrings(),
+            cel.CelExtension(
+                "kubernetes", [cel.FunctionDecl(name, alike) for name, alike in overloads.items()]
+            ),
+        ],
+    )
+
+
+_CODE = re.compile(r"^[A-Z_]+: |(?: \[[A-Z_]+\])$")
+_SAID = (
+    (re.compile(r'Key not found in map : "?(.*?)"?'), r"no such key: \1"),
+    (re.compile(r"No matching overloads found : .*"), "no such overload"),
+    (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
+    (re.compile("divide by zero"), "division by zero"),
+    (re.compile("Iteration budget exceeded"), "operation cancelled: actual cost limit exceeded"),
+)
+
+
+_LONGEST = 4096  # characters; some messages repeat the text for each error in it
+
+
+def _said(said: Any) -> str:
+    """Return a message without its code, shortened."""
+    text = str(said)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}...{text[-len(' [INVALID_ARGUMENT]') :]}"
+    return _CODE.sub("", text)
+
+
+def compile_error(error: Exception) -> str:
+    """Return why an expression could not be compiled."""
+    return f"compilation failed: {_said(error)}"
+
+
+def evaluation_error(said: Any) -> str:
+    """Return why an evaluation failed."""
+    text = _said(said)
+    for pattern, words in _SAID:
+        found = pattern.fullmatch(text)
+        if found:
+            return found.expand(words)
+    return text
+
+
+def conversion_error(kind: str) -> str:
+    """Return the message for a result that is not a bool."""
+    name = kind.lower()
+    problem = {
+        "INT": "unsupported type conversion from 'int' to bool",
+        "STRING": "unsupported native conversion from string to 'bool'",
+    }.get(kind, f"type conversion error from '{name}' to 'bool'")
+    return f"CEL result of type {name} could not be converted to bool: {problem}"
+
 
 _KEPT = 256
 _COMPILED_SIZE = 24  # times the length of the text, which is written and parsed elsewhere

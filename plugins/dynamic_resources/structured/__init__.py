@@ -7,7 +7,7 @@ Source:
 
 from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
 from plugins.dynamic_resources.structured.allocator import Allocator
-from plugins.dynamic_resources.structured.errors import (
+from plugins.dynamic_resources.structured.constraints import (
     AllocationError,
     Alternatives,
     DeviceRefusal,

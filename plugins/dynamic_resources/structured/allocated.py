@@ -1,14 +1,22 @@
-"""The allocated devices, updated claim by claim."""
+"""The allocated devices, updated claim by claim, with amounts as whole numbers of billionths."""
 
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugins.dynamic_resources.structured.amounts import amount_of
+from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceRequestAllocationResult
+
+
+@lru_cache(maxsize=4096)
+def amount_of(quantity: str | float) -> int:
+    """Convert a written quantity to a number of billionths; see `Quantity.nanos`."""
+    return parse_quantity(quantity).nanos
+
 
 _REMEMBERED_CHANGES = 4096
 

@@ -1,19 +1,81 @@
-"""Constraints between the devices of a claim.
+"""Constraints between the devices of a claim, counters that devices share, and taints of devices.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
     allocator_incubating.go and constraint.go.
+    allocator_incubating.go, checkAvailableCounters.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from plugins.dynamic_resources.structured.pools import PoolDevice
+    from collections.abc import Sequence
+
+    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
+    from plugins.dynamic_resources.structured.pools import Counters, Pool, PoolDevice
     from plugins.dynamic_resources.structured.requests import WantedDevices
-    from scheduler.objects.dynamic_resources import DeviceAttribute, DeviceConstraint
+    from scheduler.objects.dynamic_resources import (
+        Device,
+        DeviceAttribute,
+        DeviceConstraint,
+        DeviceTaint,
+        DeviceToleration,
+    )
+
+
+class AllocationError(SchedulerError):
+    """A claim, a class or a slice is invalid: the whole attempt fails, with the error's message."""
+
+
+class InvalidPoolsError(SchedulerError):
+    """Nothing fits this node, and a pool there is invalid: only the node is rejected, with the error's message."""
+
+
+class OutOfTimeError(SchedulerError):
+    """The search took too long."""
+
+
+class DeviceRefusal(NamedTuple):
+    """Why devices cannot be allocated to claims on a node.
+
+    Attributes:
+        words: upstream's message; for a claim only what follows its name, so that pods with equal claims share it.
+        is_error: whether the attempt fails, or only this node is rejected.
+        claim: the index of the claim to name before the message; None without one.
+    """
+
+    words: str
+    is_error: bool = False
+    claim: int | None = None
+
+    def named(self, names: Sequence[str]) -> DeviceRefusal:
+        """Return the refusal with the name of the claim in its message; `names` are those of all claims."""
+        if self.claim is None:
+            return self
+        return DeviceRefusal(f"claim {names[self.claim]}{self.words}", self.is_error)
+
+
+class Alternatives(NamedTuple):
+    """Devices can be allocated to claims on a node, with the chosen alternatives of their requests.
+
+    Attributes:
+        chosen: the indexes of the alternatives, in the order of claims and requests.
+    """
+
+    chosen: tuple[int, ...]
+
+
+Verdict = DeviceRefusal | Alternatives | None
+"""The result of a node: None means yes, without a choice between alternatives."""
+
+NOT_ALL: Final = DeviceRefusal("cannot allocate all claims")
+INVALID_POOLS: Final = DeviceRefusal("invalid resource pools were encountered")
+
 
 Value = tuple[str, str | int | bool] | None
 """An attribute's type and value; None for an attribute without a known type."""
@@ -120,3 +182,90 @@ def value_of(attribute: DeviceAttribute) -> Value:
     if attribute.bool_value is not None:
         return "bool", attribute.bool_value
     return None if attribute.version_value is None else ("version", attribute.version_value)
+
+
+class AvailableCounters:
+    """What allocated devices leave of each pool's counters, computed on the first request for a pool.
+
+    As upstream, pools are identified by their names without their drivers: of two pools with one name, the counters of the
+    first that is requested count for both.
+    """
+
+    def __init__(self, allocated: AllocatedDevices) -> None:
+        self._allocated = allocated
+        self._seen = allocated.changes
+        self._known: dict[str, Counters] = {}  # name of a pool -> what is left
+
+    def of(self, pool: Pool) -> Counters:
+        """Return what is left; it may be negative."""
+        if self._allocated.changes != self._seen:
+            self._forget()
+        name = pool.id.pool
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self._computed(pool)
+        return known
+
+    def _forget(self) -> None:
+        """Forget the pools with devices that were allocated or released."""
+        changed = self._allocated.changed_since(self._seen)
+        self._seen = self._allocated.changes
+        if changed is None:
+            self._known.clear()
+        else:
+            for pool in changed:
+                self._known.pop(pool.pool, None)
+
+    def _computed(self, pool: Pool) -> Counters:
+        left = dict(pool.counters)
+        for device in (*pool.devices, *pool.others):
+            if device.takes and self._allocated.is_allocated(device.id):
+                for place, amount in device.takes.items():
+                    left[place] -= amount
+        return left
+
+
+class TakenCounters:
+    """What the devices that a search has allocated so far consume in addition."""
+
+    def __init__(self, available: AvailableCounters) -> None:
+        self._available = available
+        self._taken: dict[str, Counters] = {}  # name of a pool -> amounts
+
+    def take(self, pool: Pool, device: PoolDevice) -> bool:
+        """Count what a device consumes; return False, and count nothing, if that is more than is left."""
+        available = self._available.of(pool)
+        taken = self._taken.setdefault(pool.id.pool, {})
+        for place, amount in device.takes.items():
+            taken[place] = taken.get(place, 0) + amount
+        if all(taken.get(place, 0) <= amount for place, amount in available.items()):
+            return True
+        self.give_back(pool, device)
+        return False
+
+    def give_back(self, pool: Pool, device: PoolDevice) -> None:
+        """Stop counting a device."""
+        taken = self._taken[pool.id.pool]
+        for place, amount in device.takes.items():
+            taken[place] -= amount
+
+
+_REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+def is_tainted(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
+    """Return whether a taint excludes a device for a request with these tolerations."""
+    return refusing_taint(device, tolerations) is not None
+
+
+def refusing_taint(device: Device, tolerations: Sequence[DeviceToleration]) -> DeviceTaint | None:
+    """Return the first taint that excludes a device.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
+        allocator_incubating.go, taintPreventsAllocation.
+    """
+    for taint in device.taints:
+        if taint.effect in _REFUSING and not any(each.tolerates(taint) for each in tolerations):
+            return taint
+    return None

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, PublishedSlice, Seen, gather_pool
+from plugins.dynamic_resources.structured.pools import (
+    AllViews,
+    Pool,
+    PoolDevice,
+    PublishedSlice,
+    Seen,
+    gather_pool,
+)
 from plugins.dynamic_resources.structured.questions import Questions
-from plugins.dynamic_resources.structured.views import AllViews
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.dynamic_resources import ResourceSlice
@@ -20,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from plugins.dynamic_resources.structured.allocated import PoolID
-    from plugins.dynamic_resources.structured.pools import Pools
-    from plugins.dynamic_resources.structured.views import InventoryNode
+    from plugins.dynamic_resources.structured.pools import InventoryNode, Pools
     from scheduler.objects.selectors import NodeSelector
     from scheduler.snapshot import Objects, Rows, Snapshot
 

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from plugins.dynamic_resources.structured.errors import DeviceRefusal
+from plugins.dynamic_resources.structured.constraints import DeviceRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, PoolID
-    from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.pools import Pools
+    from plugins.dynamic_resources.structured.constraints import Verdict
+    from plugins.dynamic_resources.structured.pools import AllViews, Pools
     from plugins.dynamic_resources.structured.question import Question
-    from plugins.dynamic_resources.structured.views import AllViews
     from scheduler.snapshot import Rows, UInt16s
 
     Said = tuple[UInt16s, tuple[Verdict, ...]]

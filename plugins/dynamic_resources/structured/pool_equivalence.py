@@ -11,9 +11,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugins.dynamic_resources.cel import values_of
-from plugins.dynamic_resources.structured.constraints import attribute_of
-from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
-from plugins.dynamic_resources.structured.taints import is_tainted
+from plugins.dynamic_resources.structured.constraints import attribute_of, is_tainted
+from plugins.dynamic_resources.structured.requests import EVALUATIONS_OF_A_STEP, evaluations
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Sequence

@@ -17,7 +17,7 @@ from scheduler.objects.bounded_dict import BoundedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 
-    from plugins.dynamic_resources.structured.errors import Verdict
+    from plugins.dynamic_resources.structured.constraints import Verdict
     from plugins.dynamic_resources.structured.pools import Pools
     from plugins.dynamic_resources.structured.requests import Compiled
     from plugins.dynamic_resources.structured.search import DeviceSearch

@@ -1,14 +1,20 @@
-"""One request of a claim, and the devices that it selects."""
+"""One request of a claim, the devices that it selects, and the capacity that it consumes of each.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
+    consumable_capacity.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from plugins.dynamic_resources.cel import CELError, CelSelector
-from plugins.dynamic_resources.structured.capacity import Consumption, consumption
-from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
+from plugins.dynamic_resources.cel import CelDevice, CELError, CelSelector, values_of
+from plugins.dynamic_resources.structured.allocated import amount_of
 from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.quantity import canonical_quantity, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -16,12 +22,177 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.cel import DeviceInput
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
     from scheduler.objects.dynamic_resources import (
+        CapacityRequestPolicy,
+        CapacityRequestPolicyRange,
+        CapacityRequirements,
+        Device,
+        DeviceCapacity,
         DeviceClass,
         DeviceSelector,
         DeviceSubRequest,
         DeviceToleration,
         ExactDeviceRequest,
     )
+
+_KEPT_VALUES = 3_000_000
+"""The maximum number of devices with cached results; each is at least a pointer."""
+EVALUATIONS_OF_A_STEP: Final = 16
+"""The number of evaluations in one step of work, unless one device needs more."""
+
+
+class Evaluations:
+    """Caches the results of expressions, and clears them when they become too large.
+
+    Attributes:
+        count: how many evaluations there were.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept = 0
+        self._filled: list[dict[Any, bool | CELError]] = []
+
+    def verdict(self, device: PoolDevice, compiled: CelSelector | CELError) -> bool | CELError:
+        """Return whether an expression selects a device; it is evaluated once for all devices that it cannot distinguish."""
+        if isinstance(compiled, CELError):
+            return compiled
+        if device.is_clear and compiled.facts is not None:
+            values = values_of(compiled.facts, device.id.driver, device.device)
+            if values is not None:
+                verdict = compiled.said.get(values)
+                if verdict is None:
+                    verdict = self._evaluated(device, compiled, compiled.said, values, len(compiled.facts))
+                return verdict
+        verdict = device.verdicts.get(compiled)
+        if verdict is None:
+            verdict = self._evaluated(device, compiled, device.verdicts, compiled, 1)
+        return verdict
+
+    def _evaluated(
+        self,
+        device: PoolDevice,
+        compiled: CelSelector,
+        said: dict[Any, bool | CELError],
+        key: Hashable,
+        size: int,
+    ) -> bool | CELError:
+        self.count += 1
+        verdict: bool | CELError
+        try:
+            verdict = compiled.matches(_subject(device))
+        except CELError as error:
+            verdict = error.with_traceback(None)
+        if self._kept > _KEPT_VALUES:
+            for each in self._filled:
+                each.clear()
+            self._filled.clear()
+            self._kept = 0
+        if not said:
+            self._filled.append(said)
+        said[key] = verdict
+        self._kept += 8 + size
+        return verdict
+
+
+@lru_cache(maxsize=1)
+def _subject(device: PoolDevice) -> CelDevice:
+    """Return a device in the form for expressions; the next expression usually needs the same one."""
+    return CelDevice(device.id.driver, device.device)
+
+
+evaluations: Final = Evaluations()
+"""The evaluations that all questions share."""
+
+
+Written = str | int | float
+"""A quantity as the object contains it."""
+
+
+class Consumption(NamedTuple):
+    """What a request consumes of one capacity.
+
+    Attributes:
+        amount: the amount, see `amounts`.
+        available: what the device has of the capacity, in the same unit.
+        written: the amount, in the form of the allocation.
+    """
+
+    amount: int
+    available: int
+    written: str
+
+
+def consumption(device: Device, asked: CapacityRequirements | None) -> dict[str, Consumption] | None:
+    """Return what a request would consume of each capacity of a device; None if the device cannot satisfy it.
+
+    A device cannot satisfy a request for a capacity that it lacks, for more than it has, or against its policy.
+
+    Source:
+        as of this module, CmpRequestOverCapacity and GetConsumedCapacityFromRequest.
+    """
+    requests = asked.requests if asked is not None else {}
+    if not requests.keys() <= device.capacity.keys():
+        return None
+    consumed: dict[str, Consumption] = {}
+    for name, capacity in device.capacity.items():
+        quantity = _consumed(requests.get(name), capacity)
+        if _violates(quantity, capacity.request_policy):
+            return None
+        amount, available = amount_of(quantity), amount_of(capacity.value)
+        if amount > available:
+            return None
+        consumed[name] = Consumption(amount, available, canonical_quantity(quantity))
+    return consumed
+
+
+def fits(consumed: Mapping[str, Consumption], *taken: Mapping[str, int]) -> bool:
+    """Return whether a device has what a request would consume, in addition to `taken`: capacity -> amount."""
+    return all(
+        each.amount + sum(amounts.get(name, 0) for amounts in taken) <= each.available
+        for name, each in consumed.items()
+    )
+
+
+def _consumed(asked: Written | None, capacity: DeviceCapacity) -> Written:
+    policy = capacity.request_policy
+    if asked is None:
+        return capacity.value if policy is None or policy.default is None else policy.default
+    if policy is None:
+        return asked
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _rounded_up(asked, policy.valid_range)
+    return next((valid for valid in policy.valid_values if amount_of(asked) <= amount_of(valid)), asked)
+
+
+def _rounded_up(asked: Written, valid: CapacityRequestPolicyRange) -> Written:
+    assert valid.min is not None
+    if amount_of(asked) < amount_of(valid.min):
+        return valid.min
+    step = _step(valid)
+    if not step:
+        return asked
+    least = parse_quantity(valid.min).value()
+    rounded = least - (least - parse_quantity(asked).value()) // step * step
+    return rounded if rounded % 1024 else f"{rounded // 1024}Ki"
+
+
+def _violates(quantity: Written, policy: CapacityRequestPolicy | None) -> bool:
+    if policy is None or (policy.default is not None and amount_of(policy.default) == amount_of(quantity)):
+        return False
+    valid = policy.valid_range
+    if valid is None:
+        values = policy.valid_values
+        return bool(values) and all(amount_of(value) != amount_of(quantity) for value in values)
+    if valid.max is not None and amount_of(quantity) > amount_of(valid.max):
+        return True
+    step = _step(valid)
+    least = 0 if valid.min is None else parse_quantity(valid.min).value()
+    return bool(step) and (parse_quantity(quantity).value() - least) % step != 0
+
+
+def _step(valid: CapacityRequestPolicyRange) -> int:
+    return 0 if valid.step is None else parse_quantity(valid.step).value()
+
 
 _KEPT_CONSUMPTIONS = 2000
 _DEVICES_OF_A_STEP = 64

@@ -13,12 +13,15 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from plugins.dynamic_resources.structured.capacity import fits
-from plugins.dynamic_resources.structured.constraints import constraint_of
-from plugins.dynamic_resources.structured.counters import TakenCounters
-from plugins.dynamic_resources.structured.errors import INVALID_POOLS, NOT_ALL, DeviceRefusal
-from plugins.dynamic_resources.structured.evaluations import evaluations
-from plugins.dynamic_resources.structured.taints import is_tainted
+from plugins.dynamic_resources.structured.constraints import (
+    INVALID_POOLS,
+    NOT_ALL,
+    DeviceRefusal,
+    TakenCounters,
+    constraint_of,
+    is_tainted,
+)
+from plugins.dynamic_resources.structured.requests import evaluations, fits
 from plugins.dynamic_resources.structured.unsatisfiable import is_unsatisfiable
 from scheduler.objects.dynamic_resources import MAX_RESULTS
 
@@ -26,12 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
-    from plugins.dynamic_resources.structured.capacity import Consumption
-    from plugins.dynamic_resources.structured.constraints import Constraint
-    from plugins.dynamic_resources.structured.counters import AvailableCounters
+    from plugins.dynamic_resources.structured.constraints import AvailableCounters, Constraint
     from plugins.dynamic_resources.structured.pools import Pool, Pools
     from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import (
+        Consumption,
         DeviceCandidate,
         DeviceCandidates,
         WantedDevices,

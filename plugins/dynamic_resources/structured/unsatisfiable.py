@@ -15,15 +15,13 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from plugins.dynamic_resources.structured.constraints import attribute_of, concerns, value_of
-from plugins.dynamic_resources.structured.taints import is_tainted
+from plugins.dynamic_resources.structured.constraints import attribute_of, concerns, is_tainted, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
-    from plugins.dynamic_resources.structured.constraints import Value
-    from plugins.dynamic_resources.structured.counters import AvailableCounters
+    from plugins.dynamic_resources.structured.constraints import AvailableCounters, Value
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
     from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import DeviceCandidate, WantedDevices

@@ -17,9 +17,8 @@ from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.state import is_quiet, state_notes
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extenders.wire import ExtenderError
-from scheduler.objects.decode import decode_pod
+from scheduler.objects.decode import decode_pod, outline_pod
 from scheduler.objects.node import NodeObject
-from scheduler.objects.outline import outline_pod
 from scheduler.objects.pod import PodInfo
 from scheduler.replay_hooks import ReplayHooks, resumed
 from scheduler.snapshot import object_key

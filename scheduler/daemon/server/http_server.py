@@ -27,8 +27,7 @@ from scheduler.daemon.server.zpages import zpages
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.loop_work import loop_work
-from scheduler.objects.pod_limits import pod_limits
-from scheduler.objects.pod_requests import pod_requests
+from scheduler.objects.pod_requests import pod_limits, pod_requests
 from scheduler.objects.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,

@@ -21,7 +21,7 @@ from scheduler.framework.changes import (
     pod_changes,
 )
 from scheduler.framework.status import Status
-from scheduler.objects.outline import outline_pod
+from scheduler.objects.decode import outline_pod
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.loop_work import loop_work
-from scheduler.objects.selector_words import some_of
+from scheduler.objects.label_index import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

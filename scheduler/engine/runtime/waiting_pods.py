@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.engine.runtime.instruments import NoInstruments
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,8 +15,8 @@ from scheduler.errors import FieldError
 from scheduler.files import read_regular
 from scheduler.framework.interface import PluginArgs
 from scheduler.kube.http.client import HttpClient
-from scheduler.objects.durations import Duration
 from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

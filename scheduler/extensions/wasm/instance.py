@@ -11,7 +11,7 @@ import wasmtime
 from scheduler.extensions.wasm.call_context import CallContext, UnfinishedError
 from scheduler.extensions.wasm.guest import GuestError, GuestTimeError, engine, ticker, ticks
 from scheduler.extensions.wasm.host import GuestMemory, text
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.errors import ApiError
-from scheduler.objects.pieces import UNREADABLE, elements, legible, members, without_managed_fields
+from scheduler.objects.decode import UNREADABLE, elements, legible, members, without_managed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

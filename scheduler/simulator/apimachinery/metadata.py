@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from scheduler.objects.labels import is_label_value
+from scheduler.objects.selectors import is_label_value
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import names, restore
 

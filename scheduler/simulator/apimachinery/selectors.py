@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.objects.labels import is_label_key, is_label_value
 from scheduler.objects.selectors import (
     LabelRule,
     LabelSelector,
     Operator,
     Requirement,
+    is_label_key,
+    is_label_value,
     parse_int64,
     parse_label_selector,
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.clock import rfc3339, rfc3339_micro
 from scheduler.objects.api_types import META, api_type
-from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.quantity import canonical_quantity
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import bad_request, cannot_decode
 

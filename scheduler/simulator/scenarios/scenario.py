@@ -40,9 +40,8 @@ from scheduler.configuration.decode import decode
 from scheduler.configuration.load import read_file
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.objects.canonical_quantity import canonical_quantity
-from scheduler.objects.durations import Duration
-from scheduler.objects.wording import child, entry, was
+from scheduler.objects.quantity import canonical_quantity
+from scheduler.objects.wording import Duration, child, entry, was
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.drivers.provisioning import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node

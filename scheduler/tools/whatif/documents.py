@@ -12,9 +12,8 @@ from scheduler.configuration.yaml_text import read_all
 from scheduler.errors import FieldError, ObjectError
 from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
-from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.objects.decode import decode_node, decode_object, decode_pod, without_nulls
 from scheduler.objects.kinds import STRUCTS
-from scheduler.objects.nulls import without_nulls
 from scheduler.objects.v1 import Pod
 from scheduler.objects.wording import entry, was
 from scheduler.simulator.kinds.pod_defaults import default_pod

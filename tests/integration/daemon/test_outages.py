@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from scheduler.simulator.faults import requests
 from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object

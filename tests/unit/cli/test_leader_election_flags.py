@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from scheduler.cli import run as run_module
 from scheduler.configuration.load import default, load
 from scheduler.errors import ConfigurationError, LeadershipLostError
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.configuration.plugin_args import decode_args, find_args
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from tests.unit.configuration.documents import parsed
 
 if TYPE_CHECKING:

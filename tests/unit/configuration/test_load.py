@@ -10,7 +10,7 @@ from scheduler.configuration.load import default, load, parse
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.types import LeaderElection, Plugin
 from scheduler.errors import ConfigurationError
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from tests.unit.configuration.documents import HEAD, parsed
 
 

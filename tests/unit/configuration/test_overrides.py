@@ -7,7 +7,7 @@ import pytest
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.errors import ConfigurationError
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 
 FILE = """
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.objects.canonical_quantity import canonical_quantity, quantity_as_read
-from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.quantity import canonical_quantity, parse_quantity, quantity_as_read
 
 
 @pytest.mark.parametrize(

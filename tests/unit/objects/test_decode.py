@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from scheduler.errors import ObjectError
+from scheduler.objects import decode
 from scheduler.objects import decode as decode_module
-from scheduler.objects import nulls
 from scheduler.objects.decode import decode_node, decode_object, decode_pod, typed_object
 from tests.support.builders import node_object, pod_object
 
@@ -299,6 +299,6 @@ def test_the_fields_of_a_type_are_looked_up_once_for_all_objects_with_nulls(monk
     """The look-up takes milliseconds, and creates cyclic garbage."""
     found = encoded(merged(pod_object("p"), "spec.nodeSelector", None))
     decode_pod(found)
-    monkeypatch.delattr(nulls.inspect, "type_info")
+    monkeypatch.delattr(decode.inspect, "type_info")
 
     assert decode_pod(found).name == "p"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 
 _SECOND = 1_000_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.objects.labels import is_label_key, is_label_value
+from scheduler.objects.selectors import is_label_key, is_label_value
 
 
 @pytest.mark.parametrize(

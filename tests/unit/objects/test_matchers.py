@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.objects.matchers import matcher
+from scheduler.objects.label_index import matcher
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
 from tests.support.counted_labels import CountedLabels
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.objects.outline import outline_pod
+from scheduler.objects.decode import outline_pod
 from tests.support.builders import pod_object
 
 

@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.errors import ObjectError
-from scheduler.objects.decode import decode_node, decode_object, decode_pod
-from scheduler.objects.outline import outline_pod
-from scheduler.objects.pieces import elements, legible, members, without_managed_fields
+from scheduler.objects.decode import (
+    decode_node,
+    decode_object,
+    decode_pod,
+    elements,
+    legible,
+    members,
+    outline_pod,
+    without_managed_fields,
+)
 from tests.support.builders import node_object, pod_object
 
 values = st.recursive(

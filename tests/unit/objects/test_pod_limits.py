@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.objects.pod_limits import pod_limits
+from scheduler.objects.pod_requests import pod_limits
 from scheduler.objects.quantity import parse_quantity
 from tests.support.builders import pod
 

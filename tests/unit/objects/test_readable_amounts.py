@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.objects.readable_amounts import readable_amounts
+from plugins.node_resources.fit import readable_amounts
 
 GI = 1 << 30
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from plugins.capacity_scheduling.accounts import Accounts
-from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
+from plugins.capacity_scheduling.capacity_scheduling import Accounts, CapacityScheduling
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS
 from plugins.capacity_scheduling.usage import NamespaceUsage
 from plugins.node_resources.fit import NodeResourcesFit

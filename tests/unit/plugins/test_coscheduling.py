@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.coscheduling.free_resources import resource_gap
-from plugins.coscheduling.objects import PodGroupObject
-from plugins.coscheduling.phases import Members, coscheduling_status, volcano_status
+from plugins.coscheduling.objects import Members, PodGroupObject, coscheduling_status, volcano_status
 from plugins.coscheduling.plugin import CoschedulingArgs
 from scheduler.configuration.load import parse
 from scheduler.configuration.notes import ConfigurationNote
-from scheduler.objects.amounts import amounts_text
 from scheduler.objects.decode import typed_object
+from scheduler.objects.quantity import amounts_text
 from tests.support.builders import node, pod
 from tests.support.manifests import MANIFESTS
 from tests.support.snapshots import snapshot_of

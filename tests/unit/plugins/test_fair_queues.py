@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.fair_queues.attempt import QueueAttempt
-from plugins.fair_queues.fair_queues import FairQueues, FairQueuesArgs
+from plugins.fair_queues.fair_queues import FairQueues, FairQueuesArgs, QueueAttempt, Reclaim
 from plugins.fair_queues.queues import QUEUES
-from plugins.fair_queues.victims import Reclaim
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from scheduler.daemon.app.capabilities import TableObjects

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from plugins.fair_queues import ledger, queues
 from plugins.fair_queues import ledger as ledgers
-from plugins.fair_queues import queues, shares
 from plugins.fair_queues.ledger import Ledger
 from plugins.fair_queues.queues import QUEUES
 from scheduler.engine.state.cache import Cache
@@ -129,7 +129,7 @@ def test_a_changed_weight_recomputes_only_its_siblings(
         it.cache.assume(pod(f"o{number}", namespace="others", cpu="18"), f"n{number}")
     before = kept.standing(it.cache.snapshot())
     settled, divided = 0, 0
-    settle, divide = queues._settled, shares.divide
+    settle, divide = queues._settled, ledger.divide
 
     def settling(*arguments: Any) -> Any:
         nonlocal settled
@@ -142,7 +142,7 @@ def test_a_changed_weight_recomputes_only_its_siblings(
         return divide(*arguments)
 
     monkeypatch.setattr(queues, "_settled", settling)
-    monkeypatch.setattr(shares, "divide", dividing)
+    monkeypatch.setattr(ledger, "divide", dividing)
     it.objects["q7"] = queue("q7", "t7", namespaces=["ns7"], max={"cpu": "9"}, weight=3)
     after = kept.standing(it.cache.snapshot())
     assert (settled, divided) == (0, 1)

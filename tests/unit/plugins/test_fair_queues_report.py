@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.fair_queues.report import QueueReport
+from plugins.fair_queues.ledger import QueueReport
 from scheduler.framework.sliced_work import run_to_end
 from tests.unit.plugins.test_fair_queues import TREE, World, incoming, running
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plugins.fair_queues.ledger import want
+from plugins.fair_queues.ledger import FairShares, divide, want
 from plugins.fair_queues.queues import Queue, Tree
-from plugins.fair_queues.shares import FairShares, divide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plugins.fair_queues.ledger import QueueReport
 from plugins.fair_queues.queue_statuses import QueueStatuses
-from plugins.fair_queues.report import QueueReport
 from tests.support.status_access import FakeStatusAccess
 from tests.support.virtual_time_test import virtually
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.pod_topology_spread.args import SYSTEM_CONSTRAINTS, PodTopologySpreadArgs
-from plugins.pod_topology_spread.plugin import PodTopologySpread
+from plugins.pod_topology_spread.plugin import SYSTEM_CONSTRAINTS, PodTopologySpread, PodTopologySpreadArgs
 from scheduler.configuration.plugin_args import decode_args
 from scheduler.errors import ConfigurationError
 from tests.unit.plugins.plugin_calls import faults, made

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.errors import SchedulerError
-from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.decode import decode_node
+from scheduler.objects.quantity import canonical_quantity
 from scheduler.simulator.apimachinery.selectors import parse_labels
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.scenarios.clusters import ready_node

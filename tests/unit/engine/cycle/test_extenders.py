@@ -11,7 +11,7 @@ import numpy as np
 from scheduler.configuration.types import Extender
 from scheduler.extensions.extenders.chain import Extenders
 from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from tests.support.builders import node, pod
 from tests.support.extender_server import Hangs, scripted_extender
 from tests.support.virtual_time_test import virtually

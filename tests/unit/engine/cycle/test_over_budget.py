@@ -38,7 +38,7 @@ from scheduler.framework import (
     Status,
     Wait,
 )
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from tests.support.builders import node, pod
 from tests.support.guests import LOOPS, guest
 from tests.support.scripted_plugins import (

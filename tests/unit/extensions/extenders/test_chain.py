@@ -13,7 +13,7 @@ from scheduler.extensions.extenders.chain import LEFT_OUT, Extenders
 from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.status import Code
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from scheduler.urls import shown_url
 from tests.support.builders import pod
 from tests.support.extender_server import Hangs, scripted_extender

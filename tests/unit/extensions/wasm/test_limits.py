@@ -17,7 +17,7 @@ from scheduler.errors import PluginLoadError
 from scheduler.extensions.wasm.guest import GuestError, GuestTimeError, _forget, compile_guest
 from scheduler.extensions.wasm.guest_source import GuestArgs, MemorySize
 from scheduler.framework import Code, CycleState
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.support.guests import EVEN_NODES, GROWS, LOOPS, TRAPS, guest, wat

@@ -21,7 +21,7 @@ from scheduler.extensions.wasm.guest import GuestError, GuestTimeError
 from scheduler.extensions.wasm.instance import Instance
 from scheduler.framework import Code, CycleState, NeedsTime
 from scheduler.framework.sliced_work import answer_to_end, run_to_end
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from scheduler.testing.fakes import FakeTimeSlice
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster

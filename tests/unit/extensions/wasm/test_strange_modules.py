@@ -14,7 +14,7 @@ from scheduler.errors import PluginLoadError
 from scheduler.extensions.wasm.guest import GuestError
 from scheduler.extensions.wasm.guest_source import MemorySize
 from scheduler.framework import CycleState, Status
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.support.guests import EVEN_NODES, GROWS, LAST_DIGIT, LOOPS, TRAPS, guest

@@ -12,7 +12,7 @@ from scheduler.configuration.types import LeaderElection
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.lease import LeaderElector
 from scheduler.kube.http.endpoint import Endpoint
-from scheduler.objects.durations import Duration
+from scheduler.objects.wording import Duration
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.dynamic_resources.pod_devices import PodDevices
-from plugins.dynamic_resources.structured.evaluations import evaluations
+from plugins.dynamic_resources.structured.requests import evaluations
 from scheduler.framework import Code
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.snapshot import object_key

@@ -9,8 +9,8 @@ from plugins.gpu_sharing.packing_scores import (
     GpuShareClustering,
     GpuShareDotProduct,
     GpuSharePacking,
+    RandomNode,
 )
-from plugins.gpu_sharing.random_node import RandomNode
 from scheduler.framework import CycleState
 from tests.support.builders import pod
 from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod

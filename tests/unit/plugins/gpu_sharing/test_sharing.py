@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.gpu_sharing.gpus import Gpus
-from plugins.gpu_sharing.requests import NOTHING, GpuRequest, gpu_request
+from plugins.gpu_sharing.gpus import NOTHING, GpuRequest, Gpus, gpu_request
 from plugins.gpu_sharing.sharing import GpuSharing
 from scheduler.framework import SKIP, Code, CycleState, EventResource, QueueingHint
 from scheduler.testing.contract import verdict

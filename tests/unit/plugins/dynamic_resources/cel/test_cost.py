@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.dynamic_resources.cel import CelDevice, CELError, cost, selector
-from plugins.dynamic_resources.cel.environment import environment
 from plugins.dynamic_resources.cel.functions import FUNCTIONS
+from plugins.dynamic_resources.cel.selector import environment
 from scheduler.objects.dynamic_resources import Device, DeviceAttribute, DeviceCapacity
 from scheduler.objects.remembered import Remembered
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugins.dynamic_resources.cel import CelDevice, CELError, selector
-from plugins.dynamic_resources.cel.opaque import to_bytes
-from plugins.dynamic_resources.cel.semver import parse_version, parse_version_tolerantly
+from plugins.dynamic_resources.cel.values import parse_version, parse_version_tolerantly, to_bytes
 from scheduler.objects.dynamic_resources import Device
 from scheduler.objects.quantity import parse_quantity
 

@@ -14,7 +14,7 @@ from plugins.dynamic_resources.structured import (
     InvalidPoolsError,
     Inventory,
 )
-from plugins.dynamic_resources.structured.errors import DeviceRefusal
+from plugins.dynamic_resources.structured.constraints import DeviceRefusal
 from plugins.pod_work import UNLIMITED, PluginWork
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim

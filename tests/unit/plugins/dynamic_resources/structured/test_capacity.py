@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugins.dynamic_resources.structured.capacity import consumption
+from plugins.dynamic_resources.structured.requests import consumption
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import CapacityRequirements, Device
 from scheduler.testing.devices import allocation, device_class, exactly, resource_claim, resource_slice

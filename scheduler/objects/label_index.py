@@ -1,0 +1,143 @@
+"""Rules about labels by their keys, and matchers and descriptions for rules with many requirements.
+
+So selectors are indexed by the keys they need, and only those that some labels can affect are evaluated. A
+key is a label with its value, or a label's name alone, for selectors that match any value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.objects.selectors import Operator, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from scheduler.objects.selectors import LabelRule, NodeRule, Requirement
+
+LabelKey = str | tuple[str, str]
+
+_NEEDS_A_LABEL = frozenset({Operator.EXISTS, Operator.GT, Operator.LT})
+
+
+def keys_of_labels(labels: Mapping[str, str]) -> Iterator[LabelKey]:
+    """Yield all keys of labels."""
+    yield from labels
+    yield from labels.items()
+
+
+def keys_of_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[LabelKey]:
+    """Yield the keys that labels did not have before, and the names of removed labels."""
+    for name in old.keys() | new.keys():
+        if old.get(name) != new.get(name):
+            yield name
+            if name in new:
+                yield name, new[name]
+
+
+def keys_of_rule(rule: LabelRule) -> frozenset[LabelKey] | None:
+    """Return keys of which labels need one to match the rule; None if the rule may match without any."""
+    if rule.requirements is None:
+        return frozenset()  # the rule never matches
+    needed = [found for each in rule.requirements if (found := _needed(each)) is not None]
+    return min(needed, key=len, default=None)
+
+
+def keys_of_requirements(requirements: Iterable[Requirement]) -> Iterator[LabelKey]:
+    """Yield keys of which a change of labels has one if it makes one of the requirements match."""
+    for requirement in requirements:
+        needed = _needed(requirement)
+        if needed is None:
+            yield requirement.key  # removing the label may make it match
+        else:
+            yield from needed
+
+
+def _needed(requirement: Requirement) -> frozenset[LabelKey] | None:
+    if requirement.operator is Operator.IN:
+        return frozenset((requirement.key, value) for value in requirement.values)
+    return frozenset({requirement.key}) if requirement.operator in _NEEDS_A_LABEL else None
+
+
+if TYPE_CHECKING:
+    Matcher = Callable[[Mapping[str, str]], bool]
+
+_FEW: Final = 8
+"""Up to this number requirements are evaluated one by one."""
+
+
+def matcher(rule: LabelRule) -> Matcher:
+    """Return a function that matches labels as `LabelRule.matches` does.
+
+    Its cost depends on the number of requirements or of labels, whichever is smaller.
+    """
+    requirements = rule.requirements
+    return rule.matches if requirements is None or len(requirements) <= _FEW else _Many(requirements)
+
+
+class _Many:
+    """Requirements that must all match, by the keys of their labels."""
+
+    __slots__ = ("_by_key", "_needed")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        by_key: dict[str, list[Requirement]] = {}
+        for requirement in merged(requirements, every=True):
+            by_key.setdefault(requirement.key, []).append(requirement)
+        self._by_key = by_key
+        # The keys that an object must have.
+        self._needed = {
+            key for key, some in by_key.items() if not all(requirement.admits(None) for requirement in some)
+        }
+
+    def __call__(self, labels: Mapping[str, str]) -> bool:
+        by_key = self._by_key
+        if len(self._needed) > len(labels) or not self._needed <= labels.keys():
+            return False
+        keys = labels if len(labels) < len(by_key) else by_key
+        for key in keys:
+            value = labels.get(key)
+            for requirement in by_key.get(key, ()) if value is not None else ():
+                if not requirement.admits(value):
+                    return False
+        return True
+
+
+_SHOWN: Final = 3
+
+
+def some_of(items: Sequence[str], shown: int = _SHOWN) -> str:
+    """Return the first of many items: `a, b, c and 7 more`."""
+    rest = len(items) - shown
+    return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def only_for(rules: Sequence[NodeRule], labels: Mapping[str, str]) -> str:
+    """Describe the required nodes, and one node's labels: `only for nodes with disk; this node has no disk`."""
+    keys = dict.fromkeys(requirement.key for rule in rules for requirement in rule.labels)
+    had = some_of([f"{key}={labels[key]}" if key in labels else f"no {key}" for key in keys])
+    return f"only for nodes with {asked_of(rules)}" + (f"; this node has {had}" if had else "")
+
+
+def asked_of(rules: Sequence[NodeRule]) -> str:
+    """Describe alternative rules for a node: `zone in (a, b), or disk`."""
+    if not rules:
+        return "labels that no node can have"
+    asked = [
+        " and ".join(map(_asked, (*rule.labels, *rule.fields))) or "any labels" for rule in rules[:_SHOWN]
+    ]
+    rest = len(rules) - len(asked)
+    return ", or ".join(asked) + (f", or {rest} more" if rest else "")
+
+
+def _asked(requirement: Requirement) -> str:
+    key, values = requirement.key, some_of(sorted(requirement.values))
+    words = {
+        Operator.IN: f"{key} in ({values})",
+        Operator.NOT_IN: f"{key} not in ({values})",
+        Operator.EXISTS: key,
+        Operator.DOES_NOT_EXIST: f"no {key}",
+        Operator.GT: f"{key} > {requirement.bound}",
+        Operator.LT: f"{key} < {requirement.bound}",
+    }
+    return words[requirement.operator]
