@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,11 @@ def pytest_testnodedown(node: Any) -> None:
     output = getattr(node, "workeroutput", {})  # a worker that crashed has none
     granted.GRANTED.update(output.get("granted", ()))
     granted.USED.update(output.get("used", ()))
+
+
+def pytest_runtest_teardown() -> None:
+    """Return what a command in this process has frozen: Hypothesis looks for the referrers of its random generators."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
