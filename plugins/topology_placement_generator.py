@@ -103,6 +103,6 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
                 return Status.failed(f"{_UNKNOWN} no topology domain found for pod {pod.key}")
             domains.add(domain)
         if len(domains) > 1:
-            told = ", ".join(sorted(domains))
-            return Status.failed(f"{_UNKNOWN} more than 1 domain found for pod group: {told}")
+            domain_names = ", ".join(sorted(domains))
+            return Status.failed(f"{_UNKNOWN} more than 1 domain found for pod group: {domain_names}")
         return domains.pop() if domains else None

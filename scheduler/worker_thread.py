@@ -143,10 +143,10 @@ async def in_a_thread(work: Callable[[], T], doing: str, *, gives_up: bool = Tru
         else:
             tell(ended.set_result, result)
 
-    def tell(told: Callable[[Any], object], what: object) -> None:
+    def tell(callback: Callable[[Any], object], what: object) -> None:
         def now() -> None:
             if not ended.done():
-                told(what)
+                callback(what)
 
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(now)

@@ -138,9 +138,9 @@ class ClaimWrites:
         Raises:
             ClaimError: the write was rejected, or there was no response after several attempts.
         """
-        told = {"resourceClaimName": claim.metadata.name, "requestMappings": msgspec.to_builtins(mappings)}
+        status = {"resourceClaimName": claim.metadata.name, "requestMappings": msgspec.to_builtins(mappings)}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
-        patch = {"status": {"extendedResourceClaimStatus": told}}
+        patch = {"status": {"extendedResourceClaimStatus": status}}
         seconds = _BETWEEN_TRIES_SECONDS
         while True:
             try:

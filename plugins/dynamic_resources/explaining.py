@@ -99,16 +99,16 @@ class Explaining:
 
     def _why_no_devices(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Iterator[str]:
         """Yield why a node cannot allocate devices for all claims together; nothing if it can."""
-        told: list[str] = []
+        sentences: list[str] = []
         try:
             for sentence in self._why_no_devices_at_once(
                 claims, node, PluginWork(_ExplanationTimeSlice(self._clock))
             ):
-                told.append(sentence)
+                sentences.append(sentence)
                 yield sentence
         except NeedsTime as error:
             error.steps.close()
-            if _TAKES_LONG not in told:
+            if _TAKES_LONG not in sentences:
                 yield _TAKES_LONG
 
     def _why_no_devices_at_once(

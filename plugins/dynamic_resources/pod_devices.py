@@ -178,7 +178,9 @@ class PodDevices:
             claims = self._claims_to_allocate(names)
             if claims or self.own:
                 index, table = self.allocator.judge(snapshot, group, list(claims.values()))
-                of_choice = [points(said.chosen) if isinstance(said, Alternatives) else 0 for said in table]
+                of_choice = [
+                    points(result.chosen) if isinstance(result, Alternatives) else 0 for result in table
+                ]
                 found[group] = points_everywhere + np.array(of_choice, dtype=np.int64)[index[group]]
         return found
 
@@ -252,7 +254,10 @@ class _NodeVerdict:
     ) -> Rows:
         """Add the results of rows, `index` being of the same length, and return the rows that pass."""
         places = np.array(
-            [self._place_of(_outcome(said)) if isinstance(said, DeviceRefusal) else 0 for said in table],
+            [
+                self._place_of(_outcome(result)) if isinstance(result, DeviceRefusal) else 0
+                for result in table
+            ],
             dtype=np.uint16,
         )
         said_of_rows = self._index[rows] = places[index]

@@ -555,15 +555,15 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             for each in of_leaf.values()
             if node is not None and each.node == node.name
         ]
-        told = [kept_back] if kept_back else []
-        told += [
+        details = [kept_back] if kept_back else []
+        details += [
             f"it is reserved for pod {each.pod.key}, which has waited longer"
             for each in held
             if each.pod.uid != pod.uid
         ]
-        if told:
-            told.append(f"the pod has waited for {self._waiting_order.waited_seconds(pod):.0f}s")
-        return told
+        if details:
+            details.append(f"the pod has waited for {self._waiting_order.waited_seconds(pod):.0f}s")
+        return details
 
     def report(self) -> Generator[None, None, Mapping[str, QueueReport]]:
         """Return the report of each queue, by name, in steps."""

@@ -155,9 +155,9 @@ class GroupConditions:
         if found is None:
             return
         is_writing = key in self._wanted
-        said = self._wanted[key][1] if is_writing else found.scheduled()
+        known = self._wanted[key][1] if is_writing else found.scheduled()
         condition = _condition(status)
-        if said == condition or said.status == "True":
+        if known == condition or known.status == "True":
             return
         self._wanted[key] = found.metadata.uid, condition
         if not is_writing:

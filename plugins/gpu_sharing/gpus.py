@@ -57,10 +57,14 @@ NOTHING: Final = GpuRequest()
 
 def gpu_request(pod: PodInfo) -> GpuRequest:
     """Return the GPU request of a pod."""
-    said = pod.annotations
-    if GPU_MILLI not in said and GPU_COUNT not in said:
+    annotations = pod.annotations
+    if GPU_MILLI not in annotations and GPU_COUNT not in annotations:
         return NOTHING
-    return _read(said.get(GPU_MILLI, str(MILLI)), said.get(GPU_COUNT, "1"), said.get(GPU_MODEL, ""))
+    return _read(
+        annotations.get(GPU_MILLI, str(MILLI)),
+        annotations.get(GPU_COUNT, "1"),
+        annotations.get(GPU_MODEL, ""),
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -269,14 +269,14 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         state = CycleState()
         self.pre_filter(state, pod, snapshot)
         refusal = self.filter_node(state, pod, node)
-        told = []
+        details = []
         for reason in () if refusal is None else refusal.reasons:
             resource = reason.removeprefix(_INSUFFICIENT)
             if reason == TOO_MANY_PODS:
-                told.append(f"has {len(node.pods)} pods, and is for {node.allocatable.get(PODS, 0)}")
+                details.append(f"has {len(node.pods)} pods, and is for {node.allocatable.get(PODS, 0)}")
             else:
-                told.append(_shortage(resource, pod.resources.requests[resource], node))
-        return told
+                details.append(_shortage(resource, pod.resources.requests[resource], node))
+        return details
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         state.write(_PRE_SCORE, self._score_requests(pod))

@@ -277,9 +277,9 @@ def _nothing(reason: str, *, nominated_node_name: str | None = None) -> PostFilt
 def _not_found(found: VictimSearch, n_nodes: int) -> PostFilterResult:
     failed = [status for status in found.refusals.values() if status.code is Code.ERROR]
     if failed:
-        told = ", ".join(messages := dict.fromkeys(status.message for status in failed))
-        told = f"[{told}]" if len(messages) > 1 else told  # as upstream's aggregates have it
-        return PostFilterResult(Status.failed(f"preemption: {told}", failed[0].error))
+        text = ", ".join(messages := dict.fromkeys(status.message for status in failed))
+        text = f"[{text}]" if len(messages) > 1 else text  # as upstream's aggregates have it
+        return PostFilterResult(Status.failed(f"preemption: {text}", failed[0].error))
     return _nothing(found.message(n_nodes), nominated_node_name="")
 
 

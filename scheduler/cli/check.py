@@ -261,13 +261,13 @@ async def check_live(
         try:
             lacking = await missing_rights(connection, rights, user=user)
             _tell_rights(rights, lacking, account)
-            found = [told async for told in LiveNames(connection, account).look(configuration)]
+            found = [finding async for finding in LiveNames(connection, account).look(configuration)]
         except ApiError as error:
             click.echo(f"error: the API server does not answer: {error}", err=True)
             return UNANSWERED
-    for told in found:
-        click.echo(told.text, err=not told.is_taken)
-    is_taken = any(told.is_taken for told in found)
+    for finding in found:
+        click.echo(finding.text, err=not finding.is_taken)
+    is_taken = any(finding.is_taken for finding in found)
     if not found:
         click.echo("names: no other scheduler uses the lease or these schedulerNames")
     return NAME_TAKEN if is_taken else RIGHTS_MISSING if lacking else 0

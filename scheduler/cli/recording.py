@@ -18,36 +18,40 @@ from scheduler.tools.whatif.replay.script import Summary, stretches, summary
 def recording(folder: Path, as_json: bool) -> None:
     """Show a summary of a recording: when, which cluster, which decisions, and what is missing."""
     try:
-        told = [summary(stretch) for stretch in stretches(folder)]
+        summaries = [summary(stretch) for stretch in stretches(folder)]
     except (SchedulerError, OSError) as error:
         fail(str(error))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+        click.echo(msgspec.json.format(msgspec.json.encode(summaries), indent=2))
         return
-    for each in told:
+    for each in summaries:
         _show(each)
 
 
-def _show(told: Summary) -> None:
-    click.echo(f"{told.began} to {told.ended}, {told.seconds:,.0f} s, by {told.by}, run {told.run}")
-    files = "1 file" if told.files == 1 else f"{told.files} files"
-    click.echo(f"  {files}, {told.bytes / 2**20:,.1f} MiB, {told.notes:,} entries{_begins(told)}")
-    click.echo(f"  profiles {', '.join(told.profiles) or '(none)'}; {told.configurations} configurations")
-    kinds = ", ".join(f"{number:,} {kind}" for kind, number in told.objects.items())
-    click.echo(f"  objects at the end: {kinds or 'none'}; {told.events:,} watch events")
+def _show(recorded: Summary) -> None:
     click.echo(
-        f"  {told.decisions:,} decisions: {told.placed:,} placed, {told.failed:,} not; "
-        f"{told.preemptions:,} preemptions"
+        f"{recorded.began} to {recorded.ended}, {recorded.seconds:,.0f} s, by {recorded.by}, run {recorded.run}"
     )
-    for path in told.torn:
+    files = "1 file" if recorded.files == 1 else f"{recorded.files} files"
+    click.echo(f"  {files}, {recorded.bytes / 2**20:,.1f} MiB, {recorded.notes:,} entries{_begins(recorded)}")
+    click.echo(
+        f"  profiles {', '.join(recorded.profiles) or '(none)'}; {recorded.configurations} configurations"
+    )
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in recorded.objects.items())
+    click.echo(f"  objects at the end: {kinds or 'none'}; {recorded.events:,} watch events")
+    click.echo(
+        f"  {recorded.decisions:,} decisions: {recorded.placed:,} placed, {recorded.failed:,} not; "
+        f"{recorded.preemptions:,} preemptions"
+    )
+    for path in recorded.torn:
         click.echo(f"  truncated: {path}: its end is missing (the process was killed); read up to there")
-    if told.lost:
-        click.echo(f"  {told.lost:,} entries could not be written: the recording ends there")
+    if recorded.lost:
+        click.echo(f"  {recorded.lost:,} entries could not be written: the recording ends there")
 
 
-def _begins(told: Summary) -> str:
+def _begins(recorded: Summary) -> str:
     return (
         ""
-        if told.is_from_the_start
+        if recorded.is_from_the_start
         else "; the first files of the run are deleted, it begins with a saved state"
     )

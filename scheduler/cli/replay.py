@@ -134,19 +134,19 @@ def _tell(stretch: Stretch, replay: Replay, seconds: float) -> int:
 def _words(note: Sequence[Any] | None, replay: Replay) -> str:
     if note is None:
         return "the end"
-    kind, *said = note
+    kind, *fields = note
     match kind:
         case Note.DECIDED:
-            uid, node, message, nominated = said
+            uid, node, message, nominated = fields
             room = f"; nominated node {nominated}" if nominated else ""
             goes = f"assigned to {node}" if node else f"not scheduled: {message}{room}"
             description = f"pod {_key(uid, replay)} {goes}"
         case Note.ASKED:
-            description = f"external call: {said[1]}"
+            description = f"external call: {fields[1]}"
         case Note.TOLD:
-            description = f"watch event: {said[1]} {said[3]}"
+            description = f"watch event: {fields[1]} {fields[3]}"
         case int():
-            description = f"{_WORDS.get(Note(kind), Note(kind).name)} {said}"
+            description = f"{_WORDS.get(Note(kind), Note(kind).name)} {fields}"
         case _:
             description = ", ".join(map(str, note))
     return description

@@ -133,26 +133,26 @@ class _RoomType(click.ParamType[RecordingLimits]):
         if isinstance(value, RecordingLimits):
             return value
         folder, *limits = str(value).split(",")
-        said: dict[str, float] = {}
+        given: dict[str, float] = {}
         for limit in limits:
             name, equals, text = limit.partition("=")
             if name not in {"size", "hours"} or not equals:
                 self.fail(f"{limit!r} must be size=SIZE or hours=NUMBER", param, ctx)
             try:
-                said[name] = parse_quantity(text).value() if name == "size" else float(text)
+                given[name] = parse_quantity(text).value() if name == "size" else float(text)
             except ValueError:
                 self.fail(f"{limit!r}: {text!r} is not a number", param, ctx)
         if not folder:
             self.fail("a directory is needed", param, ctx)
         room = RecordingLimits(Path(folder))
-        if "size" in said:
-            if said["size"] < _SMALLEST:
+        if "size" in given:
+            if given["size"] < _SMALLEST:
                 self.fail("size: at least 1Mi is needed", param, ctx)
-            room = RecordingLimits(room.folder, int(said["size"]), room.max_seconds)
-        if "hours" in said:
-            if not said["hours"] > 0:
+            room = RecordingLimits(room.folder, int(given["size"]), room.max_seconds)
+        if "hours" in given:
+            if not given["hours"] > 0:
                 self.fail("hours: more than 0 is needed", param, ctx)
-            room = RecordingLimits(room.folder, room.max_bytes, said["hours"] * 3600.0)
+            room = RecordingLimits(room.folder, room.max_bytes, given["hours"] * 3600.0)
         return room
 
 

@@ -160,13 +160,13 @@ def simulate(
 
 def _print_typical(workload: Workload) -> None:
     for kind in kinds_of(workload):
-        said = ", ".join(f"{name}: {value}" for name, value in kind.items())
-        click.echo(f"- {{{said}}}")
+        fields = ", ".join(f"{name}: {value}" for name, value in kind.items())
+        click.echo(f"- {{{fields}}}")
 
 
 def _print_json(results: list[tuple[SimulationJob, Result]]) -> None:
-    told = [
+    document = [
         {"config": job.config, "seed": job.seed, **msgspec.to_builtins(result, str_keys=True)}
         for job, result in results
     ]
-    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))

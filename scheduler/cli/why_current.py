@@ -30,7 +30,7 @@ from scheduler.tools.whatif.explanation_text import show_group
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
 from scheduler.tools.whatif.live_cluster import read_cluster, read_if_allowed, read_objects
 from scheduler.tools.whatif.offline import OfflineScheduler
-from scheduler.tools.whatif.pending_causes import by_cause, said
+from scheduler.tools.whatif.pending_causes import by_cause, last_message
 from scheduler.tools.whatif.planned_pods import Plan
 from scheduler.tools.whatif.start_preview import start
 
@@ -173,7 +173,7 @@ async def look_at_pod(look: Lookup, name: str, ask: Ask | None, *, node: str | N
             if note not in {"", noted}:
                 click.echo(f"no daemon answers: {note}", err=True)
             noted = note
-            answer = {"said": said(pod), **(answer or await _decided(look, connection, pod))}
+            answer = {"lastMessage": last_message(pod), **(answer or await _decided(look, connection, pod))}
             if _without_times(answer) != shown:
                 shown = _without_times(answer)
                 show_pod(answer, node=node, as_json=look.as_json, all_nodes=look.all_nodes)

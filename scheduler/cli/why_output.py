@@ -45,8 +45,8 @@ def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nod
     else:
         console.print(Text(f"Evaluated now with {answer['decidedBy']}:", style="italic"))
         show(console, judged, all_nodes=all_nodes)
-        if answer["said"]:
-            console.print(Text(f"Last message of its scheduler: {answer['said']}"), soft_wrap=True)
+        if answer["lastMessage"]:
+            console.print(Text(f"Last message of its scheduler: {answer['lastMessage']}"), soft_wrap=True)
 
 
 def _best(nodes: dict[str, Any]) -> str:

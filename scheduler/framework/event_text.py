@@ -25,9 +25,9 @@ def describe_changes(events: Iterable[EventWithHint]) -> dict[str, list[str]]:
 def _actions(action: ActionType) -> list[str]:
     """Return the descriptions of an action: `UPDATE_NODE_TAINT` is `taint changed`."""
     words = {ActionType.ADD: "added", ActionType.DELETE: "deleted", ActionType.UPDATE: "changed"}
-    told = [word for kind, word in words.items() if kind in action]
+    effects = [word for kind, word in words.items() if kind in action]
     if ActionType.UPDATE not in action:
         names = [each.name for each in action & ActionType.UPDATE if each.name]
         changed = [" ".join(name.lower().split("_")[2:]) for name in names]
-        told += [each if each.endswith("eliminated") else f"{each} changed" for each in changed]
-    return told
+        effects += [each if each.endswith("eliminated") else f"{each} changed" for each in changed]
+    return effects

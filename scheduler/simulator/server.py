@@ -130,9 +130,9 @@ async def forward(http: web.BaseRequest, asked: int, port: int) -> web.StreamRes
     """Relay a connection for a pod's port to a port of this machine, until either side ends it."""
     stream = web.WebSocketResponse(protocols=(PROTOCOL,))
     await stream.prepare(http)
-    told = asked.to_bytes(2, "little")
+    encoded = asked.to_bytes(2, "little")
     for channel in (b"\0", b"\1"):
-        await stream.send_bytes(channel + told)
+        await stream.send_bytes(channel + encoded)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError as error:

@@ -297,9 +297,9 @@ def check_explains_in_sentences_and_changes_nothing(each: PluginSubject) -> None
     for pod in each.pods:
         before = verdict(each.plugin, pod, snapshot)
         for node in nodes:
-            said = each.plugin.why(pod, snapshot, node)
-            is_texts = not isinstance(said, str) and all(isinstance(line, str) for line in said or ())
-            assert is_texts, f"{pod} on {node}: a list of texts or None is expected, was {said!r}"
+            details = each.plugin.why(pod, snapshot, node)
+            is_texts = not isinstance(details, str) and all(isinstance(line, str) for line in details or ())
+            assert is_texts, f"{pod} on {node}: a list of texts or None is expected, was {details!r}"
         assert verdict(each.plugin, pod, snapshot) == before, f"{pod}: a call of why changed the result"
 
 
@@ -431,10 +431,10 @@ def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: PluginSub
     for pod in each.pods:
         if each.plugin.signature(pod) is None:
             continue
-        said = verdict(each.plugin, pod, snapshot), ranking(each.plugin, pod, snapshot)
+        results = verdict(each.plugin, pod, snapshot), ranking(each.plugin, pod, snapshot)
         for other in (snapshot.overlay(remove=there), snapshot.overlay(add=coming)):
             now = verdict(each.plugin, pod, other), ranking(each.plugin, pod, other)
-            assert now == said, f"{pod}: the result of a node depends on its pods"
+            assert now == results, f"{pod}: the result of a node depends on its pods"
 
 
 def check_replicas_share_a_signature(each: PluginSubject) -> None:

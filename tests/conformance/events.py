@@ -160,7 +160,9 @@ def _wakes(cluster: ClusterFile, configuration: Configuration, event: dict[str, 
     happening = watch_event.parse(msgspec.json.encode(event), "event", cluster)
     judged = evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
     return {
-        each["pod"]: each["wakes"] for each in with_wakes(scheduler, judged, happening) if "wakes" in each
+        each["pod"]: each["requeued"]
+        for each in with_wakes(scheduler, judged, happening)
+        if "requeued" in each
     }
 
 

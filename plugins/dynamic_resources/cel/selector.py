@@ -83,9 +83,9 @@ _SAID = (
 _LONGEST = 4096  # characters; some messages repeat the text for each error in it
 
 
-def _said(said: Any) -> str:
+def _error_text(error: Any) -> str:
     """Return a message without its code, shortened."""
-    text = str(said)
+    text = str(error)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}...{text[-len(' [INVALID_ARGUMENT]') :]}"
     return _CODE.sub("", text)
@@ -93,12 +93,12 @@ def _said(said: Any) -> str:
 
 def compile_error(error: Exception) -> str:
     """Return why an expression could not be compiled."""
-    return f"compilation failed: {_said(error)}"
+    return f"compilation failed: {_error_text(error)}"
 
 
-def evaluation_error(said: Any) -> str:
+def evaluation_error(error: Any) -> str:
     """Return why an evaluation failed."""
-    text = _said(said)
+    text = _error_text(error)
     for pattern, words in _SAID:
         found = pattern.fullmatch(text)
         if found:
@@ -158,7 +158,7 @@ class CelSelector:
 
     Attributes:
         facts: which fields of a device it reads; None if unknown.
-        said: values of these fields -> the result for such devices, or its error.
+        results: values of these fields -> the result for such devices, or its error.
 
     Raises:
         CELError: it cannot be compiled.
@@ -167,7 +167,7 @@ class CelSelector:
         kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, CompileCELExpression.
     """
 
-    __slots__ = ("_domains", "_reads", "_rewritten", "facts", "said")
+    __slots__ = ("_domains", "_reads", "_rewritten", "facts", "results")
 
     def __init__(self, expression: str) -> None:
         try:
@@ -184,7 +184,7 @@ class CelSelector:
             )
         self._rewritten = rewritten
         self.facts = inputs_of(expression)
-        self.said: dict[Hashable, bool | CELError] = {}
+        self.results: dict[Hashable, bool | CELError] = {}
 
     def matches(self, subject: CelDevice) -> bool:
         """Return whether the expression selects a device.
@@ -208,8 +208,8 @@ class CelSelector:
         if value is True or value is False:
             return bool(value)
         kind = found.type().name()
-        said = evaluation_error(value) if kind == "ERROR" else conversion_error(kind)
-        raise CELError(f"CEL runtime error: {said}")
+        message = evaluation_error(value) if kind == "ERROR" else conversion_error(kind)
+        raise CELError(f"CEL runtime error: {message}")
 
 
 _VARIABLES: dict[str, Callable[[CelDevice, Mapping[str, Any]], Any]] = {

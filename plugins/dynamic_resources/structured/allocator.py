@@ -267,8 +267,8 @@ class Allocator:
             steps = verdicts.find_some(views, self.allocated, question, searching)
             self._work.done(steps, self._goes_on)
             index, table = verdicts.some(views, n_nodes, question, snapshot.name_of)
-        for said in table:
-            if said is not None and isinstance(said, DeviceRefusal) and said.claim is not None:
+        for result in table:
+            if result is not None and isinstance(result, DeviceRefusal) and result.claim is not None:
                 names = [claim.key for claim in claims]
                 return index, tuple(
                     each.named(names) if isinstance(each, DeviceRefusal) else each for each in table

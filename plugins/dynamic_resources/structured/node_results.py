@@ -56,7 +56,7 @@ class NodeResults:
     """
 
     def __init__(self) -> None:
-        self._said: dict[Pools, Verdict] = {}
+        self._results: dict[Pools, Verdict] = {}
         self._depending: dict[PoolID, set[Pools]] = {}  # pool -> the cached results that involve it
         self._changes = 0
         self._out_of_time: Pools | None = None
@@ -130,7 +130,7 @@ class NodeResults:
                 work = 0
                 yield
             wanted.append(pools)
-        missing = dict.fromkeys(pools for pools in wanted if pools not in self._said)
+        missing = dict.fromkeys(pools for pools in wanted if pools not in self._results)
         if missing:
             yield from self._find(missing, allocated, searching)
 
@@ -149,8 +149,8 @@ class NodeResults:
         for seen, rows in views.items():
             pools = question.known_matter(seen)
             assert pools is not None, "it was asked"
-            if pools in self._said:
-                index[rows] = places.setdefault(self._said[pools], len(places))
+            if pools in self._results:
+                index[rows] = places.setdefault(self._results[pools], len(places))
                 continue
             missing.append(rows)
             if pools == self._out_of_time:
@@ -184,7 +184,7 @@ class NodeResults:
             if work >= _VIEWS_OF_A_STEP:
                 work = 0
                 yield
-            if pools in self._said:
+            if pools in self._results:
                 continue
             verdict = searching.known(pools)
             work += 1
@@ -210,7 +210,7 @@ class NodeResults:
             changed is None
             or _MOST_CHANGED * len(changed) > len(by_row)
             or len(self._places) > _MOST_PLACES
-            or len(self._said) > 2 * len(self._rows) + _MOST_SAID
+            or len(self._results) > 2 * len(self._rows) + _MOST_SAID
         )
         matter: dict[int, Pools] = {}  # by the id of the view, which may consist of many pools
         work = 0
@@ -244,13 +244,13 @@ class NodeResults:
             together.setdefault(by_row[rows[0]], []).extend(rows)
         self._by_row = by_row
         self._rows = {pools: np.array(sorted(rows), dtype=np.intp) for pools, rows in together.items()}
-        said, self._said, self._depending = self._said, {}, {}
+        before, self._results, self._depending = self._results, {}, {}
         self._missing = set(self._rows)
         self._index = np.zeros(len(by_row), dtype=np.uint16)
         self._places = {None: 0}
         for pools in self._rows:
-            if pools in said:
-                self._remember(pools, said[pools])
+            if pools in before:
+                self._remember(pools, before[pools])
         if self._out_of_time in self._rows:
             self._depend(self._out_of_time)
         else:
@@ -270,15 +270,15 @@ class NodeResults:
         self._by_row[row] = pools
         rows = self._rows.get(pools, _NO_ROWS)
         self._rows[pools] = np.insert(rows, np.searchsorted(rows, row), row)
-        if pools in self._said:
-            verdict = self._said[pools]
+        if pools in self._results:
+            verdict = self._results[pools]
             self._index[row] = self._places.setdefault(verdict, len(self._places))
         else:
             self._missing.add(pools)
 
     def _drop(self, pools: Pools) -> None:
         """Forget the result of pools."""
-        self._said.pop(pools, None)
+        self._results.pop(pools, None)
         self._missing.discard(pools)
         if pools == self._out_of_time:
             self._out_of_time = None
@@ -290,7 +290,7 @@ class NodeResults:
                     del self._depending[pool.id]
 
     def _remember(self, pools: Pools, verdict: Verdict) -> None:
-        self._said[pools] = verdict
+        self._results[pools] = verdict
         self._depend(pools)
         rows = self._rows.get(pools)
         if rows is not None:
@@ -309,7 +309,7 @@ class NodeResults:
         self._changes = allocated.changes
         for pool in tuple(self._depending) if changed is None else changed:
             for pools in self._depending.pop(pool, ()):
-                self._said.pop(pools, None)
+                self._results.pop(pools, None)
                 if pools in self._rows:
                     self._missing.add(pools)
                 if pools == self._out_of_time:

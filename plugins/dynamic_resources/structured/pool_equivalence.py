@@ -68,7 +68,7 @@ class Selection(NamedTuple):
     places: tuple[int, ...]
 
 
-class _Said(IntEnum):
+class _Result(IntEnum):
     """The result of a request for a device."""
 
     NO = 0
@@ -141,9 +141,9 @@ class Likeness:
         kind: list[Any] = []
         most, work = evaluations.count + EVALUATIONS_OF_A_STEP, 0
         for place, device in enumerate(pool.devices):
-            said: list[_Said] = []
+            results: list[_Result] = []
             for wanted in self._requests:
-                said.append(_said(wanted, pool, device))
+                results.append(_result(wanted, pool, device))
                 if evaluations.count >= most:
                     yield
                     most = evaluations.count + EVALUATIONS_OF_A_STEP
@@ -151,13 +151,13 @@ class Likeness:
             if work > _LOOK_UPS_OF_A_STEP:
                 yield
                 work = 0
-            if not any(said):
+            if not any(results):
                 continue
             places.append(place)
             is_simple = not (device.takes or device.device.allow_multiple_allocations)
-            if not is_simple or _Said.FAILED in said or len(pool.devices) > _MOST_DEVICES:
+            if not is_simple or _Result.FAILED in results or len(pool.devices) > _MOST_DEVICES:
                 return None, tuple(places)
-            kind += said
+            kind += results
             kind += [attribute_of(device, name) for name in self._attributes]
         return self._kinds.of(tuple(kind), len(kind)), tuple(places)
 
@@ -190,11 +190,11 @@ def _seen(pool: Pool, facts: Sequence[DeviceInput], attributes: Sequence[str]) -
     return tuple(seen)
 
 
-def _said(wanted: WantedDevices, pool: Pool, device: PoolDevice) -> _Said:
+def _result(wanted: WantedDevices, pool: Pool, device: PoolDevice) -> _Result:
     selects = wanted.selects(pool, device)
     if not isinstance(selects, bool):
-        return _Said.FAILED
+        return _Result.FAILED
     if not selects:
-        return _Said.NO
+        return _Result.NO
     is_hindered = device.device.taints and is_tainted(device.device, wanted.tolerations)
-    return _Said.TAINTED if is_hindered else _Said.YES
+    return _Result.TAINTED if is_hindered else _Result.YES

@@ -59,9 +59,9 @@ class Evaluations:
         if device.is_clear and compiled.facts is not None:
             values = values_of(compiled.facts, device.id.driver, device.device)
             if values is not None:
-                verdict = compiled.said.get(values)
+                verdict = compiled.results.get(values)
                 if verdict is None:
-                    verdict = self._evaluated(device, compiled, compiled.said, values, len(compiled.facts))
+                    verdict = self._evaluated(device, compiled, compiled.results, values, len(compiled.facts))
                 return verdict
         verdict = device.verdicts.get(compiled)
         if verdict is None:
@@ -72,7 +72,7 @@ class Evaluations:
         self,
         device: PoolDevice,
         compiled: CelSelector,
-        said: dict[Any, bool | CELError],
+        results: dict[Any, bool | CELError],
         key: Hashable,
         size: int,
     ) -> bool | CELError:
@@ -87,9 +87,9 @@ class Evaluations:
                 each.clear()
             self._filled.clear()
             self._kept = 0
-        if not said:
-            self._filled.append(said)
-        said[key] = verdict
+        if not results:
+            self._filled.append(results)
+        results[key] = verdict
         self._kept += 8 + size
         return verdict
 

@@ -136,4 +136,6 @@ async def quarantine(noted: MarkedPod, requests: Requests, clock: Clock) -> None
                 extra={**fields, "error": str(error)},
             )
         return
-    logger.warning("The previous process ended during an attempt", extra={**fields, "told": description})
+    logger.warning(
+        "The previous process ended during an attempt", extra={**fields, "description": description}
+    )

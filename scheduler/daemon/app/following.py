@@ -136,7 +136,7 @@ class _Listener:
         self._up[_CONFIG_MAP] = up
 
     async def _ask_whether_deleted(self) -> None:
-        told = ""
+        reported = ""
         while self._is_silent:
             try:
                 await read_config_map(self._connection, self._source.where)
@@ -146,7 +146,7 @@ class _Listener:
                     self.seen(True)
                 return
             except SchedulerError as error:
-                if told != (told := str(error)):
+                if reported != (reported := str(error)):
                     self._not_read(error)
             else:
                 return

@@ -30,7 +30,7 @@ def group_queue_state(parts: Parts, key: GroupKey) -> dict[str, Any]:
         JSON values: `place`, the place of the pod that is tried first, null if none waits; `places`, the number of pods in
         each place; `before`, the number of pods tried before the group, null outside activeQ; `backoffSeconds` that are left;
         `waitingSeconds` since the first attempt was due; `waitingGroups`, the number of waiting groups, this one included;
-        `placed`, the number of its pods on nodes; `wakes`, as `wakes` returns it.
+        `placed`, the number of its pods on nodes; `requeuingEvents`, as `requeuing_events` returns them.
     """
     queue, now = parts.queue, parts.clock.monotonic()
     members = _members(parts, parts.cache.groups.pending(key))
@@ -46,7 +46,7 @@ def group_queue_state(parts: Parts, key: GroupKey) -> dict[str, Any]:
         "waitingSeconds": round(now - _since(members), 3) if members else None,
         "waitingGroups": sum(1 for _ in waiting_groups(parts)),
         "placed": len({pod.uid for pod in parts.cache.groups.placed(key)}),
-        "wakes": wakes(
+        "requeuingEvents": requeuing_events(
             parts,
             {
                 (each.pod.scheduler_name, plugin)
@@ -83,7 +83,7 @@ def _since(members: Iterable[QueuedPodInfo]) -> float:
     )
 
 
-def wakes(parts: Parts, rejectors: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+def requeuing_events(parts: Parts, rejectors: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
     """Return plugin -> kind of object -> the changes for which its hints are called.
 
     Args:

@@ -139,8 +139,8 @@ class LiveNames:
         ]
         for look in looks:
             try:
-                async for told in look:
-                    yield told
+                async for finding in look:
+                    yield finding
             except ApiError as error:
                 if error.status != 403:
                     raise

@@ -72,13 +72,13 @@ async def dry_run_plugins(configuration: Configuration) -> None:
 
 async def _problem_of(task: bytes) -> str:
     # In memory: the volume for temporary files may be full.
-    with os.fdopen(os.memfd_create("trial"), "w+b") as told:
+    with os.fdopen(os.memfd_create("trial"), "w+b") as output:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "scheduler.daemon.app.plugin_dry_run_child",
             stdin=asyncio.subprocess.PIPE,
-            stdout=told,
+            stdout=output,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
             env=_environment(),
@@ -94,8 +94,8 @@ async def _problem_of(task: bytes) -> str:
             with suppress(ProcessLookupError):  # together with its children
                 os.killpg(child.pid, signal.SIGKILL)
             await child.wait()
-        told.seek(0)
-        lines = told.read().splitlines()
+        output.seek(0)
+        lines = output.read().splitlines()
     return _problem(lines, child.returncode, str(limit) if is_late else "")
 
 

@@ -31,23 +31,23 @@ _MEMORY_BYTES = 512 * 1024 * 1024
 def main() -> None:
     """Load and build each plugin, writing each step before it begins."""
     _limit()
-    told = os.fdopen(os.dup(1), "wb")
+    output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # discards the output of plugins
     logging.disable()
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=DryRunTask)
-    note(DryRunProgress("its text"), told)
+    note(DryRunProgress("its text"), output)
     configuration = parse(task.text, folder=Path(task.folder))
     parts = Parts(SystemClock(), NoObserver(), IN_TREE)
     capabilities = {**parts.capabilities(), **NO_API_SERVER.capabilities("")}
 
     def say(doing: str) -> None:
-        note(DryRunProgress(doing), told)
+        note(DryRunProgress(doing), output)
 
     loaded = load_each(configuration, task.names, parts.registry(), say)
     began, waited = time.monotonic(), waited_seconds()
     build_each(loaded, capabilities, say)
     # Time in which other processes had the processor does not count.
-    note(DryRunProgress(build_seconds=time.monotonic() - began - (waited_seconds() - waited)), told)
+    note(DryRunProgress(build_seconds=time.monotonic() - began - (waited_seconds() - waited)), output)
     os._exit(0)  # a plugin's thread could block any other exit
 
 

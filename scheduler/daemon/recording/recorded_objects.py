@@ -67,33 +67,33 @@ def _without_applied(obj: Any) -> Any:
     return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=left))
 
 
-def unpacked_pod(said: list[Any]) -> PodInfo:
+def unpacked_pod(encoded: list[Any]) -> PodInfo:
     """Return a recorded pod.
 
     Raises:
         ObjectError: the pod cannot be decoded.
     """
-    pod = decode_pod(msgspec.json.encode(said[0]))
-    if len(said) > 1:
-        return PodInfo(pod.pod, pod.raw, resources=PodResources(*said[1]))
+    pod = decode_pod(msgspec.json.encode(encoded[0]))
+    if len(encoded) > 1:
+        return PodInfo(pod.pod, pod.raw, resources=PodResources(*encoded[1]))
     return pod
 
 
-def unpacked_node(said: list[Any]) -> NodeObject:
+def unpacked_node(encoded: list[Any]) -> NodeObject:
     """Return a recorded node.
 
     Raises:
         ObjectError: the node cannot be decoded.
     """
-    node, images = said
+    node, images = encoded
     node.setdefault("status", {})["images"] = msgspec.Raw(images)
     return decode_node(msgspec.json.encode(node))
 
 
-def unpacked_object(said: dict[str, Any], kind: str) -> dict[str, Any]:
+def unpacked_object(encoded: dict[str, Any], kind: str) -> dict[str, Any]:
     """Return a recorded object of another kind.
 
     Raises:
         ObjectError: the object cannot be decoded.
     """
-    return decode_object(msgspec.json.encode(said), STRUCTS.get(kind))
+    return decode_object(msgspec.json.encode(encoded), STRUCTS.get(kind))

@@ -66,9 +66,9 @@ def packed_error(error: BaseException) -> tuple[Any, ...]:
     return (known, str(error)) if known else ("", repr(error))
 
 
-def unpacked_error(said: tuple[Any, ...]) -> Exception:
+def unpacked_error(encoded: tuple[Any, ...]) -> Exception:
     """Return a recorded error; an unknown one becomes a RuntimeError."""
-    name, *rest = said
+    name, *rest = encoded
     match name:
         case "ApiError":
             status, reason, message, seconds = rest
@@ -226,7 +226,7 @@ class Recorder(ReplayHooks):
         return recorded  # type: ignore[no-any-return]  # a handler of the given type
 
     def tell(
-        self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *told: object
+        self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *objects: object
     ) -> None:
         """Record a watch event, and pass it on."""
         if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
@@ -234,7 +234,7 @@ class Recorder(ReplayHooks):
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
         self.is_telling = True
         try:
-            hand_on(*told)
+            hand_on(*objects)
         finally:
             self.is_telling = False
 
@@ -402,9 +402,11 @@ class RecordedHandler(Generic[T]):
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         outline = None if error.found is None else outline_pod(error.found)
         found = None if outline is None else outline.pod
-        said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
+        encoded = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
         hand_on = self._handler.on_undecodable
-        self._recorder.tell(self._kind, ObjectEvent.UNREADABLE, identity.key, said, hand_on, identity, error)
+        self._recorder.tell(
+            self._kind, ObjectEvent.UNREADABLE, identity.key, encoded, hand_on, identity, error
+        )
 
 
 def key_of(obj: Any) -> str:

@@ -178,18 +178,18 @@ class FileReader:
 
 def _header(path: Path, line: bytes) -> Header:
     try:
-        said = msgspec.json.decode(line, type=dict[str, Any])
+        header = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        said = {}
-    if said.get("format") != FORMAT:
+        header = {}
+    if header.get("format") != FORMAT:
         raise RecordingError(f"{path}: not a recording of custom-scheduler")
-    version = said.get("version")
+    version = header.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise RecordingError(
-            f"{path}: written by {said.get('by')} in version {version} of the format; this version reads up to {VERSION}: "
+            f"{path}: written by {header.get('by')} in version {version} of the format; this version reads up to {VERSION}: "
             "read it with a custom-scheduler at least as new"
         )
     try:
-        return msgspec.convert(said, Header)
+        return msgspec.convert(header, Header)
     except msgspec.ValidationError as error:
         raise RecordingError(f"{path}: header: {error}") from error

@@ -319,11 +319,11 @@ class _Kept(NamedTuple):
 
     def attempt(self) -> PastAttempt:
         """Restore the attempt."""
-        told = dict(zip(_DIAGNOSED, self.diagnosed, strict=True))
-        diagnosis = Diagnosis.blank(told["n_nodes"])
+        fields = dict(zip(_DIAGNOSED, self.diagnosed, strict=True))
+        diagnosis = Diagnosis.blank(fields["n_nodes"])
         if self.rejected_by is not None:
-            told |= {"rejected_by": self.rejected_by, "index": self.outcomes}
-        for name, value in told.items():
+            fields |= {"rejected_by": self.rejected_by, "index": self.outcomes}
+        for name, value in fields.items():
             setattr(diagnosis, name, value)
         scores = None
         if self.ranked is not None:

@@ -66,7 +66,7 @@ def explain_untried(
         "message": message,
         "fits": 0,
         "members": [
-            {"pod": pod, "fits": False, "node": None, "message": told} for pod, told in members.items()
+            {"pod": pod, "fits": False, "node": None, "message": text} for pod, text in members.items()
         ],
         "placements": None,
         "searched": 0,
@@ -86,23 +86,23 @@ def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
 
 def brief(explanation: GroupExplanation) -> dict[str, Any]:
     """Return the short form of a group's explanation, for the explanations of its members."""
-    told = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
-    return {**{name: explanation[name] for name in told}, "members": len(explanation["members"])}
+    names = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
+    return {**{name: explanation[name] for name in names}, "members": len(explanation["members"])}
 
 
 def _member(member: Member, why: Status, *, is_placed: bool) -> dict[str, Any]:
     fits = member.assumed is not None
-    told: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "pod": member.attempt.queued.pod.key,
         "fits": fits and not member.needs_room,
         "node": member.expected or (member.assumed.node_name if member.assumed is not None else None),
     }
     status = member.status if is_placed and not fits else why
-    told["message"] = None if is_placed and fits else status.message
+    explanation["message"] = None if is_placed and fits else status.message
     rejection = member.decision.diagnosis.pre_filter_status
     if rejection is not None and rejection.plugin:
-        told["plugin"] = rejection.plugin
-    return told
+        explanation["plugin"] = rejection.plugin
+    return explanation
 
 
 def _placements(tried: Pass) -> list[dict[str, Any]] | None:

@@ -48,9 +48,9 @@ class GroupLog:
         """Add an attempt; it becomes the last one at its group."""
         key = tried.group.key
         self._drop(key)
-        told = explain_pass(tried, status, result)
-        self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, told)
-        self._members += _size(told)
+        explanation = explain_pass(tried, status, result)
+        self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, explanation)
+        self._members += _size(explanation)
         while self._members > _MOST_MEMBERS and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 

@@ -226,8 +226,8 @@ class PreemptionExecutor(_Holding):
     async def _make_room(self, running: _Running, victims: Sequence[PodInfo]) -> bool:
         """Evict the victims; return whether all requests succeeded."""
         preemptor = running.preemptor
-        told = {preemptor.kind: preemptor.key, "node": preemptor.node_name}
-        logger.info("Preempting", extra={**told, "victims": [v.key for v in victims]})
+        fields = {preemptor.kind: preemptor.key, "node": preemptor.node_name}
+        logger.info("Preempting", extra={**fields, "victims": [v.key for v in victims]})
         self._take_back_nominations(preemptor, {victim.node_name for victim in victims})
         limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -271,8 +271,8 @@ class PreemptionExecutor(_Holding):
         is_there = not node_name or self._cache.table.row_of(node_name) is not None
         if is_there and any(map(self._waits, preemptor.pods)):
             return True
-        told = {preemptor.kind: preemptor.key, "node": node_name}
-        logger.info("Preemption is not needed any more", extra=told)
+        fields = {preemptor.kind: preemptor.key, "node": node_name}
+        logger.info("Preemption is not needed any more", extra=fields)
         return False
 
     def _waits(self, pod: PodInfo) -> bool:

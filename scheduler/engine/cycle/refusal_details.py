@@ -119,12 +119,14 @@ def _details_of(
     budget: LoopBudget, plugin: Plugin, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None
 ) -> list[str] | None:
     try:
-        said = budget.call(plugin, plugin.why, pod, snapshot, node, often="why")
-        if said is None:
+        details = budget.call(plugin, plugin.why, pod, snapshot, node, often="why")
+        if details is None:
             return None
-        if isinstance(said, str) or not all(isinstance(each, str) for each in said):
-            return [f"{plugin.name} returned no valid details: expected a list of strings, was {said!r:.200}"]
-        return list(said)
+        if isinstance(details, str) or not all(isinstance(each, str) for each in details):
+            return [
+                f"{plugin.name} returned no valid details: expected a list of strings, was {details!r:.200}"
+            ]
+        return list(details)
     except Exception as error:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
         return [f"{plugin.name} returned no valid details: {type(error).__name__}: {error}"]

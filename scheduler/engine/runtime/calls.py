@@ -283,12 +283,12 @@ class PluginCalls:
         answer: T | Status
         try:
             if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
-                said = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
+                returned = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
             else:
                 self.budget.running = plugin
-                said = call(*args)
-                said = await said if isinstance(said, Awaitable) else said
-            answer = self._checked(plugin, point, said, expects, allows)
+                returned = call(*args)
+                returned = await returned if isinstance(returned, Awaitable) else returned
+            answer = self._checked(plugin, point, returned, expects, allows)
         except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
             _let_pass(plugin, point, error)
             answer = self.failure(plugin, point, error)

@@ -101,8 +101,8 @@ def _try(
     fits = set(filtering.passing(state, pod, what_if, diagnosis, rows=rows, nominated=expected).tolist())
     refusals = {row: _refusal(diagnosis, row) for row in removable if row not in fits}
     if limit is not None:
-        told = {row: limit.refusal(state, row) for row in fits}
-        refusals |= {row: refusal for row, refusal in told.items() if refusal is not None}
+        limited = {row: limit.refusal(state, row) for row in fits}
+        refusals |= {row: refusal for row, refusal in limited.items() if refusal is not None}
         fits.difference_update(refusals)
     victims: dict[int, list[PodInfo]] = {row: [] for row in fits}
     for turn in range(max((len(removable[row]) for row in fits), default=0)):

@@ -201,11 +201,11 @@ class Framework:
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first rejection or error of a PreEnqueue plugin, or a success."""
-        with self._call.point(ExtensionPoint.PRE_ENQUEUE) as told:
+        with self._call.point(ExtensionPoint.PRE_ENQUEUE) as timing:
             for plugin in self._pre_enqueue:
                 status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
                 if not status.is_success:
-                    told.code = status.code
+                    timing.code = status.code
                     return status
         return SUCCESS
 
@@ -272,13 +272,13 @@ class Framework:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve plugins in order; return the first rejection or error, after which the caller must unreserve."""
-        with self._call.point(ExtensionPoint.RESERVE) as told:
+        with self._call.point(ExtensionPoint.RESERVE) as timing:
             for plugin in self._reserve:
                 status = self._call.status(
                     plugin, ExtensionPoint.RESERVE, plugin.reserve, state, pod, node_name
                 )
                 if not status.is_success:
-                    told.code = status.code
+                    timing.code = status.code
                     return status
         return SUCCESS
 
@@ -312,9 +312,9 @@ class Framework:
         Returns:
             A success; the first rejection or error; or, if a plugin holds the pod, plugin -> maximum seconds.
         """
-        with self._call.point(ExtensionPoint.PERMIT) as told:
+        with self._call.point(ExtensionPoint.PERMIT) as timing:
             answer = self._permit_all(state, pod, node_name)
-            told.code = answer.code if isinstance(answer, Status) else Code.WAIT
+            timing.code = answer.code if isinstance(answer, Status) else Code.WAIT
         return answer
 
     def _permit_all(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
@@ -360,7 +360,7 @@ class Framework:
         self, state: CycleState, pod: PodInfo, node_name: str, plugins: AbstractSet[str]
     ) -> Status:
         """Run the named PreBind plugins in order, and stop at the first failure."""
-        with self._call.point(ExtensionPoint.PRE_BIND) as told:
+        with self._call.point(ExtensionPoint.PRE_BIND) as timing:
             for plugin in self._pre_bind:
                 if plugin.name not in plugins:
                     continue
@@ -368,13 +368,13 @@ class Framework:
                     plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind, state, pod, node_name
                 )
                 if not status.is_success:
-                    told.code = status.code
+                    timing.code = status.code
                     return status
         return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Bind plugins until one does not skip; return an error if all skip."""
-        with self._call.point(ExtensionPoint.BIND) as told:
+        with self._call.point(ExtensionPoint.BIND) as timing:
             for plugin in self._bind:
                 status = await self._call.awaited(
                     plugin,
@@ -386,9 +386,9 @@ class Framework:
                     allows=REJECTIONS | SKIPS,
                 )
                 if status.code is not Code.SKIP:
-                    told.code = status.code
+                    timing.code = status.code
                     return status
-            told.code = Code.ERROR
+            timing.code = Code.ERROR
         return Status.failed("no Bind plugin handled the pod")
 
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:

@@ -149,12 +149,12 @@ class Scoring:
 
     def _rank_uncached(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
         total = np.zeros(len(feasible), dtype=np.int64)
-        said = []
+        all_scores = []
         for adapter in self._score:
             if adapter.plugin.name not in state.skipped_scores:
-                said.append(self._scores(adapter, state, pod, snapshot, feasible))
-                total += said[-1].weighted(feasible)
-        return Scores(feasible, feasible[total == total.max()], said)
+                all_scores.append(self._scores(adapter, state, pod, snapshot, feasible))
+                total += all_scores[-1].weighted(feasible)
+        return Scores(feasible, feasible[total == total.max()], all_scores)
 
     def _rank(
         self,
@@ -183,8 +183,8 @@ class Scoring:
             if adapter.plugin.name not in pod_class.signatures
             and adapter.plugin.name not in state.skipped_scores
         ]
-        best, said = ranking.scores(filter_result, feasible, others)
-        return Scores(feasible, best, sorted(said, key=lambda each: self._places[each.plugin]))
+        best, all_scores = ranking.scores(filter_result, feasible, others)
+        return Scores(feasible, best, sorted(all_scores, key=lambda each: self._places[each.plugin]))
 
     def _cache_for(self, pod_class: EquivalenceClass, adapter: ScoreAdapter) -> CachedVerdicts:
         name = adapter.plugin.name

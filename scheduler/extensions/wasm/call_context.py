@@ -139,14 +139,14 @@ class CallContext:
         )
 
     @answers.setter
-    def answers(self, said: Answers) -> None:
+    def answers(self, values: Answers) -> None:
         (
             self.reason,
             self.node_names,
             self.nominated_node_name,
             self.cluster_events,
             self.normalized_scores,
-        ) = said
+        ) = values
 
     def forget_answers(self) -> None:
         """Reset the output of the previous call."""

@@ -153,13 +153,13 @@ class _Kept:
     Attributes:
         about: the input of the call, beside the pod and the node's name.
         result: the returned number.
-        said: the guest's other output.
+        answers: the guest's other output.
         error: the error that was raised instead.
     """
 
     about: object
     result: int
-    said: Answers
+    answers: Answers
     error: GuestError | None = None
 
 
@@ -278,7 +278,7 @@ class GuestAttempt:
         if kept is not None and kept.about == about:
             if kept.error is not None:
                 raise kept.error
-            self.scene.answers = kept.said
+            self.scene.answers = kept.answers
             return kept.result
         if pool.limit.slice_seconds == inf:
             return self._timed(export, inf)

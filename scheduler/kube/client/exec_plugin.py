@@ -119,8 +119,8 @@ async def _asked(
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LoginError(f"exec: the answer cannot be read: {error}") from error
     if (found.api_version, found.kind) != (version, "ExecCredential"):
-        said = f"{found.kind} of {found.api_version}"
-        raise LoginError(f"exec: expected an ExecCredential of {version}, got a {said}")
+        found_kind = f"{found.kind} of {found.api_version}"
+        raise LoginError(f"exec: expected an ExecCredential of {version}, got a {found_kind}")
     status = found.status
     if bool(status.client_certificate_data) != bool(status.client_key_data):
         raise LoginError("exec: the answer has only one of certificate and key")
@@ -132,14 +132,14 @@ async def _asked(
 def _cluster(login: Login, config: object) -> dict[str, Any]:
     """Return the cluster's description for a plugin."""
     authority = content_of(login.authority or b"")
-    said = {
+    cluster_fields = {
         "tls-server-name": login.server_hostname,
         "insecure-skip-tls-verify": not login.verifies,
         "certificate-authority-data": base64.b64encode(authority).decode(),
         "proxy-url": login.proxy,
         "config": config,
     }
-    return {"server": login.server, **{name: value for name, value in said.items() if value}}
+    return {"server": login.server, **{name: value for name, value in cluster_fields.items() if value}}
 
 
 async def _run(program: str, *arguments: str, env: dict[str, str], reads: bool) -> bytes:
@@ -171,6 +171,6 @@ async def _run(program: str, *arguments: str, env: dict[str, str], reads: bool) 
         if process.returncode is None:  # cancelled
             process.kill()
     if process.returncode:
-        said = (complaint or b"").decode(errors="replace").strip()[-_LONGEST_COMPLAINT:]
-        raise LoginError(f"exec: process returned {process.returncode}" + (f". {said}" if said else ""))
+        output = (complaint or b"").decode(errors="replace").strip()[-_LONGEST_COMPLAINT:]
+        raise LoginError(f"exec: process returned {process.returncode}" + (f". {output}" if output else ""))
     return answer

@@ -184,8 +184,8 @@ class Kubeconfig:
     @property
     def exec_plugin(self) -> tuple[Mapping[str, Any], Path]:
         """The exec plugin's settings, and the folder that a relative path to it starts from."""
-        said = self._user.values.get("exec")
-        return said if isinstance(said, dict) else {}, self._user.folder
+        plugin = self._user.values.get("exec")
+        return plugin if isinstance(plugin, dict) else {}, self._user.folder
 
     @property
     def exec_config(self) -> object:

@@ -225,8 +225,8 @@ def answer_error(request: str, status: int, retry_after: str | None, body: bytes
     seconds = _seconds(retry_after)
     if seconds is None:
         seconds = parsed.retry_after_seconds
-    said = parsed.message or body[:256].decode(errors="replace").strip() or "no explanation"
-    return ApiError(status, parsed.reason, f"{request}: {status}: {said}", retry_after_seconds=seconds)
+    text = parsed.message or body[:256].decode(errors="replace").strip() or "no explanation"
+    return ApiError(status, parsed.reason, f"{request}: {status}: {text}", retry_after_seconds=seconds)
 
 
 def event_error(request: str, status_object: bytes) -> ApiError:
@@ -234,8 +234,8 @@ def event_error(request: str, status_object: bytes) -> ApiError:
     parsed = _parse_status(status_object)
     # A Status without a code is an error of the server.
     code = parsed.code or 500
-    said = f"{request}: {code}: {parsed.message}"
-    return ApiError(code, parsed.reason, said, retry_after_seconds=parsed.retry_after_seconds)
+    text = f"{request}: {code}: {parsed.message}"
+    return ApiError(code, parsed.reason, text, retry_after_seconds=parsed.retry_after_seconds)
 
 
 def _parse_status(body: bytes) -> _Status:

@@ -313,8 +313,8 @@ def _check_type(kind: Kind, body: Object) -> None:
 
 
 def _tell_unknown(kind: Kind, unknown: list[str], options: WriteOptions) -> None:
-    told = [f'unknown field "{path}"' for path in unknown]
+    problems = [f'unknown field "{path}"' for path in unknown]
     if options.field_validation == "Strict":
-        raise cannot_decode(kind, f"strict decoding error: {', '.join(told)}")
+        raise cannot_decode(kind, f"strict decoding error: {', '.join(problems)}")
     if options.field_validation == "Warn":
-        options.warnings.extend(told)
+        options.warnings.extend(problems)

@@ -134,9 +134,9 @@ class DeploymentController(WorkloadController):
         if counts is None:
             done = f"{name} has successfully progressed."
             return _condition(before, now, "Progressing", "True", "NewReplicaSetAvailable", done)
-        told = deployment.get("status", {})
+        status = deployment.get("status", {})
         moved = any(
-            counts[field] != told.get(field, 0)
+            counts[field] != status.get(field, 0)
             for field in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
         )
         fresh = moved or not known or known.get("reason") == "NewReplicaSetAvailable"

@@ -193,10 +193,10 @@ class DeviceDrivers(QueueController):
 def _unsettled(claim: Object) -> list[Object]:
     """Return the allocated devices with binding conditions that have no status yet."""
     status = claim["status"]
-    said = {(one["driver"], one["pool"], one["device"]) for one in status.get("devices", ())}
+    reported = {(one["driver"], one["pool"], one["device"]) for one in status.get("devices", ())}
     results = status.get("allocation", {}).get("devices", {}).get("results", ())
     return [
         one
         for one in results
-        if one.get("bindingConditions") and (one["driver"], one["pool"], one["device"]) not in said
+        if one.get("bindingConditions") and (one["driver"], one["pool"], one["device"]) not in reported
     ]

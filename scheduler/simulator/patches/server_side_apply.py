@@ -73,19 +73,19 @@ def type_shape(type_: ApiType | None, place: ApiField | None = None) -> Shape:
 
 def schema_shape(schema: Any, *, is_root: bool = False) -> Shape:
     """Return the shape of a value of a custom resource; a schema that is not a mapping says nothing."""
-    said: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
+    fields: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
 
     def field(name: str) -> Shape:
         if is_root and name == "metadata":
             return type_shape(api_type(META, "ObjectMeta"))
-        return schema_shape((said.get("properties") or {}).get(name, said.get("additionalProperties")))
+        return schema_shape((fields.get("properties") or {}).get(name, fields.get("additionalProperties")))
 
-    list_type, keys = said.get("x-kubernetes-list-type"), said.get("x-kubernetes-list-map-keys")
+    list_type, keys = fields.get("x-kubernetes-list-type"), fields.get("x-kubernetes-list-map-keys")
     return Shape(
-        said.get("x-kubernetes-map-type") == "atomic",
+        fields.get("x-kubernetes-map-type") == "atomic",
         AS_SET if list_type == "set" else tuple(keys) if list_type == "map" and keys else None,
         field,
-        lambda: schema_shape(said.get("items")),
+        lambda: schema_shape(fields.get("items")),
     )
 
 

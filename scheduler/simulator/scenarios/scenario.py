@@ -103,14 +103,14 @@ class Devices(_Part, frozen=True, kw_only=True):
 
     def objects(self) -> list[Object]:
         """Return the devices in the format of `spec.devices` of ResourceSlices."""
-        said: Object = {}
+        fields: Object = {}
         if self.attributes:
-            said["attributes"] = {name: _attribute(value) for name, value in self.attributes.items()}
+            fields["attributes"] = {name: _attribute(value) for name, value in self.attributes.items()}
         if self.capacity:
-            said["capacity"] = {name: {"value": amount} for name, amount in self.capacity.items()}
+            fields["capacity"] = {name: {"value": amount} for name, amount in self.capacity.items()}
         if self.taints:
-            said["taints"] = [dict(taint) for taint in self.taints]
-        return [{"name": f"{self.name}-{place}", **said} for place in range(self.count)]
+            fields["taints"] = [dict(taint) for taint in self.taints]
+        return [{"name": f"{self.name}-{place}", **fields} for place in range(self.count)]
 
 
 def _attribute(value: str | int | bool | dict[str, Any]) -> Object:
@@ -591,8 +591,8 @@ def _node(group: NodeGroup, name: str, place: int) -> Object:
 def _csi_node(group: NodeGroup, name: str) -> Object:
     drivers = []
     for driver in group.drivers:
-        said: Object = {"name": driver.name, "nodeID": name, "topologyKeys": list(driver.topology_keys)}
+        fields: Object = {"name": driver.name, "nodeID": name, "topologyKeys": list(driver.topology_keys)}
         if driver.limit is not None:
-            said["allocatable"] = {"count": driver.limit}
-        drivers.append(said)
+            fields["allocatable"] = {"count": driver.limit}
+        drivers.append(fields)
     return {"metadata": {"name": name}, "spec": {"drivers": drivers}}

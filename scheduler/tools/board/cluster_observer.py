@@ -91,8 +91,8 @@ class _SeenPods(PodHandler):
 
 
 def _refusal(pod: PodInfo) -> str:
-    said = (each for each in pod.pod.status.conditions if each.type == "PodScheduled")
-    return next((each.message for each in said if each.status == "False"), "")
+    conditions = (each for each in pod.pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in conditions if each.status == "False"), "")
 
 
 class Observer:

@@ -52,11 +52,11 @@ def _profile(name: str, framework: Framework) -> dict[str, Any]:
         for plugin in plugins:
             points.setdefault(plugin.name, []).append(point.metric_name)
     weights = framework.plugins.weights
-    told = [
+    enabled = [
         {"name": plugin, "weight": weights.get(plugin, 1) if "Score" in at else None, "points": at}
         for plugin, at in points.items()
     ]
-    return {"name": name, "plugins": told}
+    return {"name": name, "plugins": enabled}
 
 
 def _extender(extender: HttpExtender) -> dict[str, Any]:
@@ -134,11 +134,11 @@ class Rates:
 
     def _since(self, metrics: Metrics, now: float) -> dict[str, Any]:
         families = {family.name: family for family in metrics.families}
-        told: dict[str, Any] = {}
+        rates: dict[str, Any] = {}
         attempts = _by_first_label(families.get(_ATTEMPTS))
         if self._at is not None and now > self._at:
             seconds = now - self._at
-            told["attempts"] = {
+            rates["attempts"] = {
                 result: (number - self._attempts.get(result, 0.0)) / seconds
                 for result, number in attempts.items()
             }
@@ -149,10 +149,13 @@ class Rates:
                 before = self._buckets.get(name, [0] * len(counts))
                 fresh = [count - earlier for count, earlier in zip(counts, before, strict=True)]
                 if self._at is not None:
-                    told[name] = {"half": quantile(0.5, bounds, fresh), "most": quantile(0.99, bounds, fresh)}
+                    rates[name] = {
+                        "half": quantile(0.5, bounds, fresh),
+                        "most": quantile(0.99, bounds, fresh),
+                    }
                 self._buckets[name] = counts
         self._at, self._attempts = now, attempts
-        return told
+        return rates
 
 
 def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
@@ -352,9 +355,9 @@ class Hub:
     async def _look_at_what_waits(self) -> None:
         while True:
             waiting, looked = await self._looked_through()
-            told, wrote = await self._in_turns(waiting.as_json())
+            waiting_json, wrote = await self._in_turns(waiting.as_json())
             self._waiting = waiting
-            message = event("waiting", told)
+            message = event("waiting", waiting_json)
             if message != self._told_waiting:
                 self._told_waiting = message
                 self._tell(message)

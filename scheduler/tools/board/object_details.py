@@ -34,7 +34,7 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
     Returns:
         As JSON values: the fields of `live_explanation`; `attempts`, newest first, each with `number`, `at`, `seconds`,
         `chosen` and `message`; `weights` of the profile's plugins; the pod's requests. If another scheduler places the pod,
-        the only attempt is an evaluation now, and `judged` is true.
+        the only attempt is an evaluation now, and `isEvaluation` is true.
     """
     pod = subject.parts.pods.get(key)
     attempts: Sequence[PastAttempt] = subject.attempts.of(key)
@@ -43,8 +43,8 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
             return None
         pod = attempts[0].decision.pod  # deleted, but still in memory
     if not attempts and subject.judge is not None and not pod.node_name:
-        judged = subject.judge(pod)
-        attempts = [] if judged is None else [judged]
+        evaluated = subject.judge(pod)
+        attempts = [] if evaluated is None else [evaluated]
     details = next((each for each in attempts if number in {None, each.number}), None)
     framework = subject.parts.profiles.frameworks.get(pod.scheduler_name)
     return {
@@ -56,13 +56,13 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
         "since": pod.pod.metadata.creation_timestamp,
         "requests": dict(pod.resources.requests),
         "labels": dict(pod.labels),
-        "said": [
+        "conditions": [
             {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
             for each in pod.pod.status.conditions
             if each.type == "PodScheduled"
         ],
         **in_the_queue(subject.parts, pod, subject.clock),
-        "judged": subject.kind is not SubjectKind.DAEMON,
+        "isEvaluation": subject.kind is not SubjectKind.DAEMON,
         "weights": {} if framework is None else _weights(framework),
         "attempts": [_line(each) for each in attempts],
         "attempt": details and attempt_json(subject.parts, pod, details, subject.clock),

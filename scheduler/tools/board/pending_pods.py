@@ -56,8 +56,8 @@ class PendingGroup:
     @property
     def name(self) -> str:
         """A short text that identifies the causes."""
-        said = "\0".join(cause.reason for cause in self.causes.reasons)
-        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        reasons = "\0".join(cause.reason for cause in self.causes.reasons)
+        return hashlib.sha256(reasons.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def widen(self, causes: Causes) -> None:
         """Add the numbers of nodes of another pod."""
@@ -127,7 +127,7 @@ class PendingPods:
                 "profiles": dict(group.profiles),
                 "podGroups": len(group.pod_groups),
                 "largestPodGroups": dict(group.pod_groups.most_common(_SHOWN)),
-                "wakes": self._wakes(group),
+                "requeuingEvents": self._requeuing_events(group),
                 "oldest": group.pods[0][0],
                 "pods": [key for _, key in group.pods[:_SHOWN]],
             }
@@ -140,17 +140,17 @@ class PendingPods:
         shown = [{"pod": key, "since": since} for since, key in group.pods[start : start + most]]
         return {"count": len(group.pods), "start": start, "pods": shown}
 
-    def _wakes(self, group: PendingGroup) -> dict[str, list[tuple[str, list[str]]]]:
+    def _requeuing_events(self, group: PendingGroup) -> dict[str, list[tuple[str, list[str]]]]:
         """Return plugin -> the events that it checks: the kind, and its actions."""
         profiles = self._subject.parts.profiles
-        wakes: dict[str, dict[str, dict[str, None]]] = {}
+        events: dict[str, dict[str, dict[str, None]]] = {}
         for profile, plugin in sorted(group.plugins):
-            kinds = wakes.setdefault(plugin, {})
+            kinds = events.setdefault(plugin, {})
             for kind, actions in describe_changes(profiles.events(profile).get(plugin, ())).items():
                 kinds.setdefault(kind, {}).update(dict.fromkeys(actions))
         return {
             plugin: [(kind, list(actions)) for kind, actions in kinds.items()]
-            for plugin, kinds in wakes.items()
+            for plugin, kinds in events.items()
         }
 
     def _add(self, pending: PendingPod) -> None:

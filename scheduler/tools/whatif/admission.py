@@ -54,10 +54,10 @@ async def admit(connection: ApiConnection, planned: Planned, *, knows_all: bool)
     except ApiError as error:
         if error.status == _NO_ANSWER:
             raise
-        said = error.message.removeprefix(f"{request}: {error.status}: ")
-        if not knows_all or _MAY_NOT in said:
-            return said
-        planned.problem = said
+        message = error.message.removeprefix(f"{request}: {error.status}: ")
+        if not knows_all or _MAY_NOT in message:
+            return message
+        planned.problem = message
         planned.pods = []
         return ""
     written, spec = _as_written(first["spec"]), msgspec.json.decode(answer.body)["spec"]

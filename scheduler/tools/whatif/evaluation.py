@@ -138,14 +138,14 @@ def _evaluate(
 
 def _as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
     """Return the evaluation of a member from the attempt of its group."""
-    member, told = group.member(pod.uid), brief(group.explanation)
+    member, group_brief = group.member(pod.uid), brief(group.explanation)
     if (
         member is None or group.tried is None
     ):  # the group could not be tried, or its attempt ended before this member
         status = group.status if group.tried is None else group.tried.refusal
         result = "unschedulable" if status.is_rejected else "error"
         return PodEvaluation(
-            pod, {**explain_gated(pod, status), "result": result, "group": told}, status, None
+            pod, {**explain_gated(pod, status), "result": result, "group": group_brief}, status, None
         )
     explanation = explain(member.decision, member.snapshot.names)
     status = member.status if group.status.is_success else group.tried.status_of(member)
@@ -155,7 +155,7 @@ def _as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
     explanation["message"] = None if status.is_success else status.message
     if member.assumed is not None and status.is_success:
         explanation["chosen"] = member.assumed.node_name
-    explanation["group"] = told
+    explanation["group"] = group_brief
     if status is member.status:
         return PodEvaluation(pod, explanation, status, member.decision.diagnosis)
     return PodEvaluation(pod, explanation, replace(status, plugin=group.tried.plugin.name), None)

@@ -142,8 +142,8 @@ def refusals(nodes: Mapping[str, Mapping[str, Any]], width: int, *, all_nodes: b
     groups: dict[tuple[str, str, tuple[str, ...]], Kinds] = {}
     for name, verdict in nodes.items():
         key = verdict["plugin"], verdict["code"], tuple(verdict["reasons"])
-        said = tuple(verdict["details"]) if "details" in verdict else None
-        groups.setdefault(key, {}).setdefault(said, []).append(name)
+        details = tuple(verdict["details"]) if "details" in verdict else None
+        groups.setdefault(key, {}).setdefault(details, []).append(name)
     sizes = {key: sum(map(len, kinds.values())) for key, kinds in groups.items()}
     counts, is_cut = len(str(max(sizes.values()))), False
     for key, size in sorted(sizes.items(), key=lambda item: -item[1]):
@@ -159,10 +159,10 @@ def refusals(nodes: Mapping[str, Mapping[str, Any]], width: int, *, all_nodes: b
 def _nodes(kinds: Kinds, width: int, indent: int, *, all_nodes: bool) -> Iterator[str]:
     """Yield the names of nodes, grouped by equal details; nodes without details come last."""
     most = None if all_nodes else _NAMES_SHOWN
-    telling = [(said, names) for said, names in kinds.items() if said is not None]
+    telling = [(details, names) for details, names in kinds.items() if details is not None]
     shown = telling if all_nodes else telling[:_KINDS_SHOWN]
-    for said, names in shown:
-        yield from _with_details(some(names, most), said or (_NOT_ANY_MORE,), width, indent)
+    for details, names in shown:
+        yield from _with_details(some(names, most), details or (_NOT_ANY_MORE,), width, indent)
     rest = [name for _, names in telling[len(shown) :] for name in names] + kinds.get(None, [])
     if rest:
         text = f"and {len(rest)} more" if shown and not all_nodes else some(rest, most)
@@ -220,14 +220,14 @@ _PLACEMENTS_SHOWN = 8
 def member_of(brief: dict[str, Any]) -> str:
     """Return a sentence about the group of a pod; a group without an attempt has no result."""
     result = brief["result"]
-    told = (
+    text = (
         f"It waits for its group {_named(brief)}" if result != "schedulable" else f"Its group {_named(brief)}"
     )
     if result is None:
-        return f"{told}, which had no attempt yet."
+        return f"{text}, which had no attempt yet."
     fits = f", {brief['fits']} of {brief['members']} members fit" if result != "gated" else ""
-    said = f": {brief['message']}" if brief["message"] else "."
-    return f"{told}: {_RESULTS.get(result, result)}{fits}{said}"
+    message = f": {brief['message']}" if brief["message"] else "."
+    return f"{text}: {_RESULTS.get(result, result)}{fits}{message}"
 
 
 def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bool) -> None:
@@ -263,11 +263,11 @@ def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bo
     console.print()
 
 
-def _named(told: dict[str, Any]) -> str:
-    name: str = told["group"]
-    asks = [f"minCount {told['minCount']}"] if told["minCount"] else []
-    if told["topologyKey"]:
-        asks.append(f"in one {told['topologyKey']}")
+def _named(group: dict[str, Any]) -> str:
+    name: str = group["group"]
+    asks = [f"minCount {group['minCount']}"] if group["minCount"] else []
+    if group["topologyKey"]:
+        asks.append(f"in one {group['topologyKey']}")
     return name + (f" ({', '.join(asks)})" if asks else "")
 
 
@@ -294,7 +294,7 @@ def _standing(explanation: GroupExplanation) -> Iterator[str]:
     waiting = explanation["waitingGroups"]
     others = "the only pending group" if waiting == 1 else f"one of {waiting} pending groups"
     yield f"{where}; {others}."
-    for plugin, kinds in explanation["wakes"].items():
+    for plugin, kinds in explanation["requeuingEvents"].items():
         yield f"{plugin} requeues it after changes of {some(list(kinds), None)}."
 
 
@@ -308,8 +308,8 @@ def _room(explanation: GroupExplanation, *, all_nodes: bool) -> Iterator[str]:
         if "plugin" in member:
             refused.setdefault(member["plugin"], []).append(member)
     for plugin, members in refused.items():
-        told = members[0]["message"] or ""
-        yield f"{plugin} rejects {len(members)} of its members on every node: {told}"
+        message = members[0]["message"] or ""
+        yield f"{plugin} rejects {len(members)} of its members on every node: {message}"
 
 
 def _domains_head(explanation: GroupExplanation) -> str:
@@ -338,14 +338,14 @@ def _members(members: list[dict[str, Any]], width: int, *, all_nodes: bool) -> I
     kinds: dict[tuple[bool, str], list[str]] = {}
     for member in members:
         fits, node = member["fits"], member["node"]
-        told = member["message"] or ""
+        message = member["message"] or ""
         where = f"{member['pod']} (on {node})" if fits and node else member["pod"]
-        kinds.setdefault((fits, told), []).append(where)
-    for (fits, told), names in sorted(kinds.items(), key=lambda kind: kind[0][0]):
+        kinds.setdefault((fits, message), []).append(where)
+    for (fits, message), names in sorted(kinds.items(), key=lambda kind: kind[0][0]):
         one = len(names) == 1
         verdict = f"{len(names)} {('fits' if one else 'fit') if fits else ('does not fit' if one else 'do not fit')}"
-        said = f": {told}" if told else ""
-        yield filled(f"{verdict}{said}", width, indent=2, hanging=4)
+        suffix = f": {message}" if message else ""
+        yield filled(f"{verdict}{suffix}", width, indent=2, hanging=4)
         yield filled(some(names, None if all_nodes else _NAMES_SHOWN), width, indent=4)
 
 
@@ -377,8 +377,8 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
     console.print(_verdict(explanation, len(feasible)), soft_wrap=not console.is_terminal)
     if "group" in explanation:
         _print(console, [filled(member_of(explanation["group"]), width, hanging=2)])
-    if "wakes" in explanation:
-        console.print(f"The event {'requeues' if explanation['wakes'] else 'does not requeue'} it.")
+    if "requeued" in explanation:
+        console.print(f"The event {'requeues' if explanation['requeued'] else 'does not requeue'} it.")
     if explanation["message"]:
         console.print(Text(explanation["message"]), soft_wrap=not console.is_terminal)
     goes = _goes(explanation, drawn=drawn)

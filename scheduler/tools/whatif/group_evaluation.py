@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.daemon.app.gauges import group_queue_state, wakes
+from scheduler.daemon.app.gauges import group_queue_state, requeuing_events
 from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS, Status
@@ -114,28 +114,28 @@ class GroupEvaluator:
         ]
         judged.explanation |= group_queue_state(scheduler.parts, key)
         if judged.tried is not None:
-            judged.explanation["wakes"] = wakes(scheduler.parts, judged.rejectors())
+            judged.explanation["requeuingEvents"] = requeuing_events(scheduler.parts, judged.rejectors())
         return judged
 
     def _tried(self, key: GroupKey, members: list[QueuedPodInfo]) -> GroupEvaluation:
         tried = driven(self._scheduler.cycles.groups.explore(members))
         driven(self._scheduler.parts.freeze.end())
         if isinstance(tried, Status):
-            told = dict.fromkeys((queued.pod.key for queued in members), tried.message)
-            explanation = explain_untried(key, None, "error", tried.message, told)
+            messages = dict.fromkeys((queued.pod.key for queued in members), tried.message)
+            explanation = explain_untried(key, None, "error", tried.message, messages)
             return GroupEvaluation(explanation, None, tried)
         status, result = (SUCCESS, "scheduled") if tried.room is None else tried.result(tried.room)
         return GroupEvaluation(explain_pass(tried, status, result), tried, status)
 
     def _untried(self, key: GroupKey, kept_back: dict[str, Status]) -> GroupEvaluation:
         group = self._scheduler.parts.profiles.pod_group(key)
-        told = {pod: gate.message for pod, gate in kept_back.items()}
+        messages = {pod: gate.message for pod, gate in kept_back.items()}
         if not kept_back:
             return GroupEvaluation(
                 explain_untried(key, group, "gated", "it has no pending pod", {}), None, SUCCESS
             )
         status = next(iter(kept_back.values()))
-        return GroupEvaluation(explain_untried(key, group, "gated", status.message, told), None, status)
+        return GroupEvaluation(explain_untried(key, group, "gated", status.message, messages), None, status)
 
 
 def driven(work: Coroutine[Any, Any, T]) -> T:

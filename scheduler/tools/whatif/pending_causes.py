@@ -53,8 +53,8 @@ def causes_in(message: str) -> Causes:
     head = _HEAD.match(message)
     if head is None:
         return Causes((PendingCause(message, None),))
-    said, *post_filter = _POST_FILTER.split(message[head.end() :], maxsplit=1)
-    reasons = [_cause(part) for part in _BETWEEN.split(said.removesuffix("."))]
+    filters, *post_filter = _POST_FILTER.split(message[head.end() :], maxsplit=1)
+    reasons = [_cause(part) for part in _BETWEEN.split(filters.removesuffix("."))]
     return Causes(tuple(sorted(reasons)), int(head[1]), *post_filter)
 
 
@@ -120,7 +120,7 @@ def _said_of(pod: PodInfo) -> tuple[dict[str, int], int]:
     gates = [gate.name for gate in pod.pod.spec.scheduling_gates]
     if gates:
         return {f"scheduling gate {gate}": 0 for gate in gates}, 0
-    message = said(pod)
+    message = last_message(pod)
     if not message and pod.group is not None:
         return {f"no message yet: --group {pod.group.key} shows their group": 0}, 0
     if not message:
@@ -129,7 +129,7 @@ def _said_of(pod: PodInfo) -> tuple[dict[str, int], int]:
     return {cause.reason: cause.nodes or 0 for cause in causes.reasons}, causes.n_nodes or 0
 
 
-def said(pod: PodInfo) -> str:
+def last_message(pod: PodInfo) -> str:
     """Return the last message of the pod's scheduler; "" if there is none."""
     for condition in pod.pod.status.conditions:
         if condition.type == _SCHEDULED and condition.status != "True":

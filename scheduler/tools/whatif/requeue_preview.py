@@ -32,7 +32,7 @@ _WAITS = frozenset({"unschedulable", "gated"})
 def with_wakes(
     scheduler: OfflineScheduler, judged: Iterable[PodEvaluation], event: FileWatchEvent | None
 ) -> Iterator[Explanation]:
-    """Add `wakes` to the explanation of every pending pod: whether an event would requeue it.
+    """Add `requeued` to the explanation of every pending pod: whether an event would requeue it.
 
     Args:
         scheduler: the scheduler; the event changes it after the last pod is evaluated.
@@ -50,7 +50,7 @@ def with_wakes(
     woken = _woken_by(scheduler, event)
     for uid, explanation in explanations:
         if explanation["result"] in _WAITS:
-            explanation["wakes"] = uid in woken
+            explanation["requeued"] = uid in woken
         yield explanation
 
 

@@ -162,8 +162,8 @@ def test_an_event_is_evaluated_for_every_pending_pod(cluster: Path) -> None:
     web, db = answer("--cluster", cluster, "--event", "-", stdin=event)
     first, second = answer("--cluster", cluster, "--event", "-", "--sequence", stdin=event)
 
-    assert not any("wakes" in each for each in (web, db, first)), "they fit"
-    assert (second["pod"], second["wakes"]) == ("default/web", True)
+    assert not any("requeued" in each for each in (web, db, first)), "they fit"
+    assert (second["pod"], second["requeued"]) == ("default/web", True)
 
 
 def test_the_effect_of_an_event_is_printed_as_text(cluster: Path, tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_events_requeue_the_pods_that_they_requeue_in_kube_scheduler(tmp_path: P
 
     found = answer("--cluster", cluster, "--event", event, *config)
 
-    assert {each["pod"] for each in found if each.get("wakes")} == set(recorded["wakes"])
-    assert {each["pod"] for each in found if each.get("wakes") is False} == set(recorded["sleeps"])
+    assert {each["pod"] for each in found if each.get("requeued")} == set(recorded["wakes"])
+    assert {each["pod"] for each in found if each.get("requeued") is False} == set(recorded["sleeps"])
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ async def test_explain_shows_the_last_attempt_of_a_group_and_its_place_in_the_qu
         }
         assert [(each["name"], each["room"]) for each in found["placements"]] == [("a", 2), ("b", 1)]
         assert (found["place"], found["waitingGroups"]) == ("unschedulable", 1)
-        assert "Node" in found["wakes"]["NodeResourcesFit"]
+        assert "Node" in found["requeuingEvents"]["NodeResourcesFit"]
         pod = live_explanation(daemon, "default/g-0", daemon.parts.clock)
         assert pod is not None
         assert (pod["group"]["result"], pod["group"]["fits"], pod["group"]["members"]) == (

@@ -113,7 +113,7 @@ def test_a_node_is_compared_with_the_best_one(
         "pod": "default/web",
         "node": None,
         "decidedBy": "x",
-        "said": "",
+        "lastMessage": "",
         "history": [],
         "place": None,
         "now": None,

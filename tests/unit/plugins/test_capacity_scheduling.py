@@ -523,7 +523,7 @@ def test_a_pod_rejected_by_an_earlier_plugin_does_not_preempt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "wakes"),
+    ("event", "requeues"),
     [
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE), True),
         (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.ADD), True),
@@ -534,10 +534,10 @@ def test_a_pod_rejected_by_an_earlier_plugin_does_not_preempt() -> None:
     ],
     ids=lambda value: value.label if isinstance(value, ClusterEvent) else "",
 )
-def test_deleted_pods_and_quotas_requeue_waiting_pods(event: ClusterEvent, *, wakes: bool) -> None:
+def test_deleted_pods_and_quotas_requeue_waiting_pods(event: ClusterEvent, *, requeues: bool) -> None:
     registered = [each for each in World().plugin.events() if each.event.covers(event)]
 
-    assert bool(registered) is wakes
+    assert bool(registered) is requeues
 
 
 def test_only_a_change_of_an_active_quota_requeues_pods() -> None:

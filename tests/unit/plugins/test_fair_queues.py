@@ -473,7 +473,7 @@ def test_a_deleted_pod_that_fits_on_no_node_leaves_other_demand_unchanged() -> N
 
 
 @pytest.mark.parametrize(
-    ("event", "wakes"),
+    ("event", "requeues"),
     [
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE), True),
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_SCALE_DOWN), True),
@@ -485,8 +485,8 @@ def test_a_deleted_pod_that_fits_on_no_node_leaves_other_demand_unchanged() -> N
     ],
     ids=lambda value: value.label if isinstance(value, ClusterEvent) else "",
 )
-def test_the_events_that_requeue_waiting_pods(event: ClusterEvent, *, wakes: bool) -> None:
-    assert any(each.event.covers(event) for each in World(TWO).plugin.events()) is wakes
+def test_the_events_that_requeue_waiting_pods(event: ClusterEvent, *, requeues: bool) -> None:
+    assert any(each.event.covers(event) for each in World(TWO).plugin.events()) is requeues
 
 
 def test_a_hint_compares_the_request_with_the_current_share() -> None:

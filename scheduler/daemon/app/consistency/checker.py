@@ -152,10 +152,10 @@ async def log_dump(parts: Parts) -> None:
         if number % _PODS_AT_A_TIME == 0:
             await asyncio.sleep(0)
     lines = [pod_text(pod) for pod in pending(parts)]
-    told = summary(parts)
+    counts = summary(parts)
     for start in range(0, max(len(lines), 1), _PODS_AT_A_TIME):
         pods = "".join(lines[start : start + _PODS_AT_A_TIME])
-        logger.info("Dump of scheduling queue", extra={"summary": told, "pods": pods})
+        logger.info("Dump of scheduling queue", extra={"summary": counts, "pods": pods})
         await asyncio.sleep(0)
 
 

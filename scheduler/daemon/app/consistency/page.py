@@ -68,8 +68,8 @@ def _listed(items: Iterable[Any]) -> Iterator[bytes]:
 
 
 def _text(report: Report, parts: Parts) -> Iterator[bytes]:
-    told = _comparison(report)
-    yield f"Comparison: {told['result']}, {told['found']} found{', put right' if told['repaired'] else ''}\n".encode()
+    comparison = _comparison(report)
+    yield f"Comparison: {comparison['result']}, {comparison['found']} found{', put right' if comparison['repaired'] else ''}\n".encode()
     for kind, number in report.compared.items():
         yield f"compared {kind}: {number}\n".encode()
     for kind, why in report.unread.items():

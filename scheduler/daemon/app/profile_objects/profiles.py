@@ -243,9 +243,9 @@ class ClusterProfiles:
         for choice in self.choices.values():
             obj, message = choice.known.object, message_of(choice)
             verdict = (choice.judged.generation, choice.reason, message)
-            if choice.known.said == verdict:
+            if choice.known.reported == verdict:
                 continue
-            choice.known.said = verdict
+            choice.known.reported = verdict
             fields = {"profile": obj.name, "generation": choice.judged.generation}
             if choice.errors:
                 logger.error("Profile rejected", extra={**fields, "error": message})

@@ -45,15 +45,19 @@ class KnownProfile:
         object: the current object.
         active: the active version.
         good: the version that was active last.
-        said: generation, reason and message of the last report.
+        reported: generation, reason and message of the last report.
     """
 
     def __init__(self, obj: SchedulerProfile) -> None:
         self.object = obj
         self.active: ProfileVersion | None = None
         self.good = obj.kept
-        told = obj.condition(ACCEPTED)
-        self.said = (told.get("observedGeneration"), told.get("reason"), told.get("message"))
+        condition = obj.condition(ACCEPTED)
+        self.reported = (
+            condition.get("observedGeneration"),
+            condition.get("reason"),
+            condition.get("message"),
+        )
         self._read: dict[int, ReadProfile] = {}  # generation -> the decoded version
 
     @property

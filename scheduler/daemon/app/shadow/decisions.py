@@ -45,8 +45,8 @@ def decision_in(old: Any, new: Any, scheduler_name: str) -> ShadowedDecision | N
     nominated = new.pod.status.nominated_node_name
     if nominated and nominated != old.pod.status.nominated_node_name:
         return ShadowedDecision(ShadowedOutcome.PREEMPTS, old, nominated)
-    said = _unschedulable(new)
-    if said and said != _unschedulable(old):
+    message = _unschedulable(new)
+    if message and message != _unschedulable(old):
         return ShadowedDecision(ShadowedOutcome.WAITS, old)
     return None
 

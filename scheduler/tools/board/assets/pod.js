@@ -34,10 +34,10 @@ export function Pod({ pod }) {
 
 function Facts({ details }) {
   const { attempt } = details;
-  const message = attempt?.message ?? details.said[0]?.message;
+  const message = attempt?.message ?? details.conditions[0]?.message;
   return html`<section class="panel" aria-label=${`Pod ${details.pod}`}>
     <header><h2>${details.pod}</h2><a href="#/">Back to the map</a></header>
-    <dl><dt>state</dt><dd>${details.node ? html`on <strong>${details.node}</strong>` : html`<strong>${details.place === "outside" || (details.judged && details.place === "active") ? "pending" : details.place}</strong>`}${details.nominated ? `, nominated to ${details.nominated}` : ""}</dd>
+    <dl><dt>state</dt><dd>${details.node ? html`on <strong>${details.node}</strong>` : html`<strong>${details.place === "outside" || (details.isEvaluation && details.place === "active") ? "pending" : details.place}</strong>`}${details.nominated ? `, nominated to ${details.nominated}` : ""}</dd>
       <dt>requests</dt><dd>${asked(details.requests)}</dd>
       <dt>priority</dt><dd>${details.priority}</dd>
       <dt>scheduler</dt><dd>${details.scheduler}</dd>

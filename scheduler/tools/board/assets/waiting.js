@@ -34,7 +34,7 @@ export function Waiting() {
 }
 
 function Group({ group, isOpen, turn }) {
-  const kinds = [...new Set(Object.values(group.wakes).flatMap((events) => events.map(([resource]) => resource)))].sort();
+  const kinds = [...new Set(Object.values(group.requeuingEvents).flatMap((events) => events.map(([resource]) => resource)))].sort();
   return html`<tr><td class="n"><button class="count" aria-expanded=${isOpen} onClick=${turn}>${count(group.count)}</button></td>
       <td><ul class="causes">${group.causes.map((cause) => html`<li>${cause.reason}${nodes(cause, group.nodes)}</li>`)}</ul>
         ${group.postFilter && html`<p class="dim">${group.postFilter}</p>`}
@@ -44,7 +44,7 @@ function Group({ group, isOpen, turn }) {
       <td class="w">${age(group.oldest)}</td>
       <td class="dim">${kinds.join(", ")}</td></tr>
     ${isOpen && html`<tr><td></td><td colspan="4"><${Pods} group=${group} />
-      ${Object.entries(group.wakes).map(([plugin, events]) => html`<p class="dim">${plugin} checks these events:
+      ${Object.entries(group.requeuingEvents).map(([plugin, events]) => html`<p class="dim">${plugin} checks these events:
         ${" "}${events.map(([resource, actions]) => `${resource} ${actions.join(" or ")}`).join("; ")}</p>`)}</td></tr>`}`;
 }
 

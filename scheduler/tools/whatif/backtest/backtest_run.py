@@ -123,7 +123,7 @@ class Playback:
 
     async def play(self) -> None:
         """Play all changes, to the end of the recording."""
-        told = 0
+        count = 0
         for happening in self._history.there:
             self._happen(happening)
         step = max(self._history.seconds, 1e-6) / SAMPLES
@@ -136,11 +136,11 @@ class Playback:
             await self._loop.sleep_until(at)
             for each in batch:
                 self._happen(each)
-                told += 1
-            if told >= _TOLD_EVERY:
-                self._progress(told)
-                told = 0
-        self._progress(told)
+                count += 1
+            if count >= _TOLD_EVERY:
+                self._progress(count)
+                count = 0
+        self._progress(count)
         while look < inf:
             await self._look(look)
             look = next(looks, inf)
@@ -236,9 +236,9 @@ class Playback:
         known = self._pods.get(key) if key is not None else None
         if pod.node_name or known is None or known.node_name:
             return
-        replace, made, said = msgspec.structs.replace, known.pod, pod.pod
-        spec = replace(said.spec, scheduler_name=made.spec.scheduler_name)
-        labels, claims = said.metadata.labels, said.status.resource_claim_statuses
+        replace, made, recorded = msgspec.structs.replace, known.pod, pod.pod
+        spec = replace(recorded.spec, scheduler_name=made.spec.scheduler_name)
+        labels, claims = recorded.metadata.labels, recorded.status.resource_claim_statuses
         if (made.spec, made.metadata.labels, made.status.resource_claim_statuses) == (spec, labels, claims):
             return
         metadata = replace(made.metadata, labels=labels, resource_version=self._version())

@@ -44,18 +44,18 @@ def title_of(configuration: str) -> str:
 
 def about(recorded: Recorded) -> str:
     """Describe the recording, and what it lacks."""
-    said = f"{recorded.source}: {timedelta(seconds=round(recorded.seconds))} from {recorded.began}"
+    text = f"{recorded.source}: {timedelta(seconds=round(recorded.seconds))} from {recorded.began}"
     if recorded.stretches > 1:
-        said += f", in {recorded.stretches} segments with {recorded.unheard_seconds:.1f} s between them"
+        text += f", in {recorded.stretches} segments with {recorded.unheard_seconds:.1f} s between them"
     if recorded.decision_seconds:
-        said += f"; a decision took {recorded.decision_seconds * 1000:.1f} ms"
+        text += f"; a decision took {recorded.decision_seconds * 1000:.1f} ms"
     if recorded.torn:
-        said += f"; the end of {', '.join(recorded.torn)} is missing"
+        text += f"; the end of {', '.join(recorded.torn)} is missing"
     if recorded.unreadable:
-        said += f"; {recorded.unreadable:,} versions of objects could not be decoded"
+        text += f"; {recorded.unreadable:,} versions of objects could not be decoded"
     if recorded.reconfigured:
-        said += f"; the configuration changed {recorded.reconfigured} times, the first one is used"
-    return said
+        text += f"; the configuration changed {recorded.reconfigured} times, the first one is used"
+    return text
 
 
 def rows(result: Backtest) -> list[Row]:
@@ -101,12 +101,12 @@ def zones(result: Backtest) -> list[tuple[str, str]]:
 def elsewhere(run: BacktestRun) -> str:
     """Return how many pods are placed on other nodes."""
     moves = run.moves
-    said = f"{moves.elsewhere:,} pods on another node, {moves.same:,} on the recorded node"
+    text = f"{moves.elsewhere:,} pods on another node, {moves.same:,} on the recorded node"
     if moves.only_now:
-        said += f", {moves.only_now:,} not placed in the recording"
+        text += f", {moves.only_now:,} not placed in the recording"
     if moves.only_then:
-        said += f", {moves.only_then:,} placed only in the recording"
-    return said
+        text += f", {moves.only_then:,} placed only in the recording"
+    return text
 
 
 def no_baseline(result: Backtest) -> str:

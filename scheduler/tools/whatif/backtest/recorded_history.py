@@ -250,8 +250,8 @@ class HistoryReader:
             self._pace.take(note, self._wall - self._began, self._pods)
         match kind:
             case Note.TOLD:
-                _, _, of, word, key, said = note
-                self._tell(of, word, key, said)
+                _, _, of, word, key, encoded = note
+                self._tell(of, word, key, encoded)
             case Note.CONFIGURED:
                 if history is not None:
                     history.reconfigured += note[2] == _IN_FORCE and note[3] != self._configuration[0]
@@ -265,13 +265,13 @@ class HistoryReader:
                     history.preemptions += bool(note[4])
                     history.messages[note[1]] = note[3]
 
-    def _tell(self, kind: str, word: int, key: str, said: Any) -> None:
+    def _tell(self, kind: str, word: int, key: str, encoded: Any) -> None:
         known = self._known.setdefault(kind, {})
         if word == ObjectEvent.DELETED:
             if key in known:
                 self._gone(kind, key)
             return
-        obj = None if word == ObjectEvent.UNREADABLE else _unpacked_or_none(kind, said)
+        obj = None if word == ObjectEvent.UNREADABLE else _unpacked_or_none(kind, encoded)
         if self._listed is not None:
             self._listed.add((kind, key))
         if obj is None:
@@ -323,11 +323,11 @@ class HistoryReader:
         ]
 
 
-def _unpacked_or_none(kind: str, said: Any) -> Any:
+def _unpacked_or_none(kind: str, encoded: Any) -> Any:
     """Return a recorded object; None if it cannot be decoded."""
     try:
         if kind == POD_KIND:
-            return unpacked_pod(said)
-        return unpacked_node(said) if kind == NODE_KIND else unpacked_object(said, kind)
+            return unpacked_pod(encoded)
+        return unpacked_node(encoded) if kind == NODE_KIND else unpacked_object(encoded, kind)
     except ObjectError:
         return None

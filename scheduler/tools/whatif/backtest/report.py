@@ -70,6 +70,6 @@ def _nodes(figures: Figures) -> list[str]:
 
 
 def _example(move: PlacementChange) -> str:
-    said = f"{move.pod}: {move.recorded or 'no node'} → {move.now}"
-    told = phrases.scores(move)
-    return f"{said} ({told})" if told else said
+    text = f"{move.pod}: {move.recorded or 'no node'} → {move.now}"
+    scores = phrases.scores(move)
+    return f"{text} ({scores})" if scores else text

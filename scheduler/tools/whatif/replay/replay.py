@@ -181,7 +181,7 @@ class Replay:
         self._told.random(Random()).setstate((version, tuple(numbers), gauss))
         daemon = await self._begin(state.configuration, state.folder, stack)
         known: dict[str, dict[str, Any]] = {}
-        while (said := self._script.peek()) is not None and said[0] == Note.OBJECT:
+        while (entry := self._script.peek()) is not None and entry[0] == Note.OBJECT:
             _, kind, key, obj = self._script.take()
             known.setdefault(kind, {})[key] = self._unpacked(kind, obj)
         for kind, objects in known.items():
@@ -230,19 +230,19 @@ class Replay:
         task.turn.set_result(None)
         await loop.settle()
 
-    def _tell(self, kind: str, word: int, key: str, said: Any) -> None:
+    def _tell(self, kind: str, word: int, key: str, encoded: Any) -> None:
         """Call a handler with a recorded watch event."""
         daemon = self.daemon
         handler, objects = daemon.told_of(kind)
         if word == ObjectEvent.DELETED:
             handler.on_delete(objects.pop(key))
         elif word == ObjectEvent.UNREADABLE:
-            uid, version, kind_name, path, problem, found = said
+            uid, version, kind_name, path, problem, found = encoded
             namespace, _, name = key.rpartition("/")
             identity = ObjectIdentity(name, namespace, uid, version)
             handler.on_undecodable(identity, ObjectError(kind_name, key, path, problem, found=found))
         else:
-            new = self._unpacked(kind, said)
+            new = self._unpacked(kind, encoded)
             old = objects.get(key)
             objects[key] = new
             if word == ObjectEvent.ADDED:
@@ -250,10 +250,10 @@ class Replay:
             else:
                 handler.on_update(old, new)
 
-    def _unpacked(self, kind: str, said: Any) -> Any:
+    def _unpacked(self, kind: str, encoded: Any) -> Any:
         if kind == POD_KIND:
-            return trimmed(unpacked_pod(said), self.daemon.needs)
-        return unpacked_node(said) if kind == NODE_KIND else unpacked_object(said, kind)
+            return trimmed(unpacked_pod(encoded), self.daemon.needs)
+        return unpacked_node(encoded) if kind == NODE_KIND else unpacked_object(encoded, kind)
 
 
 class RecordedServer:

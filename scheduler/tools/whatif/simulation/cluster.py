@@ -521,11 +521,11 @@ def _type_of(resource: Resource) -> ApiType | None:
 
 def _whole(pod: PodInfo) -> dict[str, Any]:
     """Return a pod as JSON, with its current status."""
-    told: dict[str, Any] = msgspec.to_builtins(pod.pod)
+    known: dict[str, Any] = msgspec.to_builtins(pod.pod)
     if pod.raw is None:
-        return told
+        return known
     whole: dict[str, Any] = msgspec.json.decode(pod.raw)
-    return {**whole, "metadata": {**whole["metadata"], **told["metadata"]}, _STATUS: told.get(_STATUS, {})}
+    return {**whole, "metadata": {**whole["metadata"], **known["metadata"]}, _STATUS: known.get(_STATUS, {})}
 
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ class Player:
 
     async def play(self) -> None:
         """Play all changes; return when nothing happens any more."""
-        workload, told = self._workload, 0
+        workload, reported = self._workload, 0
         happenings: Iterable[Arrival | TimelineEvent] = heapq.merge(
             workload.events, workload.arrivals, key=attrgetter("at")
         )
@@ -110,10 +110,10 @@ class Player:
             if workload.gives_up:
                 self._give_up()
             self._witness.settled(self._loop.time())
-            if came - told >= _TOLD_EVERY:
-                self._progress(came - told)
-                told = came
-        self._progress(came - told)
+            if came - reported >= _TOLD_EVERY:
+                self._progress(came - reported)
+                reported = came
+        self._progress(came - reported)
         if not workload.gives_up:
             await self._play_out()
 

@@ -199,11 +199,11 @@ class Workload:
 
 def gpu_milli(pod: PodInfo) -> int:
     """Return the GPU share that a pod requests, in thousandths of a GPU."""
-    said = pod.annotations
-    if GPU_MILLI not in said and GPU_COUNT not in said:
+    annotations = pod.annotations
+    if GPU_MILLI not in annotations and GPU_COUNT not in annotations:
         return 0
     try:
-        return int(said.get(GPU_MILLI, "1000")) * int(said.get(GPU_COUNT, "1"))
+        return int(annotations.get(GPU_MILLI, "1000")) * int(annotations.get(GPU_COUNT, "1"))
     except ValueError:
         return 0
 

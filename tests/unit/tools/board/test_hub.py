@@ -110,7 +110,7 @@ async def test_a_viewer_gets_nodes_pending_pods_and_decisions(tmp_path: Path) ->
         assert group["places"] == {"unschedulable": 2}
         assert ["Node", ["added", "allocatable changed"]] in [
             [kind, sorted(set(does) & {"added", "allocatable changed"})]
-            for kind, does in group["wakes"]["NodeResourcesFit"]
+            for kind, does in group["requeuingEvents"]["NodeResourcesFit"]
         ]
         assert viewer.force["profiles"][0]["name"] == "custom-scheduler"
 

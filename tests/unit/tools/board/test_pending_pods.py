@@ -81,7 +81,7 @@ def test_a_gated_pod_has_the_reason_of_its_gate() -> None:
     assert list(groups) == ["gated by SchedulingGates: example.com/quota"]
     [group] = groups.values()
     assert group["places"] == {"gated": 1}
-    assert group["wakes"] == {"SchedulingGates": [("Pod", ["scheduling gates eliminated"])]}
+    assert group["requeuingEvents"] == {"SchedulingGates": [("Pod", ["scheduling gates eliminated"])]}
 
 
 def test_the_smallest_of_very_many_groups_are_merged() -> None:

@@ -201,4 +201,4 @@ def test_members_that_preempt_one_by_one_delay_the_others() -> None:
 
 def test_the_changes_that_requeue_a_group_are_listed() -> None:
     reported = judged("default/g", node("n1", "8", "a"), gang("g", 2), *members("g", 2, cpu="9"))
-    assert {"Node", "Pod"} <= set(reported["wakes"]["NodeResourcesFit"])
+    assert {"Node", "Pod"} <= set(reported["requeuingEvents"]["NodeResourcesFit"])

@@ -32,7 +32,7 @@ FULL = node_object("n1", cpu="1")
 LARGER = node_object("n1", cpu="8")
 
 
-def wakes(
+def requeued(
     event: dict[str, Any],
     *objects: dict[str, Any],
     sequence: bool = False,
@@ -52,7 +52,7 @@ def wakes(
     ]
     scheduler.queue.check()
     scheduler.cache.check()
-    return {each["pod"].partition("/")[2]: each["wakes"] for each in reported if "wakes" in each}
+    return {each["pod"].partition("/")[2]: each["requeued"] for each in reported if "requeued" in each}
 
 
 def added(obj: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def deleted(obj: dict[str, Any]) -> dict[str, Any]:
 def test_an_event_requeues_the_pods_whose_rejecting_plugin_agrees() -> None:
     pods = (pod_object("small", cpu="2"), pod_object("large", cpu="9"), pod_object("fits", cpu="1"))
 
-    assert wakes(modified(FULL, LARGER), FULL, *pods) == {"small": True, "large": False}
+    assert requeued(modified(FULL, LARGER), FULL, *pods) == {"small": True, "large": False}
 
 
 def test_schedulable_pods_and_errors_have_no_preview() -> None:
@@ -88,11 +88,11 @@ def test_schedulable_pods_and_errors_have_no_preview() -> None:
         },
     )
 
-    assert wakes(added(node_object("n2")), FULL, broken, pod_object("fits")) == {}
+    assert requeued(added(node_object("n2")), FULL, broken, pod_object("fits")) == {}
 
 
 def test_a_pod_that_is_retried_in_any_case_is_not_reported_as_requeued() -> None:
-    assert wakes(added(node_object("n1")), pod_object("web")) == {"web": False}, (
+    assert requeued(added(node_object("n1")), pod_object("web")) == {"web": False}, (
         "without nodes nobody rejects"
     )
 
@@ -106,7 +106,7 @@ def test_an_update_of_a_gated_pod_admits_it_when_its_last_gate_is_removed() -> N
         "a node": added(node_object("n2")),
     }
 
-    found = {what: wakes(event, FULL, gated)["web"] for what, event in events.items()}
+    found = {what: requeued(event, FULL, gated)["web"] for what, event in events.items()}
 
     assert found == {"one gate of two": False, "the last gate": True, "a label": False, "a node": False}
 
@@ -114,13 +114,16 @@ def test_an_update_of_a_gated_pod_admits_it_when_its_last_gate_is_removed() -> N
 def test_an_update_of_a_pod_requeues_only_that_pod() -> None:
     web, other = pod_object("web", cpu="2"), pod_object("other", cpu="2")
 
-    assert wakes(modified(web, pod_object("web", cpu="1")), FULL, web, other) == {"web": True, "other": False}
+    assert requeued(modified(web, pod_object("web", cpu="1")), FULL, web, other) == {
+        "web": True,
+        "other": False,
+    }
 
 
 def test_a_deleted_pod_is_not_requeued() -> None:
     web, other = pod_object("web", cpu="2"), pod_object("other", cpu="2")
 
-    assert wakes(deleted(web), FULL, web, other) == {"web": False, "other": False}
+    assert requeued(deleted(web), FULL, web, other) == {"web": False, "other": False}
 
 
 @pytest.mark.parametrize("how", ["deleted", "ended"])
@@ -129,7 +132,7 @@ def test_capacity_of_a_deleted_pod_requeues_pods_that_lacked_it(how: str) -> Non
     ended = pod_object("runs", cpu="1", node="n1", status={"phase": "Succeeded"})
     event = deleted(runs) if how == "deleted" else modified(runs, ended)
 
-    assert wakes(event, FULL, runs, pod_object("web", cpu="1")) == {"web": True}
+    assert requeued(event, FULL, runs, pod_object("web", cpu="1")) == {"web": True}
 
 
 @pytest.mark.parametrize("how", ["deleted", "loses it"])
@@ -141,7 +144,7 @@ def test_a_gated_pod_frees_its_nominated_capacity_for_equal_or_lower_priority(ho
     )  # fmt: skip
     others = [pod_object(f"of-{priority}", cpu="2", priority=priority) for priority in (4, 5, 6)]
 
-    assert wakes(event, FULL, nominated, *others) == {
+    assert requeued(event, FULL, nominated, *others) == {
         "nominated": False,
         "of-4": True,
         "of-5": True,
@@ -152,8 +155,8 @@ def test_a_gated_pod_frees_its_nominated_capacity_for_equal_or_lower_priority(ho
 def test_in_a_sequence_the_event_follows_the_last_pod() -> None:
     first, second = pod_object("first", cpu="1", priority=1), pod_object("second", cpu="1")
 
-    assert wakes(modified(FULL, LARGER), FULL, first, second) == {}
-    assert wakes(modified(FULL, LARGER), FULL, first, second, sequence=True) == {"second": True}
+    assert requeued(modified(FULL, LARGER), FULL, first, second) == {}
+    assert requeued(modified(FULL, LARGER), FULL, first, second, sequence=True) == {"second": True}
 
 
 def test_a_pod_rejected_at_reserve_waits_for_that_plugin() -> None:
@@ -172,8 +175,8 @@ def test_a_pod_rejected_at_reserve_waits_for_that_plugin() -> None:
 
     nodes = [FULL, node_object("n2")]
 
-    assert wakes(deleted(FULL), *nodes, pod_object("web"), sequence=True, plugin=Hoarder) == {"web": True}
-    assert wakes(modified(FULL, LARGER), *nodes, pod_object("web"), sequence=True, plugin=Hoarder) == {
+    assert requeued(deleted(FULL), *nodes, pod_object("web"), sequence=True, plugin=Hoarder) == {"web": True}
+    assert requeued(modified(FULL, LARGER), *nodes, pod_object("web"), sequence=True, plugin=Hoarder) == {
         "web": False
     }
 
@@ -204,13 +207,13 @@ def _answer(helps: bool) -> QueueingHint:
 def test_a_custom_resource_that_a_plugin_reads_requeues_by_its_hint(free: bool) -> None:
     event = modified(QUOTA, {**QUOTA, "free": free})
 
-    assert wakes(event, FULL, QUOTA, pod_object("web"), plugin=OverQuota) == {"web": free}
+    assert requeued(event, FULL, QUOTA, pod_object("web"), plugin=OverQuota) == {"web": free}
 
 
 def test_an_object_that_no_plugin_reads_requeues_no_pod() -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
 
-    assert wakes(added(config_map), FULL, pod_object("web", cpu="2")) == {"web": False}
+    assert requeued(added(config_map), FULL, pod_object("web", cpu="2")) == {"web": False}
 
 
 @pytest.mark.parametrize(
@@ -227,4 +230,4 @@ def test_a_device_class_requeues_pods_that_request_its_resource(spec: dict[str, 
     }
     web = pod_object("web", requests={"example.com/gpu": "1"})
 
-    assert wakes(added(device_class), FULL, web) == {"web": expected}
+    assert requeued(added(device_class), FULL, web) == {"web": expected}

@@ -327,10 +327,10 @@ def test_a_gated_pod_is_shown_in_two_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wakes", "line"), [(True, "The event requeues it."), (False, "The event does not requeue it.")]
+    ("requeued", "line"), [(True, "The event requeues it."), (False, "The event does not requeue it.")]
 )
-def test_the_effect_of_an_event_on_a_pending_pod_is_shown(wakes: bool, line: str) -> None:
-    text = shown({"result": "gated", "message": "waiting for quota", "wakes": wakes})
+def test_the_effect_of_an_event_on_a_pending_pod_is_shown(requeued: bool, line: str) -> None:
+    text = shown({"result": "gated", "message": "waiting for quota", "requeued": requeued})
 
     assert text.splitlines() == ["shop/web: gated", line, "waiting for quota", ""]
 
