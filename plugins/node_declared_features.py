@@ -80,7 +80,7 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         required: frozenset[Any] = state.read(_PRE_FILTER, frozenset)
         refused = snapshot.declared_features.judge(lambda declared: not required <= declared)
-        return Outcomes.refuse(refused, REASON, resolvable=False)
+        return Outcomes.reject(refused, REASON, resolvable=False)
 
 
 def required_features(pod: PodInfo) -> frozenset[str]:

@@ -51,4 +51,4 @@ class NodeName(FilterPlugin):
         row = snapshot.row_of(wanted)
         if row is not None:
             refused[row] = False
-        return Outcomes.refuse(refused, REASON, resolvable=False)
+        return Outcomes.reject(refused, REASON, resolvable=False)

@@ -63,7 +63,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         wanted: tuple[HostPort, ...] = state.read(_PRE_FILTER, tuple)
         refused = snapshot.used_ports.judge(conflicts_with(wanted))
-        return Outcomes.refuse(refused, REASON)
+        return Outcomes.reject(refused, REASON)
 
 
 def _event_keys(old: PodInfo, _new: None) -> Sequence[HostPort]:

@@ -64,4 +64,4 @@ class NodeUnschedulable(FilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         if pod.tolerated.cover(_TAINT):
             return Outcomes.all_pass(snapshot.n_nodes)
-        return Outcomes.refuse(snapshot.unschedulable, REASON, resolvable=False)
+        return Outcomes.reject(snapshot.unschedulable, REASON, resolvable=False)

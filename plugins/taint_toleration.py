@@ -67,7 +67,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         tolerated = pod.tolerated
         refused = snapshot.taints.judge(lambda taints: _has_untolerated(taints, tolerated))
-        return Outcomes.refuse(refused, REASON, resolvable=False)
+        return Outcomes.reject(refused, REASON, resolvable=False)
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         if node is None:

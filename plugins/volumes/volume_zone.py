@@ -142,7 +142,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         has_any = np.zeros(snapshot.n_nodes, dtype=np.bool_)
         for label in _LABELS:
             has_any |= _has(snapshot, label)
-        return Outcomes.refuse(elsewhere & has_any, REASON, resolvable=False)
+        return Outcomes.reject(elsewhere & has_any, REASON, resolvable=False)
 
 
 def _added_class_helps(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:

@@ -151,19 +151,19 @@ class Diagnosis:
             at_rows: uint16 (len(rows),), indices of the table.
             rows: the evaluated nodes.
         """
-        refused = at_rows != 0
-        if not refused.any():
+        rejected = at_rows != 0
+        if not rejected.any():
             return rows
         place = len(self.plugins)
         self.plugins.append(plugin)
         self.tables.append(table)
-        refused_rows, numbers = rows[refused], at_rows[refused]
-        self.rejected_by[refused_rows] = place
-        self.index[refused_rows] = numbers
+        rejected_rows, numbers = rows[rejected], at_rows[rejected]
+        self.rejected_by[rejected_rows] = place
+        self.index[rejected_rows] = numbers
         occurring = np.flatnonzero(np.bincount(numbers)).tolist()
         self.has_failures |= any(table[number].code is Code.ERROR for number in occurring)
-        standing: Rows = rows[~refused]
-        return standing
+        feasible: Rows = rows[~rejected]
+        return feasible
 
     def leave_out(self, rows: Rows) -> None:
         """Mark nodes as not evaluated: they were skipped, or their result does not count."""

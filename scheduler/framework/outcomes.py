@@ -68,22 +68,22 @@ class Outcomes:
         return cls(np.zeros(n_nodes, dtype=np.uint16), (PASS,))
 
     @classmethod
-    def refuse(cls, refused: Bools, reason: str, *, resolvable: bool = True) -> Self:
+    def reject(cls, rejected: Bools, reason: str, *, resolvable: bool = True) -> Self:
         """Reject some nodes, all for one reason.
 
         Args:
-            refused: bool (n_nodes,), True if the node cannot run the pod.
+            rejected: bool (n_nodes,), True if the node cannot run the pod.
             reason: text for people, as in "node(s) were unschedulable".
             resolvable: whether removing pods from such a node might help.
 
         Raises:
-            TypeError: `refused` is not an array of bool.
+            TypeError: `rejected` is not an array of bool.
         """
-        found: object = refused
+        found: object = rejected
         if not isinstance(found, np.ndarray) or found.dtype != np.bool_:
-            raise TypeError(f"refuse takes an array of bool, one per node, was {found!r:.200}")
+            raise TypeError(f"reject takes an array of bool, one per node, was {found!r:.200}")
         code = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        return cls(refused.astype(np.uint16), (PASS, Outcome(code, (reason,))))
+        return cls(rejected.astype(np.uint16), (PASS, Outcome(code, (reason,))))
 
     @classmethod
     def from_statuses(cls, n_nodes: int, rows: Rows, statuses: Iterable[Status]) -> Self:
@@ -131,9 +131,9 @@ def _check_table(table: Sequence[Outcome]) -> None:
         if not isinstance(outcome, tuple) or len(outcome) != 2:
             raise ValueError(f"an outcome is (code, reasons), was {outcome!r}")
         if outcome[0] is not Code.ERROR and not Code(outcome[0]).is_rejection:
-            raise ValueError(f"a node is refused with Unschedulable or Error, was {outcome[0].value}")
+            raise ValueError(f"a node is rejected with Unschedulable or Error, was {outcome[0].value}")
         if not outcome[1]:
-            raise ValueError("a refused node needs a reason")
+            raise ValueError("a rejected node needs a reason")
     _check_words(table)
 
 

@@ -49,7 +49,7 @@ class Honest(FilterPlugin, ScorePlugin):
 
 class LooksAtRowNumbers(Honest):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        return Outcomes.refuse(np.arange(snapshot.n_nodes) % 2 == 0, "even")
+        return Outcomes.reject(np.arange(snapshot.n_nodes) % 2 == 0, "even")
 
 
 class ScoresRowNumbers(Honest):
@@ -60,7 +60,7 @@ class ScoresRowNumbers(Honest):
 class LooksAcrossNodes(Honest):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         allocatable = snapshot.allocatable["cpu"]
-        return Outcomes.refuse(allocatable == allocatable.max(initial=0), "the largest")
+        return Outcomes.reject(allocatable == allocatable.max(initial=0), "the largest")
 
 
 class CountsTheRowsAsked(Honest):
@@ -68,7 +68,7 @@ class CountsTheRowsAsked(Honest):
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        return Outcomes.refuse(np.full(snapshot.n_nodes, len(rows) > 20), "many to judge")
+        return Outcomes.reject(np.full(snapshot.n_nodes, len(rows) > 20), "many to judge")
 
 
 class TripsOverNoNodes(Honest):
@@ -81,7 +81,7 @@ class ChangesItsMind(Honest):
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         self.asked += 1
-        return Outcomes.refuse(np.full(snapshot.n_nodes, self.asked > len(checks.sample_pods())), "now no")
+        return Outcomes.reject(np.full(snapshot.n_nodes, self.asked > len(checks.sample_pods())), "now no")
 
 
 class WritesIntoTheSnapshot(Honest):
@@ -221,7 +221,7 @@ class SignsTheName(Honest):
 
 class FiltersInTwoWays(Honest):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        return Outcomes.refuse(snapshot.allocatable["nvidia.com/gpu"] > 0, "has GPUs")
+        return Outcomes.reject(snapshot.allocatable["nvidia.com/gpu"] > 0, "has GPUs")
 
 
 class ScoresInTwoWays(Honest):
@@ -250,13 +250,13 @@ class KeepsItsStateToItself(Honest, PreFilterPlugin):
         self.prepared = state
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        return Outcomes.refuse(np.full(snapshot.n_nodes, state is not self.prepared), "another state")
+        return Outcomes.reject(np.full(snapshot.n_nodes, state is not self.prepared), "another state")
 
 
 class LooksThroughTheOverlay(Honest):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         below = getattr(snapshot._source, "_base", snapshot._source)
-        return Outcomes.refuse(below.pod_count() > 0, "in use")
+        return Outcomes.reject(below.pod_count() > 0, "in use")
 
 
 class ExplainsInOneText(Honest):

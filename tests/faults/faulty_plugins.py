@@ -145,7 +145,7 @@ class TroubledFilter(Troubled, FilterPlugin):
                 raise TroubleError("a filter fails")
             count = self.mood.random.randint(1, len(rows))
             refused[self.mood.random.sample(rows.tolist(), count)] = True
-        return Outcomes.refuse(refused, f"node(s) were refused {ON_PURPOSE}")
+        return Outcomes.reject(refused, f"node(s) were refused {ON_PURPOSE}")
 
 
 class DriftingFilter(Troubled, FilterPlugin):
@@ -171,7 +171,7 @@ class DriftingFilter(Troubled, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         refused = np.array([self._refuses(node.name) for node in snapshot.nodes], dtype=np.bool_)
-        return Outcomes.refuse(refused, f"node(s) drifted away {ON_PURPOSE}")
+        return Outcomes.reject(refused, f"node(s) drifted away {ON_PURPOSE}")
 
     def _refuses(self, name: str) -> bool:
         return bool(self._drift) and (sum(name.encode()) + self._drift) % 4 == 0

@@ -28,7 +28,7 @@ class RackMaintenance(FilterPlugin):
         for rack in racks:
             self._rejected.add(rack)
         under_maintenance = snapshot.label(LABEL).judge(lambda rack: rack in racks)
-        return Outcomes.refuse(under_maintenance, "node(s) were under maintenance", resolvable=False)
+        return Outcomes.reject(under_maintenance, "node(s) were under maintenance", resolvable=False)
 
     def statuses(self, plugins, access):
         return [MaintenanceStatuses(access)]

@@ -66,7 +66,7 @@ def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
         ValueError: the index has another length or dtype, or points beyond the table.
     """
     if not isinstance(answer, Outcomes):
-        fix = "; write Outcomes.refuse(refused, reason)" if isinstance(answer, np.ndarray) else ""
+        fix = "; write Outcomes.reject(refused, reason)" if isinstance(answer, np.ndarray) else ""
         raise TypeError(f"filter returns Outcomes, was {type(answer).__name__}{fix}")
     index: object = answer.index
     if not isinstance(index, np.ndarray) or index.shape != (n_nodes,) or index.dtype != np.uint16:

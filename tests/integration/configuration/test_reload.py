@@ -61,7 +61,7 @@ class Nowhere(FilterPlugin):
     api_version = 1
 
     def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
-        return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), "nowhere")
+        return Outcomes.reject(np.ones(snapshot.n_nodes, dtype=bool), "nowhere")
 
 
 class Curfew(PreEnqueuePlugin):

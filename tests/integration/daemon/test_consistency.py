@@ -272,7 +272,7 @@ class Fickle(FilterPlugin):
         return ""
 
     def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
-        return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), type(self).reason)
+        return Outcomes.reject(np.ones(snapshot.n_nodes, dtype=bool), type(self).reason)
 
 
 class Moody(FilterPlugin):
@@ -284,7 +284,7 @@ class Moody(FilterPlugin):
     reasons = cycle(reasons_in_turn)
 
     def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
-        return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), next(type(self).reasons))
+        return Outcomes.reject(np.ones(snapshot.n_nodes, dtype=bool), next(type(self).reasons))
 
 
 class Breaking(Fickle, PreFilterPlugin):

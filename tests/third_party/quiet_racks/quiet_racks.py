@@ -25,4 +25,4 @@ class QuietRacks(FilterPlugin):
         if pod.labels.get(self._label) == "fine":
             return Outcomes.all_pass(snapshot.n_nodes)
         noisy = snapshot.label(self._label).judge(lambda value: value == "yes")
-        return Outcomes.refuse(noisy, "node(s) were in a noisy rack", resolvable=False)
+        return Outcomes.reject(noisy, "node(s) were in a noisy rack", resolvable=False)

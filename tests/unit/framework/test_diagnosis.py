@@ -23,8 +23,8 @@ def reject(diagnosis: Diagnosis, plugin: str, outcomes: Outcomes, rows: Rows) ->
 
 def test_counts_are_sorted_as_text_so_ten_comes_before_two():
     diagnosis = Diagnosis.blank(12)
-    rows = reject(diagnosis, "Cordon", Outcomes.refuse(ALL >= 10, "node(s) were unschedulable"), ALL)
-    reject(diagnosis, "Taints", Outcomes.refuse(ALL < 10, "node(s) had taints"), rows)
+    rows = reject(diagnosis, "Cordon", Outcomes.reject(ALL >= 10, "node(s) were unschedulable"), ALL)
+    reject(diagnosis, "Taints", Outcomes.reject(ALL < 10, "node(s) had taints"), rows)
 
     assert diagnosis.message() == (
         "0/12 nodes are available: 10 node(s) had taints, 2 node(s) were unschedulable."
@@ -43,8 +43,8 @@ def test_a_node_counts_for_each_of_its_reasons():
 
 def test_one_reason_of_two_plugins_is_counted_once():
     diagnosis = Diagnosis.blank(2)
-    rows = reject(diagnosis, "A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
-    reject(diagnosis, "B", Outcomes.refuse(np.array([True, True]), "no"), rows)
+    rows = reject(diagnosis, "A", Outcomes.reject(np.array([True, False]), "no"), np.arange(2))
+    reject(diagnosis, "B", Outcomes.reject(np.array([True, True]), "no"), rows)
 
     assert diagnosis.message() == "0/2 nodes are available: 2 no."
     assert diagnosis.unschedulable_plugins == {"A", "B"}
@@ -52,8 +52,8 @@ def test_one_reason_of_two_plugins_is_counted_once():
 
 def test_the_first_plugin_to_reject_a_node_is_recorded():
     diagnosis = Diagnosis.blank(2)
-    rows = reject(diagnosis, "A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
-    left = reject(diagnosis, "B", Outcomes.refuse(np.array([True, False]), "never asked"), rows)
+    rows = reject(diagnosis, "A", Outcomes.reject(np.array([True, False]), "no"), np.arange(2))
+    left = reject(diagnosis, "B", Outcomes.reject(np.array([True, False]), "never asked"), rows)
 
     assert rows.tolist() == left.tolist() == diagnosis.feasible.tolist() == [1]
     assert diagnosis.outcome_of(0) == ("A", Outcome(Code.UNSCHEDULABLE, ("no",)))
@@ -64,7 +64,7 @@ def test_the_first_plugin_to_reject_a_node_is_recorded():
 def test_results_for_rows_outside_the_search_do_not_count():
     diagnosis = Diagnosis.blank(3)
 
-    left = reject(diagnosis, "A", Outcomes.refuse(np.array([True, True, True]), "no"), np.array([1]))
+    left = reject(diagnosis, "A", Outcomes.reject(np.array([True, True, True]), "no"), np.array([1]))
 
     assert left.tolist() == []
     assert diagnosis.feasible.tolist() == [0, 2]
@@ -96,7 +96,7 @@ def test_a_pod_rejected_before_any_node_is_evaluated_has_that_reason(status: Sta
 def test_nodes_outside_the_narrowed_search_name_the_narrowing_plugins():
     diagnosis = Diagnosis.blank(3)
     diagnosis.narrow(np.array([False, True, False]), frozenset({"n1"}), ("A", "B"))
-    reject(diagnosis, "Fit", Outcomes.refuse(np.array([False, True, False]), "Too many pods"), np.array([1]))
+    reject(diagnosis, "Fit", Outcomes.reject(np.array([False, True, False]), "Too many pods"), np.array([1]))
 
     assert diagnosis.message() == (
         "0/3 nodes are available: 1 Too many pods, 2 node(s) didn't satisfy plugin(s) [A B]."
@@ -110,7 +110,7 @@ def test_nodes_outside_the_narrowed_search_name_the_narrowing_plugins():
 
 def test_the_message_of_post_filter_comes_last():
     diagnosis = Diagnosis.blank(1)
-    reject(diagnosis, "A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
+    reject(diagnosis, "A", Outcomes.reject(np.array([True]), "no"), np.array([0]))
     diagnosis.post_filter_message = "preemption: no victims."
 
     assert diagnosis.message() == "0/1 nodes are available: 1 no. preemption: no victims."
@@ -139,6 +139,6 @@ def test_an_error_is_found_with_its_node_and_is_no_rejection():
 
 def test_without_an_error_none_is_found():
     diagnosis = Diagnosis.blank(1)
-    reject(diagnosis, "A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
+    reject(diagnosis, "A", Outcomes.reject(np.array([True]), "no"), np.array([0]))
 
     assert diagnosis.first_error() is None

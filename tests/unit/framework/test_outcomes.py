@@ -13,7 +13,7 @@ NO = Outcome(Code.UNSCHEDULABLE, ("no",))
 
 
 def test_nodes_rejected_for_one_reason_share_an_outcome():
-    outcomes = Outcomes.refuse(np.array([True, False, True]), "too small")
+    outcomes = Outcomes.reject(np.array([True, False, True]), "too small")
 
     assert outcomes.index.tolist() == [1, 0, 1]
     assert outcomes.of(0) == Outcome(Code.UNSCHEDULABLE, ("too small",))
@@ -21,7 +21,7 @@ def test_nodes_rejected_for_one_reason_share_an_outcome():
 
 
 def test_an_unresolvable_rejection_has_a_code_of_its_own():
-    outcomes = Outcomes.refuse(np.array([True]), "wrong zone", resolvable=False)
+    outcomes = Outcomes.reject(np.array([True]), "wrong zone", resolvable=False)
 
     assert outcomes.of(0).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
@@ -108,5 +108,5 @@ def test_a_list_of_outcomes_is_refused_as_a_table():
 
 @pytest.mark.parametrize("refused", [[True], np.array([1])], ids=["list", "numbers"])
 def test_only_an_array_of_bool_can_be_rejected(refused: Any):
-    with pytest.raises(TypeError, match="refuse takes an array of bool, one per node"):
-        Outcomes.refuse(refused, "no room")
+    with pytest.raises(TypeError, match="reject takes an array of bool, one per node"):
+        Outcomes.reject(refused, "no room")

@@ -41,7 +41,7 @@ def mine(base: type[Plugin], method: str, answer: Any) -> Any:
         ),
         pytest.param(
             mine(FilterPlugin, "filter", np.array([True])),
-            "filter returns Outcomes, was ndarray; write Outcomes.refuse(refused, reason)",
+            "filter returns Outcomes, was ndarray; write Outcomes.reject(refused, reason)",
             id="a mask",
         ),
         pytest.param(

@@ -31,7 +31,7 @@ class OnePerNode(FilterPlugin):
     name = "OnePerNode"
 
     def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
-        return Outcomes.refuse(snapshot.pod_count > 0, "node(s) were taken")
+        return Outcomes.reject(snapshot.pod_count > 0, "node(s) were taken")
 
 
 class Favourite(ScorePlugin):

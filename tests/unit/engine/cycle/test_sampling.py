@@ -115,7 +115,7 @@ def _diagnosis(n_nodes: int, rows: list[int], refused: list[int]) -> Diagnosis:
         diagnosis.narrow(keep, frozenset(), ("N",))
     no = np.zeros(n_nodes, dtype=bool)
     no[refused] = True
-    outcomes, asked = Outcomes.refuse(no, "no"), np.array(rows, dtype=np.intp)
+    outcomes, asked = Outcomes.reject(no, "no"), np.array(rows, dtype=np.intp)
     diagnosis.reject("A", outcomes.table, outcomes.index[asked], asked)
     return diagnosis
 

@@ -171,7 +171,7 @@ class TestFilter:
         assert not last.calls
 
     def test_results_for_nodes_outside_the_search_are_ignored(self):
-        everything = Filter("B", Outcomes.refuse(np.array([True, False, True, False]), "odd"))
+        everything = Filter("B", Outcomes.reject(np.array([True, False, True, False]), "odd"))
         diagnosis = Diagnosis.blank(4)
 
         assert feasible(NodeFilter("A", refusing("n0")), everything, diagnosis=diagnosis) == ["n1", "n3"]
@@ -201,7 +201,7 @@ class Room(PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Any) -> Outcomes:
         counts = state.read(self.name, np.ndarray)
-        return Outcomes.refuse(counts > self.most, "no room")
+        return Outcomes.reject(counts > self.most, "no room")
 
 
 class TestNominatedPods:

@@ -136,7 +136,7 @@ def test_post_filter_gets_the_reasons_of_rejected_nodes() -> None:
         )
     )
     diagnosis = Diagnosis.blank(2)
-    refused = Outcomes.refuse(SNAPSHOT.all_rows == 1, "no", resolvable=False)
+    refused = Outcomes.reject(SNAPSHOT.all_rows == 1, "no", resolvable=False)
     diagnosis.reject("x", refused.table, refused.index, SNAPSHOT.all_rows)
 
     result = plugin.post_filter(CycleState(), POD, SNAPSHOT, diagnosis)

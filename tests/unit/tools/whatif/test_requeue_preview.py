@@ -196,7 +196,7 @@ class OverQuota(FilterPlugin):
         return (EventWithHint(every, lambda _pod, _old, new: _answer(bool(new and new.get("free")))),)
 
     def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
-        return Outcomes.refuse(snapshot.pod_count >= 0, "over quota")
+        return Outcomes.reject(snapshot.pod_count >= 0, "over quota")
 
 
 def _answer(helps: bool) -> QueueingHint:
