@@ -129,6 +129,7 @@ class Devices:
         if allocation is not None or not given.pods:
             del self.in_flight[uid]
             self._allocated.set(uid, allocation)
+            self._follow(claim.key)  # a response may be undone before the next update
 
     def _follow(self, key: str) -> None:
         claim = self.claims.typed(ResourceClaim, key)

@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.daemon.logs import LogFormat
-    from scheduler.daemon.recording.recording import Recording, RecordingLimits
+    from scheduler.daemon.recording.limits import RecordingLimits
+    from scheduler.daemon.recording.recording import Recording
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.wording import Duration

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.notes import Note
-from scheduler.daemon.recording.recording import RecordingLimits, RecordingWriter
+from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import FileReader, FileWriter, Header, RecordingError
 from scheduler.tools.whatif.replay.script import stretches
 from tests.support.builders import pod

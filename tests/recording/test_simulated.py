@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.simulate import simulate
+from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
-from scheduler.daemon.recording.recording import RecordingLimits, RecordingWriter
+from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.testing.samples import claim, mounted, storage_class
 from scheduler.tools.whatif.backtest.recorded_workload import read_own_recording

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from scheduler.daemon.logs.formatting import Repetitions
+from scheduler.daemon.logs.repetitions import Repetitions
 from scheduler.urls import shown_in, shown_text
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def configure_logging(level: int, format_: LogFormat | None = None, stream: Text
             )
         )
     else:
-        from scheduler.daemon.logs.formatting import (
-            FieldsHandler,  # importing rich takes a while, and pods do not need it
-        )
+        from scheduler.daemon.logs.formatting import FieldsHandler
 
         handler = FieldsHandler(stream)
     handler.addFilter(Repetitions())

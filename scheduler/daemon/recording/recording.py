@@ -8,12 +8,12 @@ import queue
 import threading
 import time
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorded_objects import packed
 from scheduler.daemon.recording.recorder import Recorder
@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from scheduler.daemon.recording.notes import AnyNote
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingLimits:
-    """The folder of a recording, and its limits.
-
-    Attributes:
-        folder: folder of the files; created if it does not exist.
-        max_bytes: limit of all files in it together, including those of earlier runs.
-        max_seconds: files whose last note is older are deleted.
-    """
-
-    folder: Path
-    max_bytes: int = 1024 * 2**20
-    max_seconds: float = 24 * 3600.0
 
 
 _FILES: Final = 8

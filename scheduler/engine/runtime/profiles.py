@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
@@ -107,7 +108,7 @@ def build_in_steps(
 
 def _at_their_places(faults: Iterable[FieldError], configuration: Configuration) -> ConfigurationError:
     """Return errors that name the fields of the file in its own API version."""
-    placed = [FieldError(configuration.place(fault.path), fault.problem) for fault in faults]
+    placed = [replace(fault, path=configuration.place(fault.path)) for fault in faults]
     return ConfigurationError(placed, configuration.source)
 
 

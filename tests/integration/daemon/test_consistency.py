@@ -127,7 +127,7 @@ def _queues_a_pod_that_is_placed(_: Cluster, daemon: Daemon) -> None:
 
 
 def _keeps_room_for_a_pod_that_is_placed(_: Cluster, daemon: Daemon) -> None:
-    daemon.parts.nominator.add(known(daemon, "one"), "b")
+    daemon.parts.nominator.add(pod("one", uid=known(daemon, "one").uid), "b")
 
 
 def _forgets_a_node(_: Cluster, daemon: Daemon) -> None:

@@ -138,7 +138,7 @@ def by_simulation(timeline: Timeline) -> dict[str, str]:
         }
         there = ClusterFile([decode_node(msgspec.json.encode(each)) for each in nodes()], [], groups)
         arrivals = [Arrival(decode_pod(msgspec.json.encode(pod)), at) for at, pod in timeline]
-        workload = served_by(Workload(there, arrivals), list(daemon.frameworks))
+        workload = served_by(Workload(there, arrivals), list(daemon.parts.profiles.frameworks))
         daemon.fill(there)
         player = Player(workload, daemon, Nobody())
         await daemon.run(player.play())

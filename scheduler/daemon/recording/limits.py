@@ -1,0 +1,21 @@
+"""The limits of a recording; the flag of `run` needs nothing else of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingLimits:
+    """The folder of a recording, and its limits.
+
+    Attributes:
+        folder: folder of the files; created if it does not exist.
+        max_bytes: limit of all files in it together, including those of earlier runs.
+        max_seconds: files whose last note is older are deleted.
+    """
+
+    folder: Path
+    max_bytes: int = 1024 * 2**20
+    max_seconds: float = 24 * 3600.0
