@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorded_objects import packed
 from scheduler.daemon.recording.recorder import Recorder
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.recording.limits import RecordingLimits
     from scheduler.daemon.recording.notes import AnyNote
 
 logger = logging.getLogger(__name__)
