@@ -8,7 +8,8 @@ SBOM ?= sbom.json
 BIN := $(VENV)/bin
 # Half as many test processes again as processors: many tests wait for processes and leases.
 WORKERS = $$($(BIN)/python -c "import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))")
-export PYTHONDONTWRITEBYTECODE := 1
+# Compiled modules are kept outside of the tree: the tests start hundreds of processes.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check conformance format bench hostile soak fuzz base-image image sbom board-assets lock clean

@@ -11,9 +11,9 @@ from tests.faults.campaign import run
 from tests.faults.text_report import told
 from tests.support import virtual_time
 
-SEEDS = range(1, 281)
-SEEDS_OF_GROUPS = range(1, 21)
-SEEDS_OF_PLUGINS = range(1, 41)
+SEEDS = range(1, 151)
+SEEDS_OF_GROUPS = range(1, 13)
+SEEDS_OF_PLUGINS = range(1, 21)
 IN_PARTS = (("groups", 40285),)
 """Seeds that found something once."""
 
