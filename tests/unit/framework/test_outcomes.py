@@ -54,8 +54,8 @@ def test_outcomes_of_a_part_extend_to_the_whole():
     [
         pytest.param((), "first outcome", id="an empty table"),
         pytest.param((NO,), "first outcome", id="a table without PASS at the start"),
-        pytest.param((PASS, PASS), "refused with", id="a pass in a later place"),
-        pytest.param((PASS, Outcome(Code.SKIP, ("x",))), "refused with", id="a code that is no refusal"),
+        pytest.param((PASS, PASS), "rejected with", id="a pass in a later place"),
+        pytest.param((PASS, Outcome(Code.SKIP, ("x",))), "rejected with", id="a code that rejects nothing"),
         pytest.param(
             (PASS, Outcome(Code.UNSCHEDULABLE, ())), "needs a reason", id="a refusal without a reason"
         ),
