@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import settings
 from tests.support import daemon_accounts as granted
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from _pytest.terminal import TerminalReporter
 
 # The same examples every time, however slow the machine; a search for new ones is started by hand.
@@ -28,9 +31,25 @@ def pytest_testnodedown(node: Any) -> None:
     granted.USED.update(output.get("used", ()))
 
 
-def pytest_runtest_teardown() -> None:
-    """Return what a command in this process has frozen: Hypothesis looks for the referrers of its random generators."""
-    gc.unfreeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Undo what a command that runs in this process has set: logs, garbage collection and frozen objects.
+
+    caplog sees nothing with another level or with disabled logs, and Hypothesis looks for the referrers of its random
+    generators, which are not found among frozen objects.
+    """
+    root = logging.getLogger()
+    handlers, level, disabled = root.handlers[:], root.level, logging.root.manager.disable
+    callbacks, threshold = gc.callbacks[:], gc.get_threshold()
+    try:
+        return (yield)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.disable(disabled)
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
