@@ -16,7 +16,7 @@ from tests.faults.campaign import run
 from tests.faults.text_report import told, whole
 
 _PROGRESS_SEEDS = 10
-"""After so many seeds a line tells how far it is, where no terminal shows each."""
+"""The number of seeds between two lines of progress, if the output is not a terminal."""
 
 
 class _Seeds(click.ParamType):

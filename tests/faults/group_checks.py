@@ -32,7 +32,7 @@ and the member is tried again at once."""
 _BACKOFF_SECONDS = 1.0
 _QUIET_SECONDS = 240.0
 _QUIET_ATTEMPTS = 5
-"""When nothing happens, so many attempts at a group in four minutes: one every two minutes, and what came before."""
+"""The most attempts at a group in four minutes without events: one every two minutes, and those that began before."""
 
 
 class Key(NamedTuple):

@@ -22,9 +22,9 @@ class Note(IntEnum):
     ANSWERED = 3
     """us, number, error, value: the answer of an external call; within a task's step, the task continues with it."""
     CONFIGURED = 4
-    """us, stage, YAML, folder: see `Steps.configured`."""
+    """us, stage, YAML, folder: see `ReplayHooks.configured`."""
     MENDED = 5
-    """us, what: see `Steps.mended`."""
+    """us, what: see `ReplayHooks.repaired`."""
     LOST = 6
     """us, number: this many notes are missing, 0 if unknown; the following state does not continue the one before."""
 
@@ -35,7 +35,7 @@ class Note(IntEnum):
     ASKED = 18
     """number, what: an external call was made."""
     DECIDED = 19
-    """pod uid, node, message, nominated node: see `Steps.decided`."""
+    """pod uid, node, message, nominated node: see `ReplayHooks.decided`."""
     GAVE_UP = 20
     """number: nothing waits for the answer of an external call any more."""
     STOPPED = 21

@@ -1,4 +1,4 @@
-"""Rules with many requirements match as one by one, and cost no more than the existing labels."""
+"""A rule with many requirements has the result of its single requirements, and costs no more than the number of labels."""
 
 from __future__ import annotations
 

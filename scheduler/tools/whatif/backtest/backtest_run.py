@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.backtest.pod_lifetimes import PodLifetime
     from scheduler.tools.whatif.backtest.recorded_history import RecordedChange, RecordedHistory
 
-_TOLD_EVERY = 500
+_REPORTED_EVERY = 500
 _MOMENT_SECONDS = 1e-6
 _FIRST_VERSION = 10**12
 
@@ -137,7 +137,7 @@ class Playback:
             for each in batch:
                 self._happen(each)
                 count += 1
-            if count >= _TOLD_EVERY:
+            if count >= _REPORTED_EVERY:
                 self._progress(count)
                 count = 0
         self._progress(count)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.simulation.simulation_measures import Result
     from scheduler.tools.whatif.simulation.workload import TimelineEvent, Workload
 
-_TOLD_EVERY = 200
+_REPORTED_EVERY = 200
 """Number of arrivals between two reports of progress."""
 _STAY_WITH_NODE = frozenset({"DaemonSet", "Node"})
 _KEEP_NAMES = frozenset({"StatefulSet"})
@@ -110,7 +110,7 @@ class Player:
             if workload.gives_up:
                 self._give_up()
             self._witness.settled(self._loop.time())
-            if came - reported >= _TOLD_EVERY:
+            if came - reported >= _REPORTED_EVERY:
                 self._progress(came - reported)
                 reported = came
         self._progress(came - reported)
