@@ -15,7 +15,7 @@ import numpy as np
 
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.ranking import PreemptionCandidate, by_importance
-from scheduler.framework.diagnosis import FEASIBLE, NARROWED, NOT_EXAMINED
+from scheduler.framework.diagnosis import NOT_EXAMINED
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -113,10 +113,10 @@ def rows_to_try(diagnosis: Diagnosis) -> Rows:
         return np.arange(diagnosis.n_nodes if mendable else 0, dtype=np.intp)
     found = np.zeros(diagnosis.n_nodes, dtype=bool)
     for place, table in enumerate(diagnosis.tables):
-        mendable_outcomes = np.array([outcome.code is Code.UNSCHEDULABLE for outcome in table])
-        rows = np.flatnonzero(diagnosis.rejected_by == place)
-        found[rows] = mendable_outcomes[diagnosis.index[rows]]
-    assert not found[np.isin(diagnosis.rejected_by, (FEASIBLE, NARROWED, NOT_EXAMINED))].any()
+        resolvable = [outcome.code is Code.UNSCHEDULABLE for outcome in table]
+        if any(resolvable):
+            rows = np.flatnonzero(diagnosis.rejected_by == place)
+            found[rows] = np.array(resolvable)[diagnosis.index[rows]]
     return np.flatnonzero(found)
 
 

@@ -59,6 +59,7 @@ class Diagnosis:
     post_filter_message: str = ""
     avoided: Mapping[int, str] = field(default_factory=dict)
     n_within: int = -1
+    _counted: list[tuple[str, Outcome, int]] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.n_within < 0:
@@ -100,20 +101,20 @@ class Diagnosis:
     @property
     def unschedulable_plugins(self) -> frozenset[str]:
         """Every plugin with a rejection."""
-        return frozenset(plugin for plugin, _ in self._rejections())
+        return frozenset(plugin for plugin, _ in self._rejecting())
 
     @property
     def pending_plugins(self) -> frozenset[str]:
         """The plugins that returned PENDING."""
-        return frozenset(plugin for plugin, code in self._rejections() if code is Code.PENDING)
+        return frozenset(plugin for plugin, code in self._rejecting() if code is Code.PENDING)
 
-    def _rejections(self) -> Iterator[tuple[str, Code]]:
+    def _rejecting(self) -> Iterator[tuple[str, Code]]:
         for plugin in self.narrowing_plugins:
             yield plugin, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         status = self.pre_filter_status
         if status is not None and status.plugin and status.code.is_rejection:
             yield status.plugin, status.code
-        for plugin, outcome, _ in self._refusals():
+        for plugin, outcome, _ in self.rejections():
             if outcome.code.is_rejection and plugin in self.plugins:
                 yield plugin, outcome.code
 
@@ -121,12 +122,14 @@ class Diagnosis:
         """Record PreFilter's rejection of the pod on all nodes, and the plugins that restricted the search before it."""
         self.pre_filter_status = status
         self.narrowing_plugins = tuple(sorted(narrowing_plugins))
+        self._counted = None
 
     def narrow(self, keep: Bools, node_names: frozenset[str], plugins: tuple[str, ...]) -> None:
         """Record PreFilter's restriction to some nodes; `keep` is bool (n_nodes,)."""
         self.narrowed_to = node_names
         self.narrowing_plugins = plugins
         self.rejected_by[~keep] = NARROWED
+        self._counted = None
 
     def take_over(
         self,
@@ -140,6 +143,7 @@ class Diagnosis:
         """Begin with the first plugins' results for all nodes; arrays are as in the attributes, and are copied."""
         self.plugins, self.tables = list(plugins), list(tables)
         self.rejected_by, self.index = rejected_by.copy(), index.copy()
+        self._counted = None
         self.has_failures = has_failures
 
     def reject(self, plugin: str, table: tuple[Outcome, ...], at_rows: UInt16s, rows: Rows) -> Rows:
@@ -160,6 +164,7 @@ class Diagnosis:
         rejected_rows, numbers = rows[rejected], at_rows[rejected]
         self.rejected_by[rejected_rows] = place
         self.index[rejected_rows] = numbers
+        self._counted = None
         occurring = np.flatnonzero(np.bincount(numbers)).tolist()
         self.has_failures |= any(table[number].code is Code.ERROR for number in occurring)
         feasible: Rows = rows[~rejected]
@@ -168,18 +173,21 @@ class Diagnosis:
     def leave_out(self, rows: Rows) -> None:
         """Mark nodes as not evaluated: they were skipped, or their result does not count."""
         self.rejected_by[rows] = NOT_EXAMINED
+        self._counted = None
 
     def look_within(self, rows: Rows) -> None:
         """Record that only these nodes are eligible, whatever the results of the others."""
         others = np.ones(self.n_nodes, dtype=np.bool_)
         others[rows] = False
         self.rejected_by[others] = NOT_EXAMINED
+        self._counted = None
         self.n_within = len(rows)
 
     def look_at_only(self, rows: Rows) -> None:
         """Record that only these nodes, which are feasible, were evaluated."""
         self.rejected_by[:] = NOT_EXAMINED
         self.rejected_by[rows] = FEASIBLE
+        self._counted = None
 
     def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
         """Return the rejecting plugin and the outcome of a node; None if it is feasible or was not evaluated.
@@ -227,13 +235,18 @@ class Diagnosis:
     def reason_counts(self) -> Counter[str]:
         """Return the number of nodes with each reason; a node may have several."""
         counts: Counter[str] = Counter()
-        for _, outcome, nodes in self._refusals():
+        for _, outcome, nodes in self.rejections():
             for reason in outcome.reasons:
                 counts[reason] += nodes
         return counts
 
-    def _refusals(self) -> Iterator[tuple[str, Outcome, int]]:
-        """Yield (plugin, outcome, number of nodes)."""
+    def rejections(self) -> Sequence[tuple[str, Outcome, int]]:
+        """Return (plugin, outcome, number of nodes) of all rejections; counted once after each change."""
+        if self._counted is None:
+            self._counted = [*self._count()]
+        return self._counted
+
+    def _count(self) -> Iterator[tuple[str, Outcome, int]]:
         for place, (plugin, table) in enumerate(zip(self.plugins, self.tables, strict=True)):
             numbers = np.bincount(self.index[self.rejected_by == place], minlength=len(table))
             for number in np.flatnonzero(numbers).tolist():

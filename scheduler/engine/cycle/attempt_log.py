@@ -222,7 +222,7 @@ class _Shelf:
 
 _DECIDED: Final = ("pod", "node_name", "nominated_node_name")
 _DIAGNOSED: Final = tuple(
-    field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index"}
+    field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index", "_counted"}
 )
 _TABLES: Final = _DIAGNOSED.index("tables")
 _RANKED: Final = ("plugins", "others", "base")

@@ -10,6 +10,8 @@ import pytest
 from scheduler.framework import PASS, Code, Diagnosis, Outcome, Outcomes, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduler.snapshot import Rows
 
 ALL = np.arange(12)
@@ -142,3 +144,34 @@ def test_without_an_error_none_is_found():
     reject(diagnosis, "A", Outcomes.reject(np.array([True]), "no"), np.array([0]))
 
     assert diagnosis.first_error() is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda it: it.leave_out(np.array([0])), id="a node is left out"),
+        pytest.param(lambda it: it.look_within(np.array([1, 2])), id="other nodes are not eligible"),
+        pytest.param(lambda it: it.look_at_only(np.array([0])), id="only one node is evaluated"),
+        pytest.param(lambda it: it.narrow(ALL[:3] < 2, frozenset({"n0"}), ("A",)), id="PreFilter narrows"),
+        pytest.param(
+            lambda it: reject(it, "B", Outcomes.reject(ALL[:3] > 1, "b"), np.array([1, 2])), id="B rejects"
+        ),
+        pytest.param(
+            lambda it: it.take_over(
+                ["C"], [(PASS, FULL)], np.zeros(3, np.int16), np.ones(3, np.uint16), has_failures=False
+            ),
+            id="a cached result",
+        ),
+        pytest.param(lambda it: it.reject_all(Status.unschedulable("all").by("D")), id="PreFilter rejects"),
+    ],
+)
+def test_a_message_read_earlier_does_not_outlive_a_change(change: Callable[[Diagnosis], object]) -> None:
+    unread, read = Diagnosis.blank(3), Diagnosis.blank(3)
+    for each in (unread, read):
+        reject(each, "A", Outcomes.reject(np.array([True, False, False]), "a"), np.arange(3))
+    before = read.message(), read.unschedulable_plugins
+    for each in (unread, read):
+        change(each)
+
+    assert (read.message(), read.unschedulable_plugins) == (unread.message(), unread.unschedulable_plugins)
+    assert (read.message(), read.unschedulable_plugins) != before
