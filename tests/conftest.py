@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 # The same examples every time, however slow the machine; a search for new ones is started by hand.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 
 _UNUSED = pytest.StashKey[list[str]]()

@@ -10,9 +10,15 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.process.faults import FAULTS, play
 from tests.process.world import SHORT, USUAL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.process.faults import Outcome
 
 
 def main() -> int:
@@ -33,7 +39,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as temporary:
                 folder = options.logs / f"{fault} {replicas}" if options.logs else Path(temporary)
                 folder.mkdir(parents=True, exist_ok=True)
-                it = asyncio.run(play(folder, fault, replicas=replicas, times=times))
+                it = asyncio.run(_only(play(folder, fault, replicas=replicas, times=times)))
             sys.stdout.write(
                 f"{fault:26s} {replicas:8d}  {it.failover_seconds:10.2f}  {it.lost:4d} {it.double:6d} "
                 f"{it.excess:6d} {it.late:4d} {it.refused:5d}  {' '.join(map(str, it.ends)) or 'none'}\n"
@@ -42,6 +48,11 @@ def main() -> int:
             broken += bool(it.lost or it.double or it.excess or it.late)
     sys.stdout.write(f"broken promises: {broken}\n")
     return 1 if broken else 0
+
+
+async def _only(outcomes: AsyncIterator[Outcome]) -> Outcome:
+    (outcome,) = [outcome async for outcome in outcomes]
+    return outcome
 
 
 if __name__ == "__main__":

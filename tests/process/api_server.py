@@ -17,7 +17,7 @@ from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.replicas import LEASES
 
-NODES, PODS_A_NODE = 50, 5
+NODES, PODS_A_NODE = 100, 5
 NAMESPACE, NAME = "default", "custom-scheduler"
 CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -106,7 +106,8 @@ class Commands:
         }
 
     async def _create(self, pods: int, rate: float) -> None:
-        for number in range(pods):
+        there = len(self._server.store.list("pods"))
+        for number in range(there, there + pods):
             self._server.store.create("pods", pod_object(f"p-{number}", cpu="1"))
             await asyncio.sleep(1 / rate)
 

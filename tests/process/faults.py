@@ -12,7 +12,7 @@ from tests.process.proxy import Way
 from tests.process.world import USUAL, World, now, world
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from tests.process.world import Times
@@ -24,9 +24,10 @@ _SETTLE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a fault.
+    """What came of a fault, and of those before it in the same processes.
 
     Attributes:
+        fault: its name.
         failover_seconds: from the fault, or for outages from when the server was well again, to the next pod that was bound;
             or the longest time after that without one.
         lost: pods that were not bound in the end.
@@ -37,6 +38,7 @@ class Outcome:
         ends: exit statuses of daemons that ended by themselves.
     """
 
+    fault: str
     failover_seconds: float
     lost: int
     double: int
@@ -145,23 +147,26 @@ def _was_in_time(it: World, state: dict[str, Any], name: str, path: str) -> bool
     return holders[-1:] == [name]
 
 
-async def play(folder: Path, fault: str, *, replicas: int, times: Times = USUAL) -> Outcome:
-    """Let one thing go wrong once while pods are created, and wait until all of them are placed."""
+async def play(folder: Path, *faults: str, replicas: int, times: Times = USUAL) -> AsyncIterator[Outcome]:
+    """Let faults happen one after another while pods are created; wait each time until all of them are placed."""
     async with world(folder, replicas=replicas, times=times) as it:
-        await it.server.do("create", pods=PODS, rate=RATE)
-        await asyncio.sleep(_BEFORE_SECONDS)
-        since = await FAULTS[fault](it)
-        await it.until(lambda state: state["bound"] and max(state["bound"]) > since)
-        await it.until(lambda state: state["placed"] >= PODS)
-        await asyncio.sleep(_SETTLE_SECONDS)  # for what comes late
-        state = await it.state()
-        moments = [since, *sorted(at for at in state["bound"] if at > since)]
-        return Outcome(
-            failover_seconds=max(after - before for before, after in itertools.pairwise(moments)),
-            lost=state["pods"] - state["placed"],
-            double=state["double"],
-            excess=state["excess"],
-            late=sum(not _was_in_time(it, state, name, path) for name, path in state["late"]),
-            refused=state["refused"],
-            ends=[status for replica in it.replicas for status in replica.ends],
-        )
+        for number, fault in enumerate(faults, 1):
+            await it.settle()
+            await it.server.do("create", pods=PODS, rate=RATE)
+            await asyncio.sleep(_BEFORE_SECONDS)
+            since = await FAULTS[fault](it)
+            await it.until(lambda state, since=since: state["bound"] and max(state["bound"]) > since)
+            await it.until(lambda state, number=number: state["placed"] >= number * PODS)
+            await asyncio.sleep(_SETTLE_SECONDS)  # for what comes late
+            state = await it.state()
+            moments = [since, *sorted(at for at in state["bound"] if at > since)]
+            yield Outcome(
+                fault,
+                failover_seconds=max(after - before for before, after in itertools.pairwise(moments)),
+                lost=state["pods"] - state["placed"],
+                double=state["double"],
+                excess=state["excess"],
+                late=sum(not _was_in_time(it, state, name, path) for name, path in state["late"]),
+                refused=state["refused"],
+                ends=[status for replica in it.replicas for status in replica.ends],
+            )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 120.0
 _END_SECONDS = 15.0
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,11 @@ class Replica:
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         return [json.loads(line).get("message", "") for line in lines if line.startswith("{")]
 
+    @property
+    def stands_by(self) -> bool:
+        """Whether it has tried to get the lease since it was last started."""
+        return self.messages.count("Attempting to acquire leader lease") > len(self.ends)
+
     async def _run(self) -> None:
         while True:
             with self._log.open("ab") as log:
@@ -147,11 +153,18 @@ class World:
         holder = (await self.state())["holder"]
         return next(replica for replica in self.replicas if replica.name == holder)
 
+    async def settle(self) -> None:
+        """Wait until each replica, also one that ended and runs again, leads or stands by."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not all(replica.stands_by for replica in self.replicas):  # noqa: ASYNC110 - other processes
+                await asyncio.sleep(_POLL_SECONDS)
+        await self.until(lambda state: bool(state["holder"]))
+
     async def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until something holds of the server's state, and return that."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not holds(state := await self.state()):  # noqa: ASYNC110 - it is in another process
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(_POLL_SECONDS)
         return state
 
 
@@ -171,9 +184,6 @@ async def world(folder: Path, *, replicas: int, times: Times) -> AsyncIterator[W
         for name in names:
             proxy = await stack.enter_async_context(Proxy(port))
             it.replicas.append(await stack.enter_async_context(Replica(name, proxy, folder, times)))
-        for replica in it.replicas:
-            await _until(lambda replica=replica: "Attempting to acquire leader lease" in replica.messages)
-        await it.until(lambda state: bool(state["holder"]))
         yield it
 
 
@@ -181,9 +191,3 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.kill()
     await process.wait()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for is in another process
-            await asyncio.sleep(0.05)

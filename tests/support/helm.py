@@ -1,17 +1,22 @@
 """Helm's own engine behind the words of its command line that the documents show: `python -m tests.support.helm`.
 
-It is a process of its own, as Helm would be: the engine brings Go's threads and signal handlers along.
+It runs in another process, as Helm does: the engine brings Go's threads and signal handlers along. `helm` starts
+this process once, for all its calls.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import helm_python
 import yaml
@@ -34,13 +39,26 @@ def helm(*words: str, stdin: str = "") -> str:
     Raises:
         HelmError: it did not end well.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.helm", *words],
-        cwd=ROOT, input=stdin, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS,
+    engine = _engine()
+    assert engine.stdin is not None
+    assert engine.stdout is not None
+    engine.stdin.write(f"{json.dumps([words, stdin])}\n")
+    engine.stdin.flush()
+    printed, error = json.loads(engine.stdout.readline())
+    if error is not None:
+        raise HelmError(error)
+    return str(printed)
+
+
+@cache
+def _engine() -> subprocess.Popen[str]:
+    """Start a process that answers a JSON line with a JSON line: what was printed, and the error or null."""
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.helm", "serve"],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    if done.returncode:
-        raise HelmError(done.stderr)
-    return done.stdout
+    atexit.register(engine.communicate)  # ends it: its input is closed
+    return engine
 
 
 def templated(
@@ -64,12 +82,34 @@ def program(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Do what the command line says."""
-    told = _arguments().parse_args()
+    """Run the command of the command line, or serve other processes."""
+    if sys.argv[1:] == ["serve"]:
+        for line in sys.stdin:
+            words, stdin = json.loads(line)
+            sys.stdout.write(f"{json.dumps(_result(words, stdin))}\n")
+            sys.stdout.flush()
+        return
     try:
-        sys.stdout.write(f"{_COMMANDS[told.command](told)}\n")
+        sys.stdout.write(_run(sys.argv[1:], sys.stdin))
     except helm_python.HelmError as error:
         sys.exit(f"Error: {error}")
+
+
+def _result(words: list[str], stdin: str) -> tuple[str, str | None]:
+    """Return what a command prints, and its error or None."""
+    with redirect_stderr(io.StringIO()) as errors:
+        try:
+            return _run(words, io.StringIO(stdin)), None
+        except helm_python.HelmError as error:
+            return "", f"Error: {error}\n"
+        except SystemExit as end:
+            return "", f"{errors.getvalue()}{end}\n"
+
+
+def _run(words: list[str], stdin: TextIO) -> str:
+    arguments = _arguments().parse_args(words)
+    arguments.stdin = stdin
+    return f"{_COMMANDS[arguments.command](arguments)}\n"
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -94,12 +134,12 @@ def _arguments() -> argparse.ArgumentParser:
     return commands
 
 
-def _values(told: argparse.Namespace) -> dict[str, Any]:
+def _values(arguments: argparse.Namespace) -> dict[str, Any]:
     """Merge values in Helm's order."""
-    files = [sys.stdin.read() if name == "-" else Path(name).read_text() for name in told.values]
+    files = [arguments.stdin.read() if name == "-" else Path(name).read_text() for name in arguments.values]
     given = [helm_python.values_from_yaml(text) for text in files]
-    given.append(helm_python.parse_set_string(",".join(told.set)))
-    given.append(helm_python.parse_set_file(",".join(told.set_file)))
+    given.append(helm_python.parse_set_string(",".join(arguments.set)))
+    given.append(helm_python.parse_set_file(",".join(arguments.set_file)))
     merged: dict[str, Any] = {}
     for each in given:
         _merge(merged, each)
@@ -114,42 +154,48 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
             into[key] = value
 
 
-def _config(told: argparse.Namespace) -> helm_python.Config:
-    return helm_python.Config(kubeconfig_path=os.environ["KUBECONFIG"], namespace=told.namespace)
+def _config(arguments: argparse.Namespace) -> helm_python.Config:
+    return helm_python.Config(kubeconfig_path=os.environ["KUBECONFIG"], namespace=arguments.namespace)
 
 
-def _lint(told: argparse.Namespace) -> str:
-    found = helm_python.lint(told.chart, _values(told), strict=True)
+def _lint(arguments: argparse.Namespace) -> str:
+    found = helm_python.lint(arguments.chart, _values(arguments), strict=True)
     said = "\n".join(f"[{each['severity']}] {each['path']}: {each['error']}" for each in found["messages"])
     return said if not found["errors"] else sys.exit(said)
 
 
-def _template(told: argparse.Namespace) -> str:
-    with helm_python.Chart.load(told.chart) as chart:
-        values = _values(told)
+def _template(arguments: argparse.Namespace) -> str:
+    with helm_python.Chart.load(arguments.chart) as chart:
+        values = _values(arguments)
         chart.validate_schema(values)
-        made = chart.render(values, name=told.release, namespace=told.namespace)
-        wanted = {path for path in made if path.endswith(told.show_only) and path.endswith(".yaml")}
+        made = chart.render(values, name=arguments.release, namespace=arguments.namespace)
+        wanted = {path for path in made if path.endswith(arguments.show_only) and path.endswith(".yaml")}
     return "\n".join(f"---\n# Source: {path}\n{made[path]}" for path in sorted(wanted))
 
 
-def _install(told: argparse.Namespace) -> str:
-    with _config(told) as cluster:
-        act = cluster.install if told.command == "install" else cluster.upgrade
-        done = act(told.chart, told.release, _values(told), wait=told.wait, timeout=_PATIENCE_SECONDS)
+def _install(arguments: argparse.Namespace) -> str:
+    with _config(arguments) as cluster:
+        act = cluster.install if arguments.command == "install" else cluster.upgrade
+        done = act(
+            arguments.chart,
+            arguments.release,
+            _values(arguments),
+            wait=arguments.wait,
+            timeout=_PATIENCE_SECONDS,
+        )
     return f"STATUS: {done['status']}\nREVISION: {done['revision']}\nNOTES:\n{done['notes']}"
 
 
-def _rollback(told: argparse.Namespace) -> str:
-    with _config(told) as cluster:
-        cluster.rollback(told.release, version=told.revision, timeout=_PATIENCE_SECONDS)
+def _rollback(arguments: argparse.Namespace) -> str:
+    with _config(arguments) as cluster:
+        cluster.rollback(arguments.release, version=arguments.revision, timeout=_PATIENCE_SECONDS)
     return "Rollback was a success! Happy Helming!"
 
 
-def _uninstall(told: argparse.Namespace) -> str:
-    with _config(told) as cluster:
-        cluster.uninstall(told.release, timeout=_PATIENCE_SECONDS)
-    return f'release "{told.release}" uninstalled'
+def _uninstall(arguments: argparse.Namespace) -> str:
+    with _config(arguments) as cluster:
+        cluster.uninstall(arguments.release, timeout=_PATIENCE_SECONDS)
+    return f'release "{arguments.release}" uninstalled'
 
 
 _COMMANDS = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from scheduler.cli.command import _commands
 from scheduler.configuration.load import parse
 from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins, Profile
 from scheduler.daemon.app.rights import Named, rights_of
@@ -21,7 +21,7 @@ from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 from scheduler.version import VERSION
 from tests.support.helm import CHART, NAMES, HelmError, helm, templated
-from tests.support.manifests import MANIFESTS, ROOT, one, rendered
+from tests.support.manifests import MANIFESTS, one, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -298,10 +298,11 @@ def test_other_plugins_have_the_roles_that_check_prints_for_the_config_map(
 
 
 def check_rbac(config_map: str) -> str:
-    command = [sys.executable, "-m", "scheduler", "check", "--rbac", "-"]
-    return subprocess.run(
-        command, input=config_map, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+    checked = CliRunner().invoke(
+        _commands, ["check", "--rbac", "-"], input=config_map, catch_exceptions=False
+    )
+    assert checked.exit_code == 0, checked.output
+    return checked.stdout
 
 
 def test_the_printed_command_fits_the_release() -> None:
