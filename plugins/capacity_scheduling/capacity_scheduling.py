@@ -168,7 +168,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
 
     def events(self) -> Sequence[EventWithHint]:
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        quota = ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.ALL)
+        quota = ClusterEvent(EventResource.of(ELASTIC_QUOTAS), ActionType.ALL)
         return (EventWithHint(deleted), EventWithHint(quota, self._after_quota_change))
 
     def _after_quota_change(

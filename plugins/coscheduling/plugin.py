@@ -87,13 +87,7 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
     waiting = "waiting for minMember pods of the group to be scheduled"
     group_kinds = frozenset({COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS})
     group_events = MappingProxyType(
-        {
-            COSCHEDULING_POD_GROUPS: (
-                EventResource.COSCHEDULING_POD_GROUP,
-                ActionType.ADD | ActionType.UPDATE,
-            ),
-            VOLCANO_POD_GROUPS: (EventResource.VOLCANO_POD_GROUP, ActionType.ADD | ActionType.UPDATE),
-        }
+        dict.fromkeys((COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS), ActionType.ADD | ActionType.UPDATE)
     )
     needs = Needs(
         kinds=group_kinds | {PRIORITY_CLASSES},

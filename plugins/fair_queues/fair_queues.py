@@ -344,7 +344,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return (
             EventWithHint(ClusterEvent(EventResource.POD, frees), self._may_fit, self._alike),
             EventWithHint(ClusterEvent(EventResource.NODE, grows), self._may_fit, self._alike),
-            EventWithHint(ClusterEvent(EventResource.QUEUE, ActionType.ALL)),
+            EventWithHint(ClusterEvent(EventResource.of(QUEUES), ActionType.ALL)),
             EventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_LABEL), event_keys=no_event_keys
             ),

@@ -62,10 +62,10 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
     """Holds members of a gang until enough of them exist; members with a node then wait until enough of them fit.
 
     Attributes:
-        group_events: kind of groups -> the resource of its events, and the actions that may help a member.
+        group_events: kind of groups -> the actions that may help a member.
     """
 
-    group_events: ClassVar[Mapping[str, tuple[EventResource, ActionType]]] = {}
+    group_events: ClassVar[Mapping[str, ActionType]] = {}
 
     @abstractmethod
     def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
@@ -95,13 +95,13 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
             ),
             *(
                 EventWithHint(
-                    ClusterEvent(resource, action),
+                    ClusterEvent(EventResource.of(kind), action),
                     partial(self._hint, kind),
                     self.own_group,
                     partial(_event_keys, kind),
                     self._awaited,
                 )
-                for kind, (resource, action) in self.group_events.items()
+                for kind, action in self.group_events.items()
             ),
         )
 

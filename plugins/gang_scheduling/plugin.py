@@ -22,7 +22,6 @@ from scheduler.framework import (
     Background,
     Clock,
     ClusterObjects,
-    EventResource,
     Needs,
     PodGroup,
     PodGroupMembers,
@@ -225,7 +224,7 @@ class GangScheduling(Gangs):
     api_version = 1
     Args = GangArgs
     group_kinds = frozenset({POD_GROUPS})
-    group_events = MappingProxyType({POD_GROUPS: (EventResource.POD_GROUP, ActionType.ADD)})
+    group_events = MappingProxyType({POD_GROUPS: ActionType.ADD})
     needs = Needs(kinds=frozenset({POD_GROUPS}), rights=frozenset({f"patch {POD_GROUPS}/status"}))
 
     def __init__(

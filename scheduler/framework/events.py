@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable
@@ -57,32 +58,82 @@ class ActionType(IntFlag):
         return "".join(word.capitalize() for word in (self.name or "").split("_"))
 
 
-class EventResource(Enum):
-    """The kind of the changed object."""
+class EventResource:
+    """The kind of the changed object: one of kube-scheduler's kinds, or any other kind with `of`.
 
-    POD = "Pod"
-    ASSIGNED_POD = "AssignedPod"
+    There is one object for each kind, so `is` compares them.
+
+    Attributes:
+        value: the text in labels of metrics and logs.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, EventResource: the format of other kinds.
+    """
+
+    __slots__ = ("value",)
+
+    POD: ClassVar[EventResource]
+    ASSIGNED_POD: ClassVar[EventResource]
     """A pod on a node; plugins register for POD, which includes this."""
-    UNSCHEDULABLE_POD = "UnschedulablePod"
+    UNSCHEDULABLE_POD: ClassVar[EventResource]
     """A pod not on a node; plugins register for POD, which includes this."""
-    NODE = "Node"
-    PERSISTENT_VOLUME = "PersistentVolume"
-    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
-    CSI_NODE = "storage.k8s.io/CSINode"
-    CSI_DRIVER = "storage.k8s.io/CSIDriver"
-    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
-    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
-    STORAGE_CLASS = "storage.k8s.io/StorageClass"
-    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
-    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
-    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
-    POD_GROUP = "scheduling.k8s.io/PodGroup"
-    COSCHEDULING_POD_GROUP = "scheduling.x-k8s.io/PodGroup"
-    VOLCANO_POD_GROUP = "scheduling.volcano.sh/PodGroup"
-    ELASTIC_QUOTA = "scheduling.x-k8s.io/ElasticQuota"
-    QUEUE = "custom-scheduler.io/Queue"
-    WILDCARD = "*"
+    NODE: ClassVar[EventResource]
+    PERSISTENT_VOLUME: ClassVar[EventResource]
+    PERSISTENT_VOLUME_CLAIM: ClassVar[EventResource]
+    CSI_NODE: ClassVar[EventResource]
+    CSI_DRIVER: ClassVar[EventResource]
+    VOLUME_ATTACHMENT: ClassVar[EventResource]
+    CSI_STORAGE_CAPACITY: ClassVar[EventResource]
+    STORAGE_CLASS: ClassVar[EventResource]
+    RESOURCE_CLAIM: ClassVar[EventResource]
+    RESOURCE_SLICE: ClassVar[EventResource]
+    DEVICE_CLASS: ClassVar[EventResource]
+    POD_GROUP: ClassVar[EventResource]
+    WILDCARD: ClassVar[EventResource]
     """Every kind."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"EventResource({self.value!r})"
+
+    @staticmethod
+    @cache
+    def of(kind: str) -> EventResource:
+        """Return the resource of a kind that plugins watch.
+
+        Args:
+            kind: `version/plural` or `group/version/plural`, as in `Needs.kinds`.
+        """
+        known = _OF_KIND.get(kind)
+        return known or EventResource(".".join(reversed(kind.split("/"))))
+
+
+_OF_KIND: Final[dict[str, EventResource]] = {}
+"""The resource of each kind that kube-scheduler watches."""
+
+for _name, _value, _kind in (
+    ("POD", "Pod", "v1/pods"),
+    ("ASSIGNED_POD", "AssignedPod", ""),
+    ("UNSCHEDULABLE_POD", "UnschedulablePod", ""),
+    ("NODE", "Node", "v1/nodes"),
+    ("PERSISTENT_VOLUME", "PersistentVolume", "v1/persistentvolumes"),
+    ("PERSISTENT_VOLUME_CLAIM", "PersistentVolumeClaim", "v1/persistentvolumeclaims"),
+    ("CSI_NODE", "storage.k8s.io/CSINode", "storage.k8s.io/v1/csinodes"),
+    ("CSI_DRIVER", "storage.k8s.io/CSIDriver", "storage.k8s.io/v1/csidrivers"),
+    ("VOLUME_ATTACHMENT", "storage.k8s.io/VolumeAttachment", "storage.k8s.io/v1/volumeattachments"),
+    ("CSI_STORAGE_CAPACITY", "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/v1/csistoragecapacities"),
+    ("STORAGE_CLASS", "storage.k8s.io/StorageClass", "storage.k8s.io/v1/storageclasses"),
+    ("RESOURCE_CLAIM", "resource.k8s.io/ResourceClaim", "resource.k8s.io/v1/resourceclaims"),
+    ("RESOURCE_SLICE", "resource.k8s.io/ResourceSlice", "resource.k8s.io/v1/resourceslices"),
+    ("DEVICE_CLASS", "resource.k8s.io/DeviceClass", "resource.k8s.io/v1/deviceclasses"),
+    ("POD_GROUP", "scheduling.k8s.io/PodGroup", "scheduling.k8s.io/v1alpha2/podgroups"),
+    ("WILDCARD", "*", ""),
+):
+    setattr(EventResource, _name, EventResource(_value))
+    if _kind:
+        _OF_KIND[_kind] = getattr(EventResource, _name)
 
 
 _PARTS_OF_POD = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})

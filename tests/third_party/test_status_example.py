@@ -72,4 +72,10 @@ async def test_a_plugin_watches_its_resource_and_writes_its_status(tmp_path: Pat
             await it.until(lambda: all(it.node_of(f"new-{number}") == "n-b" for number in range(3)))
             text = daemon.metrics.text()[0].decode()
 
+            it.server.store.create(MAINTENANCES, maintenance("power", "b"))
+            it.add_pods(pod_object("last"))
+            await it.until(lambda: it.server.store.get("pods", "last")["status"].get("conditions"))
+            it.server.store.delete(MAINTENANCES, "power")
+            await it.until(lambda: it.node_of("last") == "n-b")
+
     assert 'example_rack_maintenance_rejections_total{rack="a"} 3.0' in text

@@ -4,7 +4,18 @@ A Maintenance (`example.com/v1`, cluster-scoped, with the subresource `status`) 
 label `example.com/rack`. The plugin writes to `status.pods` how many pods still run on the rack.
 """
 
-from scheduler.framework import FilterPlugin, Needs, Outcomes, PluginMetrics, StatusSource, WantedStatus
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Needs,
+    Outcomes,
+    PluginMetrics,
+    StatusSource,
+    WantedStatus,
+)
 
 KIND = "example.com/v1/maintenances"
 LABEL = "example.com/rack"
@@ -22,6 +33,11 @@ class RackMaintenance(FilterPlugin):
             "Attempts at pods for which a rack was left out.",
             "rack",
         )
+
+    def events(self):
+        ended = ClusterEvent(EventResource.of(KIND), ActionType.UPDATE | ActionType.DELETE)
+        nodes = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        return [EventWithHint(ended), EventWithHint(nodes)]
 
     def filter(self, state, pod, snapshot, rows):
         racks = {obj["spec"]["rack"] for obj in snapshot.objects(KIND).values()}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
 from scheduler.daemon.app.generation import Generation
-from scheduler.daemon.app.needs import needs_of, resource_of, together, trimmed
+from scheduler.daemon.app.needs import needs_of, together, trimmed
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
 from scheduler.engine.cycle.event_handlers import ObjectHandler
@@ -327,7 +327,7 @@ class Parts(Shared):
         Raises:
             ValueError: the kind has another format.
         """
-        return ObjectHandler(self, kind, resource_of(kind)[1])
+        return ObjectHandler(self, kind)
 
 
 class Cycles:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduler.framework.events import EventResource
 from scheduler.framework.interface import Needs
 from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
@@ -74,14 +73,11 @@ def trimmed(pod: PodInfo, needs: Needs) -> PodInfo:
     )
 
 
-def resource_of(kind: str) -> tuple[Resource, EventResource | None]:
-    """Return the resource of a kind, and its event resource.
+def resource_of(kind: str) -> Resource:
+    """Return the resource of a kind.
 
     Args:
         kind: `version/plural` or `group/version/plural`, as plugins name it.
-
-    Returns:
-        The resource; and for kube-scheduler's kinds, the resource of its events, else None.
 
     Raises:
         ValueError: the text has another format.
@@ -89,9 +85,5 @@ def resource_of(kind: str) -> tuple[Resource, EventResource | None]:
     parts = kind.split("/")
     if len(parts) not in {2, 3} or not all(parts):
         raise ValueError(f"a kind is version/plural or group/version/plural, was {kind!r}")
-    known = _KNOWN.get(kind)
-    if known is None:
-        group = parts[0] if len(parts) == 3 else ""
-        return Resource(group, parts[-2], parts[-1], parts[-1], namespaced=True), None
-    name = f"{known.group}/{known.kind}" if known.group else known.kind
-    return known, next((event for event in EventResource if event.value == name), None)
+    group = parts[0] if len(parts) == 3 else ""
+    return _KNOWN.get(kind) or Resource(group, parts[-2], parts[-1], parts[-1], namespaced=True)

@@ -81,7 +81,7 @@ class ObjectStatuses:
         self._is_leading = is_leading
         self._recorder = recorder
         self._clock = parts.clock
-        self._resource = resource_of(source.kind)[0]
+        self._resource = resource_of(source.kind)
         self._written: dict[str, _Written] = {}  # uid -> what was written last
 
     async def run(self) -> NoReturn:

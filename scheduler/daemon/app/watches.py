@@ -184,7 +184,7 @@ class Watches:
         self.cache_gate.complete(str(reflector.resource))
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
-        resource = resource_of(kind)[0]
+        resource = resource_of(kind)
         handler = self._wrap_handler(self._parts.hooks.on_watch_event(kind, self._parts.object_handler(kind)))
         decode = partial(decode_object, struct=STRUCTS.get(kind))
         return self._reflector(resource, decode=decode, handler=handler, optional=True)

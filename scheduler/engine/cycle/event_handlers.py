@@ -130,16 +130,15 @@ class ObjectHandler(EventHandler[Any]):
 
     Args:
         kind: the kind, as in the plugin's `needs`.
-        resource: the event resource of the kind; None if kube-scheduler has none.
     """
 
-    def __init__(self, shared: Shared, kind: str, resource: EventResource | None) -> None:
+    def __init__(self, shared: Shared, kind: str) -> None:
         super().__init__(shared)
         self._kind = kind
         self._store = shared.cache.table.watch_kind(kind)
-        name = kind if resource is None else resource.value
+        resource = EventResource.of(kind)
         self._add, self._update, self._delete = (
-            ClusterEvent(resource or EventResource.WILDCARD, action, f"{name}{word}")
+            ClusterEvent(resource, action, f"{resource.value}{word}")
             for action, word in (
                 (ActionType.ADD, "Add"),
                 (ActionType.UPDATE, "Update"),

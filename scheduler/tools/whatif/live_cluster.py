@@ -44,7 +44,7 @@ async def read_cluster(connection: ApiConnection, kinds: Iterable[str]) -> Clust
     pods = await read_objects(connection, PODS, decode_pod)
     others = {}
     for kind in sorted(kinds):
-        others[kind] = await read_if_allowed(connection, resource_of(kind)[0])
+        others[kind] = await read_if_allowed(connection, resource_of(kind))
     return ClusterFile([*nodes.values()], [*pods.values()], others)
 
 

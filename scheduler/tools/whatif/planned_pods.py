@@ -117,7 +117,7 @@ class Plan:
         """Return the other objects that would exist: kind, as in plugins' `needs` -> `namespace/name` -> JSON."""
         found: dict[str, dict[str, bytes]] = {}
         for kind in kinds:
-            resource = resource_of(kind)[0]
+            resource = resource_of(kind)
             try:
                 objects = self._store.list(str(resource))
             except (StatusError, LookupError):

@@ -526,9 +526,9 @@ def test_a_pod_rejected_by_an_earlier_plugin_does_not_preempt() -> None:
     ("event", "requeues"),
     [
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE), True),
-        (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.ADD), True),
-        (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.UPDATE), True),
-        (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.DELETE), True),
+        (ClusterEvent(EventResource.of(ELASTIC_QUOTAS), ActionType.ADD), True),
+        (ClusterEvent(EventResource.of(ELASTIC_QUOTAS), ActionType.UPDATE), True),
+        (ClusterEvent(EventResource.of(ELASTIC_QUOTAS), ActionType.DELETE), True),
         (ClusterEvent(EventResource.NODE, ActionType.ADD), False),
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD), False),
     ],

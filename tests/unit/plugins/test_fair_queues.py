@@ -477,7 +477,7 @@ def test_a_deleted_pod_that_fits_on_no_node_leaves_other_demand_unchanged() -> N
     [
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE), True),
         (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_SCALE_DOWN), True),
-        (ClusterEvent(EventResource.QUEUE, ActionType.UPDATE), True),
+        (ClusterEvent(EventResource.of(QUEUES), ActionType.UPDATE), True),
         (ClusterEvent(EventResource.NODE, ActionType.ADD), True),
         (ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_ALLOCATABLE), True),
         (ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL), False),

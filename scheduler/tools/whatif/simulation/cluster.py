@@ -479,7 +479,7 @@ def _target(path: str) -> _Target | None:
         return None
     group, version, name = found["group"] or "", found["version"], found["plural"]
     kind = f"{group}/{version}/{name}" if group else f"{version}/{name}"
-    resource, _ = resource_of(kind)
+    resource = resource_of(kind)
     return _Target(resource, kind, found["namespace"] or "", found["name"] or "", found["part"] or "")
 
 

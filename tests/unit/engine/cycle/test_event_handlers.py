@@ -15,7 +15,6 @@ from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place, scheduling_queue
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
-from scheduler.framework import ClusterEvent, EventResource
 from scheduler.framework.changes import pod_changes
 from scheduler.objects.decode import decode_pod
 from tests.support import scripted_plugins as puppets
@@ -25,6 +24,7 @@ from tests.unit.engine.cycle.cluster import Cluster, Event, terminating
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduler.framework import ClusterEvent
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import ObjectStore
 
@@ -296,7 +296,7 @@ class TestObjects:
 
     @pytest.fixture
     def handler(self, cluster: Cluster) -> ObjectHandler:
-        return ObjectHandler(cluster.parts, "v1/services", None)
+        return ObjectHandler(cluster.parts, "v1/services")
 
     def test_objects_are_kept_for_the_plugins_that_need_them(
         self, handler: ObjectHandler, store: ObjectStore
@@ -312,12 +312,13 @@ class TestObjects:
         assert set(store) == {"wide"}
 
     @pytest.mark.parametrize(
-        ("resource", "label"), [(None, "x/v1/things"), (EventResource.CSI_NODE, "storage.k8s.io/CSINode")]
+        ("kind", "label"),
+        [("x/v1/things", "things.v1.x"), ("storage.k8s.io/v1/csinodes", "storage.k8s.io/CSINode")],
     )
     def test_changes_of_objects_are_events(
-        self, cluster: Cluster, happenings: Happenings, resource: EventResource | None, label: str
+        self, cluster: Cluster, happenings: Happenings, kind: str, label: str
     ):
-        handler = ObjectHandler(cluster.parts, "x/v1/things", resource)
+        handler = ObjectHandler(cluster.parts, kind)
         one = {"metadata": {"name": "one"}}
         handler.on_add(one)
         handler.on_update(one, one)
