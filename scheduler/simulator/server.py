@@ -13,26 +13,34 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from email.utils import format_datetime
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
-from aiohttp import WSMsgType, hdrs, web
 
 from scheduler.clock import Clock, SystemClock
+from scheduler.http_server.listener import Listener, listening_socket, listening_unix_socket
+from scheduler.http_server.messages import ClientGoneError, RequestTooLongError, ServerResponse
 from scheduler.kube.certificates.made import Issued, issue
 from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.http.websocket import WebSocket, accept_of
 from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review
 from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_of_error
 from scheduler.simulator.api.listing import is_from_storage, parse_version
 from scheduler.simulator.api.requests import request_info
 from scheduler.simulator.api.watching import WatchStream
-from scheduler.simulator.apimachinery.status import StatusError, bad_request, too_large_version
+from scheduler.simulator.apimachinery.status import (
+    StatusError,
+    bad_request,
+    too_large_request,
+    too_large_version,
+)
 from scheduler.simulator.controllers.accounts import RoleAggregation, ServiceAccounts
 from scheduler.simulator.drivers.devices import DeviceDrivers
 from scheduler.simulator.drivers.provisioning import ProvisioningFaults
@@ -49,9 +57,10 @@ from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncGenerator, Iterator, Mapping
     from types import TracebackType
 
+    from scheduler.http_server.messages import ServerRequest
     from scheduler.simulator.access.rbac import User
     from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.controllers.controller import Controller
@@ -126,43 +135,44 @@ PROTOCOL: Final = "v4.channel.k8s.io"
 _PIECE: Final = 2**16
 
 
-async def forward(http: web.BaseRequest, asked: int, port: int) -> web.StreamResponse:
-    """Relay a connection for a pod's port to a port of this machine, until either side ends it."""
-    stream = web.WebSocketResponse(protocols=(PROTOCOL,))
-    await stream.prepare(http)
+async def forward(
+    asked: int, port: int, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter
+) -> None:
+    """Relay a WebSocket for a pod's port to a port of this machine, until either side ends it."""
+    stream = WebSocket(from_client, to_client, is_client=False)
     encoded = asked.to_bytes(2, "little")
     for channel in (b"\0", b"\1"):
-        await stream.send_bytes(channel + encoded)
+        await stream.send(channel + encoded)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError as error:
-        await stream.send_bytes(b"\1" + f"error forwarding port: {error}".encode())
+        await stream.send(b"\1" + f"error forwarding port: {error}".encode())
         await stream.close()
-        return stream
+        return
     answering = asyncio.create_task(_answer(reader, stream))
     try:
-        async for message in stream:
-            if message.type is WSMsgType.BINARY and message.data[:1] == b"\0":
-                writer.write(message.data[1:])
+        async for message in stream.messages():
+            if message[:1] == b"\0":
+                writer.write(message[1:])
                 await writer.drain()
     finally:
         answering.cancel()
         writer.close()
-    return stream
 
 
-async def _answer(reader: asyncio.StreamReader, stream: web.WebSocketResponse) -> None:
+async def _answer(reader: asyncio.StreamReader, stream: WebSocket) -> None:
     with suppress(ConnectionError):  # the client disconnected
         while piece := await reader.read(_PIECE):
-            await stream.send_bytes(b"\0" + piece)
+            await stream.send(b"\0" + piece)
         await stream.close()
 
 
 _FRESH_SECONDS: Final = 3.0
 _FRESH_POLL_SECONDS: Final = 0.05
-_TURNS_TO_ACCEPT: Final = 4
-"""Loop iterations until an accepted connection can be closed; without its listener asyncio forgets it half set up."""
-_STOP_SECONDS: Final = 5.0
+_TURNS_TO_END: Final = 4
+"""Loop iterations until the ends of all watches are written."""
+_LONGEST_BODY_BYTES: Final = 3 * 2**20
+_LONGEST_TARGET_BYTES: Final = 2**16
 
 
 class ApiServer:
@@ -241,8 +251,7 @@ class ApiServer:
         )
         self.grants = self._security.grants
         self._streams: dict[WatchStream, None] = {}
-        self._web: web.Server | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._api = Api(self._registry, host)
         self._date = (0, "")
         self.store = Store(self._registry)
@@ -291,14 +300,16 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen, and start the simulated controllers."""
-        loop = asyncio.get_running_loop()
-        self._web = web.Server(self._handle, handler_cancellation=True, access_log=None)
-        tls = None if self._issued is None else _tls_context(self._issued)
         if self._socket_path:
-            self._listener = await loop.create_unix_server(self._web, path=str(self._socket_path), ssl=tls)
+            listening = listening_unix_socket(self._socket_path)
         else:
-            self._listener = await loop.create_server(self._web, host=self._host, port=self._port, ssl=tls)
-            self._port = self._listener.sockets[0].getsockname()[1]
+            listening = listening_socket(self._host, self._port)
+            self._port = listening.getsockname()[1]
+        tls = None if self._issued is None else _tls_context(self._issued)
+        self._listener = Listener(
+            listening, self._handle, _LONGEST_BODY_BYTES, tls, _ignore, _LONGEST_TARGET_BYTES
+        )
+        self._listener.open()
         self._api = Api(self._registry, self.url.partition("//")[2])
         for stand_in in self._stand_ins:
             stand_in.start()
@@ -308,18 +319,14 @@ class ApiServer:
         """End all watches and close all connections; the objects stay."""
         for stand_in in self._stand_ins:
             stand_in.stop()
-        if self._listener is None or self._web is None:
+        if self._listener is None:
             return
-        for listening in self._listener.sockets:
-            asyncio.get_running_loop().remove_reader(listening.fileno())
-        for _ in range(_TURNS_TO_ACCEPT):
-            await asyncio.sleep(0)
-        self._listener.close()
         for stream in list(self._streams):
             stream.end()
-        await self._web.shutdown(_STOP_SECONDS)
-        await self._listener.wait_closed()
-        self._listener = self._web = None
+        for _ in range(_TURNS_TO_END):
+            await asyncio.sleep(0)
+        await self._listener.close()
+        self._listener = None
         if self._socket_path:
             with suppress(FileNotFoundError):
                 self._socket_path.unlink()
@@ -368,38 +375,37 @@ class ApiServer:
             path, self.url, token or self._security.token, user or self._user, self.authority
         )
 
-    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, http: ServerRequest) -> ServerResponse:
         """Handle one HTTP request."""
-        info = request_info(http.method, http.path, http.query, self._registry.kinds)
-        headers = http.headers
-        request = Request(
-            info,
-            await http.read() if http.can_read_body else b"",
-            headers.get(hdrs.CONTENT_TYPE, ""),
-            headers.get(hdrs.ACCEPT, ""),
-            headers.get(hdrs.USER_AGENT, ""),
+        http.is_let_in = True  # the limits of unknown clients are the daemon's
+        query = {name: values[0] for name, values in http.query.items()}
+        info = request_info(http.method, http.path, query, self._registry.kinds)
+        content_type, accept, user_agent = (
+            http.headers.get(name, "") for name in ("content-type", "accept", "user-agent")
         )
+        request = Request(info, b"", content_type, accept, user_agent)
         came = self._clock.monotonic()
         answer: Answer
         name = ""
         try:
-            user = self._security.identify(headers)
+            request.body = await _read(http)
+            user = self._security.identify(http.header_values)
             name = user.name
             self._security.authorize(user, info)
-            delay = self.faults.delay_of(info)
-            if delay:
-                await asyncio.sleep(delay)
+            await self._delay(http, info)
             self.faults.check(info)
             if info.verb == "watch" and info.is_resource and not is_review(info):
-                return await self._watch(http, request, came, name)
+                return await self._watch(request, came, name)
             if info.subresource == "portforward" and f"{info.namespace}/{info.name}" in self.ports:
-                return await self._forward(http, info)
+                return self._forward(http, info)
             if info.verb in {"get", "list"} and info.query.get("resourceVersion"):
                 version = parse_version(info.query["resourceVersion"])
                 await self._wait_fresh(version, 0.0 if is_from_storage(info.query) else _FRESH_SECONDS)
             answer = self._security.answer(self._api, request, user)
         except StatusError as error:
             answer = answer_of_error(error)
+        except ClientGoneError:
+            raise
         except Exception as error:
             logger.exception("Request failed", extra={"method": info.method, "path": info.path})
             answer = answer_of_error(
@@ -407,52 +413,51 @@ class ApiServer:
             )
         if self.faults.loses_answer(info):
             self._log(request, came, 0, name)
-            return _cut(http)
+            raise ClientGoneError
         self._log(request, came, answer.code, name)
-        return web.Response(
-            status=answer.code,
-            body=answer.body,
-            headers={
-                hdrs.CONTENT_TYPE: answer.content_type,
-                hdrs.DATE: self._date_header(),
-                **answer.headers,
-            },
-        )
+        headers = {"Date": self._date_header(), **answer.headers}
+        return ServerResponse(answer.body, answer.code, answer.content_type, headers)
 
-    async def _watch(
-        self, http: web.BaseRequest, request: Request, came: float, user: str
-    ) -> web.StreamResponse:
-        """Serve a watch until it ends."""
+    async def _delay(self, http: ServerRequest, info: RequestInfo) -> None:
+        delay = self.faults.delay_of(info)
+        if delay:
+            await asyncio.sleep(delay)
+            if http.has_left():
+                raise ClientGoneError
+
+    async def _watch(self, request: Request, came: float, user: str) -> ServerResponse:
+        """Return a watch, which is served until it ends."""
         kind, presentation = self._api.kind(request.info), self._api.presentation(request)
-        stream = WatchStream(self._registry, kind, request.info, presentation, partial(_abort, http))
+        stream = WatchStream(self._registry, kind, request.info, presentation)
         await self._wait_fresh(stream.awaited_version)
         self._log(request, came, 200, user)
-        response = web.StreamResponse(
-            headers={
-                hdrs.CONTENT_TYPE: JSON,
-                hdrs.DATE: self._date_header(),
-                "Cache-Control": "no-cache, private",
-            }
-        )
+        headers = {"Date": self._date_header(), "Cache-Control": "no-cache, private"}
+        return ServerResponse(self._pieces(stream), content_type=JSON, headers=headers)
+
+    async def _pieces(self, stream: WatchStream) -> AsyncGenerator[bytes, None]:
         stream.is_stalled = self.faults.stalls(stream)
         self._streams[stream] = None
         try:
-            await response.prepare(http)
-            await stream.run(response.write)
-            await response.write_eof()
-        except ConnectionError:
-            # The client disconnected, or a fault cut the connection: nobody listens any more.
-            logger.debug("Watch was cut", extra={"path": request.info.path})
+            async with aclosing(stream.run()) as pieces:
+                async for piece in pieces:
+                    yield piece
         finally:
             del self._streams[stream]
-        return response
 
-    async def _forward(self, http: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+    def _forward(self, http: ServerRequest, info: RequestInfo) -> ServerResponse:
         """Relay a connection to a pod's forwarded port."""
-        asked = info.query.get("ports", "")
+        asked, key = info.query.get("ports", ""), http.headers.get("sec-websocket-key", "")
         if not asked.isdecimal() or not 0 < int(asked) < 2**16:
             raise bad_request("one port is to be forwarded")
-        return await forward(http, int(asked), self.ports[f"{info.namespace}/{info.name}"])
+        if not key:
+            raise bad_request("unable to upgrade: a WebSocket is expected")
+        headers = {
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Accept": accept_of(key),
+            "Sec-WebSocket-Protocol": PROTOCOL,
+        }
+        conversation = partial(forward, int(asked), self.ports[f"{info.namespace}/{info.name}"])
+        return ServerResponse(conversation, HTTPStatus.SWITCHING_PROTOCOLS, headers=headers)
 
     async def _wait_fresh(self, version: int, seconds: float = _FRESH_SECONDS) -> None:
         """Wait for a version.
@@ -494,12 +499,12 @@ def _tls_context(issued: Issued) -> ssl.SSLContext:
     return context
 
 
-def _cut(http: web.BaseRequest) -> web.StreamResponse:
-    """Abort a connection without an answer; the returned response is not sent."""
-    _abort(http)
-    return web.Response()
+async def _read(http: ServerRequest) -> bytes:
+    try:
+        return await http.read()
+    except RequestTooLongError as error:
+        raise too_large_request(_LONGEST_BODY_BYTES) from error
 
 
-def _abort(http: web.BaseRequest) -> None:
-    if http.transport is not None:
-        http.transport.abort()
+def _ignore(_reason: str) -> None:
+    """Do not count closed connections."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.app.serving import Serving
     from scheduler.daemon.server.http_server import Application, Check, Guard
-    from scheduler.daemon.server.messages import Page
+    from scheduler.http_server.messages import Page
     from scheduler.kube.client.connection import ApiConnection
 
 logger = logging.getLogger(__name__)

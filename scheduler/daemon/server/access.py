@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from scheduler.daemon.server import ALWAYS_ALLOWED
-from scheduler.daemon.server.messages import status_answer
 from scheduler.errors import ApiError
+from scheduler.http_server.messages import status_answer
 from scheduler.kube.client.resources import Resource
 from scheduler.kube.http.request import Request
 from scheduler.objects.bounded_dict import BoundedDict
@@ -34,7 +34,7 @@ from scheduler.objects.bounded_dict import BoundedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scheduler.daemon.server import messages
+    from scheduler.http_server import messages
     from scheduler.kube.client.connection import ApiConnection
 
 logger = logging.getLogger(__name__)

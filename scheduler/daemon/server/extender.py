@@ -15,19 +15,19 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from scheduler.daemon.server.messages import JSON, Page, RequestTooLongError, ServerResponse
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS, answer_in_slices
 from scheduler.errors import SchedulerError
 from scheduler.extensions.extenders import serving_wire
 from scheduler.extensions.extenders.serving_wire import RequestError
+from scheduler.http_server.messages import JSON, Page, RequestTooLongError, ServerResponse
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from scheduler.daemon.server.messages import Handler, ServerRequest
     from scheduler.extensions.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
+    from scheduler.http_server.messages import Handler, ServerRequest
 
 logger = logging.getLogger(__name__)
 

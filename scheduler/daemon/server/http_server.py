@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 import platform
-import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from scheduler.configuration.write import to_shown
-from scheduler.daemon.server.listener import Listener
-from scheduler.daemon.server.messages import JSON, Page, ServerResponse, json_answer
 from scheduler.daemon.server.zpages import zpages
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.http_server.listener import Listener, listening_socket
+from scheduler.http_server.messages import JSON, Page, ServerResponse, json_answer
 from scheduler.loop_work import loop_work
 from scheduler.objects.pod_requests import pod_limits, pod_requests
 from scheduler.objects.resource_names import (
@@ -38,12 +37,13 @@ from scheduler.objects.resource_names import (
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
-    from scheduler.daemon.server.messages import Handler, ServerRequest
     from scheduler.daemon.server.zpages import Process
+    from scheduler.http_server.messages import Handler, ServerRequest
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.quantity import Quantity
     from scheduler.objects.v1 import Pod
@@ -208,9 +208,6 @@ def _approximate(quantity: Quantity) -> float:
 if TYPE_CHECKING:
     Metrics = Callable[[str], tuple[bytes | Iterable[bytes], Mapping[str, str]]]
 
-_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - probes and scrapes come from outside the pod
-_WAITING_CONNECTIONS = 1024
-"""Connections that the kernel holds while the loop is busy; beyond that clients try again after a second."""
 UNREVIEWED = "unreviewed"
 """Why a request was rejected: too many reviews of unknown clients."""
 _LONGEST_REQUEST_BYTES = 1024 * 1024
@@ -356,26 +353,10 @@ async def serving(
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        listening = _listening(host, port)
+        return listening_socket(host, port)
     except OSError as error:
         problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
         raise ConfigurationError([FieldError("", problem)]) from error
-    listening.setblocking(False)
-    # Connections inherit it. Without it the last small piece of a response waits for the client's delayed acknowledgement.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    if host in _EVERYWHERE and socket.has_dualstack_ipv6():
-        with suppress(OSError):  # a kernel without IPv6; for any other error IPv4 fails as well
-            return socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
-            )
-    family, *_, address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
 
 
 def _metrics(metrics: Metrics) -> Handler:

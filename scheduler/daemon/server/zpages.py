@@ -21,13 +21,13 @@ import msgspec
 import yaml
 
 from scheduler.clock import rfc3339
-from scheduler.daemon.server.messages import JSON, Page, ServerResponse, status_answer
+from scheduler.http_server.messages import JSON, Page, ServerResponse, status_answer
 from scheduler.version import KUBERNETES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.http_server.messages import ServerRequest
 
 TEXT = "text/plain"
 YAML = "application/yaml"

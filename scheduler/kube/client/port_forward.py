@@ -1,8 +1,7 @@
 """Forwards a port of a pod through the API server and the kubelet, as `kubectl port-forward` does.
 
 The local end is a Unix socket in a folder that only this user can enter, so that no other user of this
-machine can use the connection. Each connection is a WebSocket of its own, by aiohttp: the own client has no
-WebSockets, and a command that runs for seconds needs none that is faster.
+machine can use the connection. Each connection is a WebSocket of its own.
 
 Source:
     Kubernetes v1.36, staging/src/k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go: the first byte
@@ -12,15 +11,17 @@ Source:
 from __future__ import annotations
 
 import asyncio
+import base64
+import os
 from contextlib import asynccontextmanager, suppress
+from http.client import HTTPException, parse_headers
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-
-from scheduler.kube.certificates.trust import system_context
 from scheduler.kube.client.resources import PODS
+from scheduler.kube.http.websocket import WebSocket, accept_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,8 +47,7 @@ class Forwarded:
         self.problem = ""
         self._connection = connection
         self._carried: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        server = connection.endpoint.server
-        self._url = f"{server}{PODS.path(namespace, pod, 'portforward')}?ports={port}"
+        self._path = f"{PODS.path(namespace, pod, 'portforward')}?ports={port}"
 
     def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection from now on."""
@@ -64,38 +64,61 @@ class Forwarded:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with self._session() as session:
+            async with asyncio.timeout(_OPENING_SECONDS):
+                from_server, to_server = await self._connected()
+            try:
                 async with asyncio.timeout(_OPENING_SECONDS):
-                    stream = await self._open(session)
-                async with stream:
-                    sending = asyncio.create_task(_send(reader, stream))
-                    try:
-                        self.problem = await _receive(stream, writer)
-                    finally:
-                        sending.cancel()
-        except aiohttp.WSServerHandshakeError as error:
-            self.problem = f"the API server answered {error.status} to pods/portforward"
-        except (aiohttp.ClientError, OSError) as error:
+                    await self._open(from_server, to_server)
+                stream = WebSocket(from_server, to_server, is_client=True)
+                sending = asyncio.create_task(_send(reader, stream))
+                try:
+                    self.problem = await _receive(stream, writer)
+                finally:
+                    sending.cancel()
+            finally:
+                to_server.close()
+        except (OSError, HTTPException) as error:
             self.problem = str(error) or type(error).__name__
         finally:
             writer.close()
 
-    def _session(self) -> aiohttp.ClientSession:
-        socket = str(self._connection.endpoint.unix_socket)
-        return aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(socket) if socket else None, cookie_jar=aiohttp.DummyCookieJar()
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader = asyncio.StreamReader()
+        opened: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        await self._connection.endpoint.connect(
+            lambda: asyncio.StreamReaderProtocol(reader, lambda _, writer: opened.set_result(writer))
         )
+        return reader, await opened
 
-    async def _open(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+    async def _open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Switch a connection to the WebSocket.
+
+        Raises:
+            OSError: the server refuses it, or the connection was lost.
+        """
         endpoint, authorization = self._connection.endpoint, self._connection.authorization
-        return await session.ws_connect(
-            self._url,
-            protocols=(PROTOCOL,),
-            headers={} if authorization is None else {"Authorization": authorization},
-            ssl=endpoint.tls or system_context(),
-            server_hostname=endpoint.server_hostname,
-            proxy=endpoint.proxy or None,
-        )
+        key = base64.b64encode(os.urandom(16)).decode()
+        lines = [
+            f"GET {endpoint.target_prefix}{self._path} HTTP/1.1",
+            f"Host: {endpoint.host}",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Protocol: {PROTOCOL}",
+            f"Sec-WebSocket-Key: {key}",
+            *([] if authorization is None else [f"Authorization: {authorization}"]),
+        ]
+        writer.write(("\r\n".join(lines) + f"\r\n{endpoint.headers}\r\n").encode())
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            raise ConnectionResetError("the API server did not answer to pods/portforward") from error
+        first, _, rest = head.partition(b"\r\n")
+        status = first.decode("latin-1").split()[1:2]
+        if status != ["101"]:
+            raise ConnectionError(f"the API server answered {' '.join(status)} to pods/portforward")
+        if parse_headers(BytesIO(rest)).get("Sec-WebSocket-Accept") != accept_of(key):
+            raise ConnectionError("the API server answered without a WebSocket to pods/portforward")
 
 
 @asynccontextmanager
@@ -113,21 +136,21 @@ async def forwarded(
             await way.end()
 
 
-async def _send(reader: asyncio.StreamReader, stream: aiohttp.ClientWebSocketResponse) -> None:
+async def _send(reader: asyncio.StreamReader, stream: WebSocket) -> None:
     with suppress(ConnectionError):  # the other side closed it; the receiver reports that
         while piece := await reader.read(_PIECE):
-            await stream.send_bytes(bytes((DATA,)) + piece)
+            await stream.send(bytes((DATA,)) + piece)
         await stream.close()
 
 
-async def _receive(stream: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
+async def _receive(stream: WebSocket, writer: asyncio.StreamWriter) -> str:
     """Forward received data until the end; return the kubelet's error, "" for none."""
     begun = set[int]()
     problem = b""
-    async for message in stream:
-        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+    async for message in stream.messages():
+        if not message:
             continue
-        channel, piece = message.data[0], message.data[1:]
+        channel, piece = message[0], message[1:]
         if channel not in begun:
             begun.add(channel)
         elif channel == DATA:

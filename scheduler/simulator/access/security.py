@@ -55,8 +55,6 @@ from scheduler.simulator.kinds.roles import GROUP, put_guard
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from multidict import CIMultiDictProxy
-
     from scheduler.simulator.access.rbac import BoundRule, Rule
     from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.apimachinery.objects import Object
@@ -74,15 +72,15 @@ class Impersonation:
     deeds: Sequence[Attributes]
 
 
-def impersonated(headers: CIMultiDictProxy[str]) -> Impersonation | None:
+def impersonated(headers: Mapping[str, Sequence[str]]) -> Impersonation | None:
     """Return the impersonation of a request; None if there is none.
 
     Raises:
         StatusError: 500, as upstream: groups or other fields without a user.
     """
-    name = headers.get("Impersonate-User", "")
-    groups = tuple(headers.getall("Impersonate-Group", ()))
-    uid, extra = headers.get("Impersonate-Uid", ""), _extra(headers)
+    name, uid = (_first(headers, f"impersonate-{field}") for field in ("user", "uid"))
+    groups = tuple(headers.get("impersonate-group", ()))
+    extra = _extra(headers)
     if not name:
         if groups or uid or extra:
             problem = "Internal error occurred: requested groups, uid or extra without impersonating a user"
@@ -92,12 +90,16 @@ def impersonated(headers: CIMultiDictProxy[str]) -> Impersonation | None:
     return Impersonation(_with_usual_groups(wanted), list(_deeds(wanted)))
 
 
-def _extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
+def _first(headers: Mapping[str, Sequence[str]], name: str) -> str:
+    return next(iter(headers.get(name, ())), "")
+
+
+def _extra(headers: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     extra: dict[str, tuple[str, ...]] = {}
-    for header, value in headers.items():
-        if header.lower().startswith(_EXTRA):
+    for header, values in headers.items():
+        if header.startswith(_EXTRA):
             key = unquote(header[len(_EXTRA) :].lower())
-            extra[key] = (*extra.get(key, ()), value)
+            extra[key] = (*extra.get(key, ()), *values)
     return extra
 
 
@@ -396,13 +398,13 @@ class Security:
             put_guard(registry.kinds, self._guard.check)
             put_status_guard(registry.kinds, self._claims.check)
 
-    def identify(self, headers: CIMultiDictProxy[str]) -> User:
-        """Return the user of a request, or the user to impersonate.
+    def identify(self, headers: Mapping[str, Sequence[str]]) -> User:
+        """Return the user of a request with these headers, by names in lower case, or the user to impersonate.
 
         Raises:
             StatusError: 401, the token is invalid; 403, impersonation is not allowed.
         """
-        user = self._user(headers.get("Authorization", ""))
+        user = self._user(_first(headers, "authorization"))
         wanted = impersonated(headers)
         if wanted is None:
             return user

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from scheduler.http_server.messages import ClientGoneError
 from scheduler.simulator.api.listing import (
     NOT_OLDER_THAN,
     Presentation,
@@ -27,7 +29,7 @@ from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.storage import ADDED, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.registry.registry import Registry
@@ -105,19 +107,16 @@ class WatchStream:
         kind: Kind,
         info: RequestInfo,
         presentation: Presentation,
-        abort: Callable[[], None],
     ) -> None:
-        """Set up; `abort` closes the connection without a response."""
         self.info = info
         self._is_stalled = False
         self._registry = registry
         self._kind = kind
         self._presentation = presentation
-        self._abort = abort
         self._options = watch_options(info.query)
         self._selector = info.selector(kind)
         self._woken = asyncio.Event()
-        self._ended = False
+        self._ended = self._is_dropped = False
 
     @property
     def awaited_version(self) -> int:
@@ -140,19 +139,25 @@ class WatchStream:
 
     def drop(self) -> None:
         """Close its connection."""
-        self.end()
-        self._abort()
+        self._is_dropped = True
+        self._woken.set()
 
-    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send events until the end."""
+    async def run(self) -> AsyncGenerator[bytes, None]:
+        """Yield lines until the end.
+
+        Raises:
+            ClientGoneError: the watch was dropped.
+        """
         storage = self._registry.storage(self._kind)
         try:
             watch, first = self._start(storage)
         except StatusError as error:
-            await write(msgspec.json.encode({"type": "ERROR", "object": error.body()}) + b"\n")
+            yield msgspec.json.encode({"type": "ERROR", "object": error.body()}) + b"\n"
             return
         try:
-            await self._pump(watch, first, write)
+            async with aclosing(self._pump(watch, first)) as pieces:
+                async for piece in pieces:
+                    yield piece
         finally:
             storage.unwatch(watch)
 
@@ -171,17 +176,15 @@ class WatchStream:
             lines.append(self._bookmark(initial_events_end=True))
         return watch, lines
 
-    async def _pump(
-        self, watch: Watch, lines: list[bytes], write: Callable[[bytes], Awaitable[None]]
-    ) -> None:
-        """Send lines, then new events and bookmarks, until the timeout."""
+    async def _pump(self, watch: Watch, lines: list[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield lines, then new events and bookmarks, until the timeout."""
         loop = asyncio.get_running_loop()
         end = loop.time() + (
             self._options.timeout_seconds or _LEAST_TIMEOUT_SECONDS * (1 + self._registry.random.random())
         )
         marks = _bookmark_times(loop.time(), end) if self._options.bookmarks else deque()
         present, floor = self._presentation.event, self._options.version
-        while True:
+        while not self._is_dropped:
             if not self.is_stalled:
                 lines += [present(type_, entry) for type_, entry in watch.take() if entry.version > floor]
                 if marks and loop.time() >= marks[0] and self._registry.versions.current >= floor:
@@ -189,8 +192,8 @@ class WatchStream:
                 while marks and loop.time() >= marks[0]:
                     marks.popleft()
                 if lines:
-                    await write(b"".join(lines))
-                    lines = []
+                    piece, lines = b"".join(lines), []
+                    yield piece
             if self._ended or not watch.is_open or loop.time() >= end:
                 return
             timer = loop.call_at(marks[0] if marks and not self.is_stalled else end, self._woken.set)
@@ -199,6 +202,7 @@ class WatchStream:
             finally:
                 timer.cancel()
             self._woken.clear()
+        raise ClientGoneError
 
     def _bookmark(self, *, initial_events_end: bool = False) -> bytes:
         entry: Entry = bookmark(

@@ -170,6 +170,11 @@ def too_large_version(asked: int, current: int, retry_after_seconds: int = 1) ->
     return StatusError(504, "Timeout", message, {"causes": causes, **retry})
 
 
+def too_large_request(limit: int) -> StatusError:
+    """Return the error for a body of more bytes than the limit."""
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", {})
+
+
 def method_not_allowed() -> StatusError:
     """Return 405: the path exists, but does not support the verb."""
     message = "the server does not allow this method on the requested resource"

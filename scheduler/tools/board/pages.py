@@ -7,15 +7,15 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.daemon.server.messages import Page, ServerResponse, json_answer
 from scheduler.engine.cycle.time_slices import answer_in_slices
+from scheduler.http_server.messages import Page, ServerResponse, json_answer
 from scheduler.tools.board import object_details
 from scheduler.tools.board.hub import Hub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from scheduler.daemon.server.messages import Handler, ServerRequest
+    from scheduler.http_server.messages import Handler, ServerRequest
     from scheduler.tools.board.subject import Subject
 
 PATH: Final = "/board"

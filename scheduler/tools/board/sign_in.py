@@ -19,14 +19,14 @@ from urllib.parse import parse_qs
 import msgspec
 
 from scheduler.daemon.server.http_server import Application, serving
-from scheduler.daemon.server.messages import Page, ServerResponse
+from scheduler.http_server.messages import Page, ServerResponse
 from scheduler.tools.board.pages import HEADERS, PATH, board_pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scheduler.daemon.server.http_server import Guard
-    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.http_server.messages import ServerRequest
     from scheduler.tools.board.pages import Board
 
 SIGN_IN: Final = f"{PATH}/sign-in"

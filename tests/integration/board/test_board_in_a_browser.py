@@ -17,7 +17,7 @@ from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.server.http_server import Application, serving
-from scheduler.daemon.server.messages import Page, ServerResponse
+from scheduler.http_server.messages import Page, ServerResponse
 from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.file import FileBoard
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page as Shown
 
-    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.http_server.messages import ServerRequest
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTILE = "<img src=x onerror=document.title='hit'><svg onload=document.title='hit'>&lt;b&gt;"

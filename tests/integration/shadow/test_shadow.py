@@ -33,7 +33,7 @@ from scheduler.daemon.app.shadow.comparison import (
 from scheduler.daemon.app.shadow.findings import BY_ORDER
 from scheduler.daemon.app.shadow.pages import shadow_application, shadow_explanation
 from scheduler.daemon.app.shadow.service import ShadowService
-from scheduler.daemon.server.messages import ServerRequest as Asked
+from scheduler.http_server.messages import ServerRequest as Asked
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.request import Request
 from scheduler.simulator.faults import binds

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.daemon.app.consistency.checker import node_text, nodes, pending, pod_text, summary
-from scheduler.daemon.server.messages import JSON, Page, ServerResponse
+from scheduler.http_server.messages import JSON, Page, ServerResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scheduler.daemon.app.assembly import Parts
     from scheduler.daemon.app.consistency.checker import ConsistencyChecker, Report
-    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.http_server.messages import ServerRequest
 
 PATH = "/debug/cache"
 _MOST_SHOWN = 1000

@@ -12,9 +12,9 @@ from scheduler.daemon.app.pages import listen, readiness
 from scheduler.daemon.app.shadow.findings import lines
 from scheduler.daemon.server.access import Access
 from scheduler.daemon.server.http_server import application
-from scheduler.daemon.server.messages import JSON, Page, ServerResponse
 from scheduler.daemon.server.tls import tls_context
 from scheduler.daemon.server.zpages import Process
+from scheduler.http_server.messages import JSON, Page, ServerResponse
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.serving import Serving
     from scheduler.daemon.app.shadow.service import ShadowService
     from scheduler.daemon.server.http_server import Application, Guard
-    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.http_server.messages import ServerRequest
     from scheduler.kube.client.connection import ApiConnection
 
 PATH = "/debug/shadow"

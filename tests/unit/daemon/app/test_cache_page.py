@@ -14,8 +14,8 @@ from scheduler.daemon.app.consistency.checker import Report
 from scheduler.daemon.app.consistency.page import cache_page
 from scheduler.daemon.app.consistency.state_check import Discrepancy, Finding
 from scheduler.daemon.server.http_server import application, serving
-from scheduler.daemon.server.messages import ServerResponse
 from scheduler.engine.cycle.observer import NoObserver
+from scheduler.http_server.messages import ServerResponse
 from scheduler.testing.builders import node, pod
 from tests.support.manual_clock import ManualClock
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from scheduler.daemon.server.extender import Callers
-from scheduler.daemon.server.messages import ServerRequest
+from scheduler.http_server.messages import ServerRequest
 
 
 class Shown(NamedTuple):

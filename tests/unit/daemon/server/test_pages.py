@@ -12,13 +12,13 @@ import pytest
 
 from scheduler.configuration.load import default, parse
 from scheduler.daemon.metrics import Metrics
-from scheduler.daemon.server.messages import Page, ServerResponse
+from scheduler.http_server.messages import Page, ServerResponse
 from tests.support.builders import pod
 from tests.unit.daemon.metrics.exposition import families
 from tests.unit.daemon.server.one_request import ask, some_pages
 
 if TYPE_CHECKING:
-    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.http_server.messages import ServerRequest
 
 EXTENDER = f"""
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from scheduler.daemon.server.messages import ServerRequest, ServerResponse, json_answer
+from scheduler.http_server.messages import ServerRequest, ServerResponse, json_answer
 from scheduler.tools.board.sign_in import COOKIE, SIGN_IN, LocalOnly, SignIn
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from scheduler.daemon.server.listener import ConnectionLimiter, peer_of
+from scheduler.http_server.listener import ConnectionLimiter, peer_of
 
 
 @dataclass(frozen=True)

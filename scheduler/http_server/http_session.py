@@ -10,14 +10,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, unquote
 
 import httptools
 
-from scheduler.daemon.server.messages import (
+from scheduler.http_server.messages import (
     ClientGoneError,
     RequestTooLongError,
     ServerRequest,
@@ -25,9 +25,9 @@ from scheduler.daemon.server.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from scheduler.daemon.server.messages import Handler
+    from scheduler.http_server.messages import Conversation, Handler
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ LONGEST_HEAD_BYTES = 2**16
 FIRST_BYTE_SECONDS = 32.0
 """How long a new connection may send nothing."""
 _MOST_HEADERS = 256
-_LONGEST_TARGET_BYTES = 2048
+LONGEST_TARGET_BYTES = 2048
 _MOST_QUERIES = 32
 """The number of query parameters: parsing longer targets or queries costs milliseconds."""
 _IDLE_SECONDS = 3600.0
@@ -49,6 +49,8 @@ _LINGERING_SECONDS = 10.0
 """How long an unneeded body is read: a client that is still writing does not see the response."""
 _TAKING_SECONDS = 60.0
 """How long a client may take to read enough of a response so that more can be written."""
+_UNREAD_BYTES = 2**16
+"""Written data that a client need not have read; asyncio's own limit."""
 _READ_BYTES = 2**16
 _GONE = (OSError, asyncio.IncompleteReadError)  # OSError includes ssl.SSLError and TimeoutError
 
@@ -99,9 +101,9 @@ class _Head:
         _UnreadableError: a limit is exceeded, or the header is incomplete.
     """
 
-    def __init__(self, lines: bytes) -> None:
+    def __init__(self, lines: bytes, longest_target_bytes: int) -> None:
         self._url = b""
-        self.headers: dict[str, str] = {}
+        self.header_values: dict[str, list[str]] = {}
         self._n_headers = 0
         self._is_whole = False
         self.method = ""
@@ -115,8 +117,9 @@ class _Head:
             raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if not self._is_whole:
             raise _UnreadableError(HTTPStatus.BAD_REQUEST)
-        if len(self._url) > _LONGEST_TARGET_BYTES:
+        if len(self._url) > longest_target_bytes:
             raise _UnreadableError(HTTPStatus.REQUEST_URI_TOO_LONG)
+        self.headers = {name: ",".join(values) for name, values in self.header_values.items()}
         url = httptools.parse_url(self._url)
         self.path = unquote((url.path or b"/").decode("latin-1"))
         query = (url.query or b"").decode("latin-1")
@@ -129,8 +132,7 @@ class _Head:
         self._n_headers += 1
         if self._n_headers > _MOST_HEADERS:
             return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]},{text}" if key in self.headers else text
+        self.header_values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -141,12 +143,40 @@ class _Head:
         self.keeps_alive = is_new and parser.should_keep_alive()
 
 
+class SessionReader(asyncio.StreamReader):
+    """The bytes that a client sends.
+
+    Attributes:
+        has_ended: whether the client has closed the connection.
+        on_end: called when it does; None for nothing.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(LONGEST_HEAD_BYTES, loop)
+        self.has_ended = False
+        self.on_end: Callable[[], object] | None = None
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self._end()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self._end()
+
+    def _end(self) -> None:
+        self.has_ended = True
+        if self.on_end is not None:
+            self.on_end()
+
+
 class HttpSession:
     """One connection.
 
     Args:
         handler: answers requests.
         longest_body_bytes: limit of a request's body; a longer one is not read.
+        longest_target_bytes: limit of a request's path and query.
         client: notified when either side waits for the other.
 
     Attributes:
@@ -155,10 +185,11 @@ class HttpSession:
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
+        reader: SessionReader,
         writer: asyncio.StreamWriter,
         handler: Handler,
         longest_body_bytes: int,
+        longest_target_bytes: int,
         client: ClientRecord,
     ) -> None:
         self.is_idle = True
@@ -167,6 +198,7 @@ class HttpSession:
         self._writer = writer
         self._handler = handler
         self._longest_body_bytes = longest_body_bytes
+        self._longest_target_bytes = longest_target_bytes
         self._client = client
         self._unread_bytes = 0  # of the body of the request that is being answered
 
@@ -195,6 +227,9 @@ class HttpSession:
         self._client.peer_waits()
         answer = await self._answer(head)
         self._client.we_wait()
+        if callable(answer.body):
+            await self._switch(answer, answer.body)
+            return False
         await self._write(answer, keeps_alive=head.keeps_alive, is_whole=head.method != "HEAD")
         await self._skip_body()
         self._has_answered = True
@@ -211,7 +246,15 @@ class HttpSession:
         client = self._client
         client.is_known = client.is_known or shows_certificate
         request = ServerRequest(
-            head.method, head.path, head.query, head.headers, client.peer, shows_certificate, read
+            head.method,
+            head.path,
+            head.query,
+            head.headers,
+            client.peer,
+            shows_certificate,
+            read,
+            header_values=head.header_values,
+            has_left=lambda: self._reader.has_ended,
         )
         try:
             answer = await self._handler(request)
@@ -225,10 +268,11 @@ class HttpSession:
 
     async def _head(self) -> _Head:
         try:
-            async with asyncio.timeout(_IDLE_SECONDS if self._has_answered else FIRST_BYTE_SECONDS):
+            async with asyncio.timeout(_IDLE_SECONDS if self._has_answered else FIRST_BYTE_SECONDS) as limit:
                 begun = await self._reader.readexactly(1)
-            async with asyncio.timeout(_HEAD_SECONDS):
-                head = _Head(begun + await self._reader.readuntil(b"\r\n\r\n"))
+                limit.reschedule(asyncio.get_running_loop().time() + _HEAD_SECONDS)
+                lines = begun + await self._reader.readuntil(b"\r\n\r\n")
+            head = _Head(lines, self._longest_target_bytes)
             self._unread_bytes = int(head.headers.get("content-length", "0"))
         except asyncio.LimitOverrunError as error:
             raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
@@ -239,6 +283,8 @@ class HttpSession:
         return head
 
     async def _body(self, *, is_expected: bool) -> bytes:
+        if not self._unread_bytes:
+            return b""
         if self._unread_bytes > self._longest_body_bytes:
             raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
         is_large = self._unread_bytes > _SMALL_BODY_BYTES
@@ -265,18 +311,16 @@ class HttpSession:
 
     async def _write(self, answer: ServerResponse, *, keeps_alive: bool, is_whole: bool) -> None:
         body = answer.body
+        assert not callable(body)
         if not (keeps_alive or isinstance(body, bytes | AsyncGenerator)):
             body = await _joined(body)
         length = f"Content-Length: {len(body)}" if isinstance(body, bytes) else "Transfer-Encoding: chunked"
-        lines = [
-            f"HTTP/1.1 {answer.status:d} {HTTPStatus(answer.status).phrase}",
-            f"Date: {time.strftime('%a, %d %b %Y %H:%M:%S GMT', time.gmtime())}",
+        head = _encoded_head(
+            answer,
             f"Content-Type: {answer.content_type}",
-            *(f"{name}: {value}" for name, value in answer.headers.items()),
             *([] if keeps_alive else ["Connection: close"]),
             length,
-        ]
-        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        )
         if not is_whole:
             self._writer.write(head)
         elif isinstance(body, bytes):
@@ -291,11 +335,30 @@ class HttpSession:
             self._writer.write(b"0\r\n\r\n")
         await self._taken()
 
+    async def _switch(self, answer: ServerResponse, conversation: Conversation) -> None:
+        self._writer.write(_encoded_head(answer, "Connection: Upgrade"))
+        with self._ending_with_the_client():
+            await conversation(self._reader, self._writer)
+
     async def _write_as_it_comes(self, body: AsyncGenerator[bytes, None]) -> None:
+        with self._ending_with_the_client():
+            async with aclosing(body):
+                async for piece in body:
+                    await self._write_piece(piece)
+
+    @contextmanager
+    def _ending_with_the_client(self) -> Iterator[None]:
+        """Cancel the session in the block when the client closes the connection, or when the server closes."""
         self.is_idle = True  # a stream has no end to wait for
-        async with aclosing(body):
-            async for piece in body:
-                await self._write_piece(piece)
+        if self._reader.has_ended:
+            raise ConnectionResetError
+        task = asyncio.current_task()
+        assert task is not None
+        self._reader.on_end = task.cancel
+        try:
+            yield
+        finally:
+            self._reader.on_end = None
 
     async def _write_piece(self, piece: bytes) -> None:
         self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -304,8 +367,21 @@ class HttpSession:
 
     async def _taken(self) -> None:
         """Wait until the client has read enough of the written data."""
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() <= _UNREAD_BYTES and not transport.is_closing():
+            return  # the usual case, without a timer
         async with asyncio.timeout(_TAKING_SECONDS):
             await self._writer.drain()
+
+
+def _encoded_head(answer: ServerResponse, *more: str) -> bytes:
+    date = answer.headers.get("Date") or time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+    lines = [
+        f"HTTP/1.1 {answer.status:d} {HTTPStatus(answer.status).phrase}",
+        *(f"{name}: {value}" for name, value in {**answer.headers, "Date": date}.items()),
+        *more,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 async def _joined(pieces: Iterable[bytes]) -> bytes:

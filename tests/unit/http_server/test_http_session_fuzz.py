@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler.daemon.server.http_server import Application, serving
 from tests.support.virtual_time import run
-from tests.unit.daemon.server.test_http_session import GET, LONGEST_BODY, PAGES, Client
+from tests.unit.http_server.test_http_session import GET, LONGEST_BODY, PAGES, Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.daemon.server.http_server import Application, serving
-from scheduler.daemon.server.messages import Page, ServerRequest, ServerResponse
+from scheduler.http_server.messages import Page, ServerRequest, ServerResponse
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:

@@ -21,13 +21,19 @@ from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from scheduler.daemon.server.http_session import FIRST_BYTE_SECONDS, LONGEST_HEAD_BYTES, HttpSession
+from scheduler.http_server.http_session import (
+    FIRST_BYTE_SECONDS,
+    LONGEST_TARGET_BYTES,
+    HttpSession,
+    SessionReader,
+)
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
+    from pathlib import Path
 
-    from scheduler.daemon.server.messages import Handler
+    from scheduler.http_server.messages import Handler
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +140,56 @@ Idle connections delay nobody."""
 _LARGE_BODIES = 8
 """Over all connections at a time: 128 MiB of an extender's requests."""
 _OUT_OF_DESCRIPTORS_SECONDS = 0.2
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - probes and scrapes come from outside the pod
+_WAITING_CONNECTIONS = 1024
+"""Connections that the kernel holds while the loop is busy; beyond that clients try again after a second."""
 _LAST_ANSWERS_SECONDS = 5.0
 _LOG_SECONDS = 60.0
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Listen on an address; `0.0.0.0`, `::` and "" are all addresses, of IPv4 and of IPv6.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    listening = _listening(host, port)
+    listening.setblocking(False)
+    # Connections inherit it. Without it the last small piece of a response waits for the client's delayed acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in _EVERYWHERE and socket.has_dualstack_ipv6():
+        with suppress(OSError):  # a kernel without IPv6; for any other error IPv4 fails as well
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
+            )
+    family, *_, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
+
+
+def listening_unix_socket(path: Path) -> socket.socket:
+    """Listen on a Unix socket, in place of one that an ended process left.
+
+    Raises:
+        OSError: the path cannot be listened on.
+    """
+    with suppress(FileNotFoundError):
+        if path.is_socket():
+            path.unlink()
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(str(path))
+        listening.listen(_WAITING_CONNECTIONS)
+    except OSError:
+        listening.close()
+        raise
+    listening.setblocking(False)
+    return listening
 
 
 class Listener:
@@ -147,6 +201,7 @@ class Listener:
         longest_body_bytes: limit of a request's body.
         tls: None for plain HTTP.
         connection_rejected: called with the reason of each connection that the server closed before a response.
+        longest_target_bytes: limit of a request's path and query.
     """
 
     def __init__(
@@ -156,10 +211,12 @@ class Listener:
         longest_body_bytes: int,
         tls: ssl.SSLContext | None,
         connection_rejected: Callable[[str], None],
+        longest_target_bytes: int = LONGEST_TARGET_BYTES,
     ) -> None:
         self._listening = listening
         self._handler = handler
         self._longest_body_bytes = longest_body_bytes
+        self._longest_target_bytes = longest_target_bytes
         self._tls = tls
         self._connection_rejected = connection_rejected
         self._loop = asyncio.get_running_loop()
@@ -215,7 +272,7 @@ class Listener:
                 self._rest(error)
                 return
             connected.setblocking(False)
-            connection = Connection(self, connected, peer_of(address[0]))
+            connection = Connection(self, connected, peer_of(address[0] if address else ""))
             self._connections.add(connection)
             connection.move_to(self._silent)
             connection.limit = self._loop.call_later(FIRST_BYTE_SECONDS, self._on_timeout, connection)
@@ -265,7 +322,14 @@ class Listener:
         except OSError:  # includes ssl.SSLError
             self._connection_rejected(UNSECURED)
             return
-        connection.session = HttpSession(reader, writer, self._handler, self._longest_body_bytes, connection)
+        connection.session = HttpSession(
+            reader,
+            writer,
+            self._handler,
+            self._longest_body_bytes,
+            self._longest_target_bytes,
+            connection,
+        )
         try:
             if await connection.session.run():
                 writer.close()
@@ -279,8 +343,8 @@ class Listener:
         finally:
             writer.transport.abort()
 
-    async def _streams(self, connected: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader = asyncio.StreamReader(LONGEST_HEAD_BYTES, self._loop)
+    async def _streams(self, connected: socket.socket) -> tuple[SessionReader, asyncio.StreamWriter]:
+        reader = SessionReader(self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         limits: dict[str, Any] = {}
         if self._tls is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -36,6 +37,8 @@ class ServerRequest:
         read: returns the body; raises RequestTooLongError or ClientGoneError.
         parts: placeholder in the endpoint's path -> segment of the request's path.
         is_let_in: whether the client was identified and admitted; set by the access control.
+        header_values: name in lower case -> values; a repeated header has several.
+        has_left: returns whether the client has closed the connection.
     """
 
     method: str
@@ -47,6 +50,8 @@ class ServerRequest:
     read: Callable[[], Awaitable[bytes]]
     parts: Mapping[str, str] = field(default_factory=dict)
     is_let_in: bool = False
+    header_values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    has_left: Callable[[], bool] = lambda: False
 
     @property
     def is_of_another_site(self) -> bool:
@@ -68,14 +73,18 @@ class ServerRequest:
         return bool(host) and host.lower() == self.headers.get("host", "").lower()
 
 
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Uses a connection in another protocol; the connection is closed afterwards."""
+
+
 class ServerResponse(NamedTuple):
     """A response; between the pieces of a body other tasks run.
 
-    A body of awaited pieces lasts as long as the client wants. It does not count as a request in progress when the server
-    closes.
+    A body of awaited pieces lasts as long as the client wants: its task is cancelled when the client closes the connection. It
+    does not count as a request in progress when the server closes. The same holds for a switch of protocols, of status 101.
     """
 
-    body: bytes | Iterable[bytes] | AsyncGenerator[bytes, None]
+    body: bytes | Iterable[bytes] | AsyncGenerator[bytes, None] | Conversation
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = {}

@@ -17,11 +17,11 @@ import pytest
 import uvloop
 
 from scheduler.daemon.server.http_server import Application, serving
-from scheduler.daemon.server.listener import Listener
-from scheduler.daemon.server.messages import Page, ServerRequest, ServerResponse
 from scheduler.daemon.server.tls import tls_context
+from scheduler.http_server.listener import Listener
+from scheduler.http_server.messages import Page, ServerRequest, ServerResponse
 from tests.support.virtual_time_test import virtually
-from tests.unit.daemon.server.test_http_session import Client
+from tests.unit.http_server.test_http_session import Client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
