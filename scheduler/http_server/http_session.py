@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, contextmanager, nullcontext, suppress
@@ -52,6 +53,7 @@ _TAKING_SECONDS = 60.0
 _UNREAD_BYTES = 2**16
 """Written data that a client need not have read; asyncio's own limit."""
 _READ_BYTES = 2**16
+_CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n").fullmatch
 _GONE = (OSError, asyncio.IncompleteReadError)  # OSError includes ssl.SSLError and TimeoutError
 
 
@@ -201,6 +203,7 @@ class HttpSession:
         self._longest_target_bytes = longest_target_bytes
         self._client = client
         self._unread_bytes = 0  # of the body of the request that is being answered
+        self._has_unread_chunks = False
 
     async def run(self) -> bool:
         """Answer requests until the connection ends; return False if the server ended it and must drop unwritten data."""
@@ -230,10 +233,11 @@ class HttpSession:
         if callable(answer.body):
             await self._switch(answer, answer.body)
             return False
-        await self._write(answer, keeps_alive=head.keeps_alive, is_whole=head.method != "HEAD")
+        keeps_alive = head.keeps_alive and not self._has_unread_chunks
+        await self._write(answer, keeps_alive=keeps_alive, is_whole=head.method != "HEAD")
         await self._skip_body()
         self._has_answered = True
-        return head.keeps_alive
+        return keeps_alive
 
     async def _answer(self, head: _Head) -> ServerResponse:
         async def read() -> bytes:
@@ -278,16 +282,17 @@ class HttpSession:
             raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
         except (httptools.HttpParserError, ValueError) as error:
             raise _UnreadableError(HTTPStatus.BAD_REQUEST) from error
-        if "transfer-encoding" in head.headers:
+        encoding = head.headers.get("transfer-encoding", "").lower()
+        if encoding not in {"", "chunked"}:
             raise _UnreadableError(HTTPStatus.LENGTH_REQUIRED)
+        self._has_unread_chunks = bool(encoding)
         return head
 
     async def _body(self, *, is_expected: bool) -> bytes:
-        if not self._unread_bytes:
+        if not (self._unread_bytes or self._has_unread_chunks):
             return b""
-        if self._unread_bytes > self._longest_body_bytes:
-            raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
-        is_large = self._unread_bytes > _SMALL_BODY_BYTES
+        self._check_length(self._unread_bytes)
+        is_large = self._has_unread_chunks or self._unread_bytes > _SMALL_BODY_BYTES
         try:
             async with (
                 asyncio.timeout(_BODY_SECONDS),
@@ -295,14 +300,42 @@ class HttpSession:
             ):
                 if is_expected:
                     self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if self._has_unread_chunks:
+                    return await self._chunks()
                 body = await self._reader.readexactly(self._unread_bytes)
-        except _GONE as error:
+        except (*_GONE, asyncio.LimitOverrunError) as error:
             raise ClientGoneError from error
         self._unread_bytes = 0
         return body
 
+    async def _chunks(self) -> bytes:
+        """Read a body of unknown length; one that is too long, or is not valid, ends the connection."""
+        body = bytearray()
+        while True:
+            line = await self._reader.readuntil(b"\r\n")
+            found = _CHUNK_SIZE(line)
+            if found is None:
+                raise ClientGoneError
+            size = int(found[1], 16)
+            if not size:
+                break
+            self._check_length(len(body) + size)
+            body += await self._reader.readexactly(size)
+            if await self._reader.readexactly(2) != b"\r\n":
+                raise ClientGoneError
+        if await self._reader.readexactly(2) != b"\r\n":  # trailers
+            raise ClientGoneError
+        self._has_unread_chunks = False
+        return bytes(body)
+
+    def _check_length(self, length: int) -> None:
+        if length > self._longest_body_bytes:
+            raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
+
     async def _skip_body(self) -> None:
         async with asyncio.timeout(_LINGERING_SECONDS):
+            while self._has_unread_chunks and await self._reader.read(_READ_BYTES):
+                pass
             while self._unread_bytes:
                 skipped = len(await self._reader.read(min(self._unread_bytes, _READ_BYTES)))
                 if not skipped:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.simulator.access.rbac import User
+from scheduler.simulator.access.security import impersonated
 from tests.integration.simulator.simulator_client import PODS, Client, pod, serving
 from tests.support.virtual_time_test import virtually
 
@@ -305,6 +306,20 @@ async def test_a_user_acts_as_another_only_with_the_right_to_impersonate_it(tmp_
         status, answer = await ask("POST", who, {}, token="ann", **headers)
         assert (status, answer["details"]) == (403, {"name": "system:masters", "kind": "groups"})
         assert (await ask("GET", "/version", **{"Impersonate-Group": "crew"}))[0] == 500
+
+
+def test_a_group_to_impersonate_may_contain_a_comma():
+    headers = {
+        "impersonate-user": ["bob"],
+        "impersonate-group": ["cn=crew,dc=example", "staff"],
+        "impersonate-extra-a%2fb": ["1,2", "3"],
+    }
+
+    found = impersonated(headers)
+
+    assert found is not None
+    assert found.user.groups == ("cn=crew,dc=example", "staff", "system:authenticated")
+    assert found.user.extra == {"a/b": ("1,2", "3")}
 
 
 async def _author(ask: Asking, *, verbs: tuple[str, ...] = ()) -> None:

@@ -32,6 +32,20 @@ async def test_requests_can_be_delayed(tmp_path: Path):
         assert loop.time() - started == pytest.approx(7.0)
 
 
+@virtually
+async def test_a_delayed_request_whose_client_has_left_has_no_effect(tmp_path: Path):
+    async with serving(tmp_path) as (server, client):
+        server.faults.delay(7.0, requests(resource="pods", verb="create"), times=1)
+        asking = asyncio.create_task(client.ask("POST", PODS, pod("a")))
+        await asyncio.sleep(3)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(10)
+
+        assert server.store.list("pods") == []
+        assert (await client.ask("POST", PODS, pod("b")))[0] == 201
+
+
 def test_faults_match_requests_by_their_attributes():
     binding = RequestInfo("POST", "", verb="create", resource="pods", subresource="binding", name="a")
 

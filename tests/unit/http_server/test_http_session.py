@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,41 @@ async def endless(_: ServerRequest) -> ServerResponse:
     return ServerResponse(body())
 
 
+async def idle(_: ServerRequest) -> ServerResponse:
+    async def body() -> AsyncGenerator[bytes, None]:
+        yield b"tick"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            LEFT.append("left")
+
+    return ServerResponse(body())
+
+
+async def switching(_: ServerRequest) -> ServerResponse:
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(line.upper())
+                if line == b"end\n":
+                    return
+        finally:
+            LEFT.append("left")
+
+    return ServerResponse(conversation, 101, headers={"Upgrade": "shout"})
+
+
+async def waiting(request: ServerRequest) -> ServerResponse:
+    await asyncio.sleep(4)
+    LEFT.append("left" if request.has_left() else "there")
+    return ServerResponse(b"at last\n")
+
+
+async def several(request: ServerRequest) -> ServerResponse:
+    found = f"{request.headers['x']} {request.header_values['x']}\n"
+    return ServerResponse(found.encode(), headers={"Date": "today"})
+
+
 async def broken(_: ServerRequest) -> ServerResponse:
     raise ValueError("a mistake")
 
@@ -104,6 +139,10 @@ PAGES = [
     Page("/turns", turns),
     Page("/half", half),
     Page("/endless", endless),
+    Page("/idle", idle),
+    Page("/switching", switching),
+    Page("/waiting", waiting),
+    Page("/several", several),
     Page("/broken", broken),
     Page("/slow", slow),
     Page("/hanging", hanging),
@@ -211,9 +250,9 @@ async def test_a_connection_ends_with_the_response(head: bytes) -> None:
         ),
         pytest.param(GET.replace(b"path", b"path?" + b"a&" * 32), b"400 Bad Request", id="too many parameters"),
         pytest.param(
-            b"POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+            b"POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
             b"411 Length Required",
-            id="a body without a length",
+            id="a compressed body",
         ),
         pytest.param(
             b"POST /length HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
@@ -235,6 +274,47 @@ async def test_a_malformed_request_is_refused_and_ends_the_connection(said: byte
 def post(page: bytes, body: bytes, *headers: bytes) -> bytes:
     lines = [b"POST /%b HTTP/1.1" % page, b"Host: x", b"Content-Length: %d" % len(body), *headers]
     return b"\r\n".join([*lines, b"", body])
+
+
+def chunked(body: bytes, page: bytes = b"length") -> bytes:
+    return b"POST /%b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%b" % (page, body)
+
+
+@virtually
+async def test_a_body_may_arrive_in_chunks() -> None:
+    async with client() as it:
+        it.say(chunked(b"3;note=x\r\nabc\r\nA\r\n"))
+        await asyncio.sleep(1)
+        it.say(b"0123456789\r\n0\r\n\r\n", chunked(b"0\r\n\r\n"), GET)
+
+        assert await it.answer() == (200, b"13\n")
+        assert await it.answer() == (200, b"0\n")
+        assert await it.answer() == (200, b"/path {}\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        pytest.param(chunked(b"-1\r\nx\r\n0\r\n\r\n"), b"", id="no size"),
+        pytest.param(chunked(b"1_0\r\nx\r\n0\r\n\r\n"), b"", id="a size in the notation of Python"),
+        pytest.param(chunked(b"1\r\nxyz0\r\n\r\n"), b"", id="a chunk that is longer than its size"),
+        pytest.param(chunked(b"0\r\nX: y\r\n\r\n"), b"", id="trailers"),
+        pytest.param(chunked(b"x" * 200_000), b"", id="a size line without an end"),
+        pytest.param(chunked(b"3E9\r\n" + b"x" * 1001), b"HTTP/1.1 500 ", id="one that is too long"),
+        pytest.param(chunked(b"1\r\nx\r\n0\r\n\r\n", b"unread"), b"HTTP/1.1 200 ", id="one that is not read"),
+    ],
+)  # fmt: skip
+@virtually
+async def test_a_chunked_body_that_cannot_be_read_ends_the_connection(said: bytes, status: bytes) -> None:
+    async with client() as it:
+        it.say(said, GET)
+        reported = b""
+        with suppress(ConnectionResetError):  # the server closes without reading all
+            reported = await it.rest()
+
+    assert reported[:13] == status
+    assert reported.count(b"HTTP/1.1") == bool(status)
+    assert reported.count(b"\r\nConnection: close\r\n") == bool(status)
 
 
 @pytest.mark.parametrize("page", [b"length", b"unread"])
@@ -462,3 +542,76 @@ async def test_a_head_request_of_a_stream_gets_no_piece_of_it() -> None:
 
         assert b"tick" not in await it.reader.readuntil(b"\r\n\r\n")
         assert await it.answer() == (200, b"/path {}\n")
+
+
+@virtually
+async def test_an_idle_stream_ends_at_once_when_the_client_disconnects() -> None:
+    LEFT.clear()
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/idle"))
+        await it.reader.readuntil(b"tick")
+        it.writer.close()
+        await asyncio.sleep(0.1)
+
+        assert LEFT == ["left"]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@virtually
+async def test_a_handler_knows_whether_the_client_has_left(leaves: bool) -> None:
+    LEFT.clear()
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/waiting"))
+        await asyncio.sleep(1)
+        if leaves:
+            it.writer.close()
+        await asyncio.sleep(4)
+
+        assert ["left" if leaves else "there"] == LEFT
+
+
+@virtually
+async def test_a_repeated_header_keeps_its_values_and_a_handler_sets_the_date() -> None:
+    async with client() as it:
+        it.say(LAST.replace(b"/path", b"/several").replace(b"Host: x", b"X: a,b\r\nHost: x\r\nx: c"))
+
+        reported = await it.rest()
+
+    assert reported.endswith(b"\r\n\r\na,b,c ['a,b', 'c']\n")
+    assert reported.count(b"\r\nDate: ") == 1
+    assert b"\r\nDate: today\r\n" in reported
+
+
+SWITCH = b"GET /switching HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\n"
+
+
+@virtually
+async def test_a_handler_may_switch_to_another_protocol() -> None:
+    async with client() as it:
+        it.say(SWITCH, b"abc\n")
+        head = await it.reader.readuntil(b"\r\n\r\n")
+        assert await it.reader.readline() == b"ABC\n"
+        it.say(b"end\n", GET)
+
+        assert await it.rest() == b"END\n"
+    assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: shout\r\n")
+    assert b"\r\nConnection: Upgrade\r\n" in head
+    assert b"Content-" not in head
+
+
+@virtually
+async def test_another_protocol_ends_with_the_client_and_with_the_server() -> None:
+    LEFT.clear()
+    loop = asyncio.get_running_loop()
+    async with client() as it:
+        it.say(SWITCH)
+        await it.reader.readuntil(b"\r\n\r\n")
+        it.writer.close()
+        await asyncio.sleep(0.1)
+        assert LEFT == ["left"]
+    async with client() as it:
+        it.say(SWITCH)
+        await it.reader.readuntil(b"\r\n\r\n")
+        closing = loop.time()
+    assert loop.time() - closing < 1
+    assert LEFT == ["left", "left"]

@@ -14,6 +14,7 @@ from scheduler.kube.client.port_forward import Forwarded, forwarded
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
+from tests.unit.kube.http.raw_server import Visit, raw_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,6 +93,35 @@ def test_a_failed_port_forward_has_a_reason(port: int | None, token: str, proble
         async with way(port, token=token) as to:
             assert await said(to, b"abc\n") == b""
             assert to.problem.startswith(problem)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        pytest.param(b"", "the API server did not answer to pods/portforward", id="no answer"),
+        pytest.param(b"nonsense\r\n\r\n", "the API server answered  to pods/portforward", id="no HTTP"),
+        pytest.param(
+            b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: x\r\n\r\n",
+            "the API server answered without a WebSocket to pods/portforward",
+            id="another protocol",
+        ),
+    ],
+)
+def test_an_answer_without_a_websocket_is_an_error(answer: bytes, problem: str):
+    async def serve(visit: Visit) -> None:
+        assert b"Upgrade: websocket\r\n" in await visit.request()
+        visit.say(answer)
+
+    async def scenario() -> None:
+        async with (
+            raw_server(serve) as server,
+            ApiConnection(server.endpoint) as connection,
+            forwarded(connection, *POD.split("/"), 10259) as to,
+        ):
+            assert await said(to, b"abc\n") == b""
+            assert to.problem == problem
 
     asyncio.run(scenario())
 
