@@ -125,6 +125,17 @@ async def test_watches_can_stall_and_catch_up(tmp_path: Path):
 
 
 @virtually
+async def test_watches_that_begin_during_a_stall_are_stalled_too(tmp_path: Path):
+    async with serving(tmp_path) as (server, client):
+        server.faults.stall_watches()
+        server.store.create("pods", pod("a"))
+        async with client.watch(f"{PODS}?watch=1") as late:
+            await asyncio.sleep(1)
+
+        assert late.events == []
+
+
+@virtually
 async def test_a_stall_of_present_watches_does_not_affect_later_ones(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as early:
