@@ -75,14 +75,19 @@ def read_structure(type_: ApiType, value: Any, reading: Reading) -> Object:
     """
     if not isinstance(value, dict):
         raise StructureError(_mismatch(value, type_.name))
-    readers = _readers_of(type_)
+    readers, unknown = _readers_of(type_), reading.unknown
     found: Object = {}
     for name, content in value.items():
-        reader = readers.get(name)
+        reader, known = readers.get(name), len(unknown)
         if reader is None:
-            reading.unknown.append(name)
+            unknown.append(name)
         elif content is not None:
-            taken = read_inside(name, reader, content, reading)
+            try:  # as `read_inside`, without its call
+                taken = reader(content, reading)
+            except StructureError as error:
+                raise error.inside(name) from None
+            if len(unknown) > known:
+                unknown[known:] = [_joined(name, path) for path in unknown[known:]]
             if taken is not _LEFT_OUT:
                 found[name] = taken
     if reading.fills:

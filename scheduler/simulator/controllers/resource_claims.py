@@ -14,7 +14,7 @@ from scheduler.simulator.controllers.controller import QueueController, record_e
 from scheduler.simulator.kinds.pods import has_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
@@ -152,24 +152,12 @@ class ResourceClaims(QueueController):
                 continue  # it accepts no new consumers
             consumer = {"resource": "pods", "name": pod_name, "uid": uid}
             consumers = [*claim["status"].get("reservedFor", ()), consumer]
-            self._write(claim, {"reservedFor": consumers})
+            _write_status(self.store, claim, {"reservedFor": consumers})
 
     def _sync_claim(self, claim: Object) -> None:
-        """Remove consumers that no longer need a claim, and its allocation."""
-        status, namespace = claim["status"], key_of(claim)[0]
-        consumers = status.get("reservedFor", [])
-        left = [one for one in consumers if self._is_needed(one, namespace)]
-        is_ours = FINALIZER in claim["metadata"].get("finalizers", ())
-        if len(left) < len(consumers):
-            ends = not left and is_ours
-            claim = self._write(claim, {"reservedFor": left or None} | ({"allocation": None} if ends else {}))
-            if ends:
-                self._let_go(claim)
-        elif is_ours and is_terminating(claim) and not left:
-            if "allocation" in status:
-                claim = self._write(claim, {"allocation": None})
-            self._let_go(claim)
-        if not left:
+        """Release a claim, and delete it if nothing needs it."""
+        namespace = key_of(claim)[0]
+        if not release_claim(self.store, claim, lambda consumer: self._is_needed(consumer, namespace)):
             self._delete_if_unused(claim)
 
     def _is_needed(self, consumer: Object, namespace: str) -> bool:
@@ -190,16 +178,38 @@ class ResourceClaims(QueueController):
         if pod["metadata"]["uid"] != owner["uid"] or _is_done(pod):
             self.store.delete(CLAIMS, name, namespace)
 
-    def _write(self, claim: Object, status: Object) -> Object:
-        return self.store.change(claim, {"status": status}, "status")
-
-    def _let_go(self, claim: Object) -> None:
-        kept = [one for one in claim["metadata"].get("finalizers", ()) if one != FINALIZER]
-        self.store.change(claim, {"metadata": {"finalizers": kept or None}})
-
     def _tell(self, pod: Object, problem: str) -> None:
         reason = "FailedResourceClaimCreation"
         record_event(self.store, pod, reason, problem, component="resource_claim", warning=True)
+
+
+def release_claim(store: Store, claim: Object, is_needed: Callable[[Object], bool]) -> list[Object]:
+    """Remove the consumers that do not need a claim anymore, with the last one its allocation; return the others."""
+    status = claim["status"]
+    consumers = status.get("reservedFor", [])
+    left = [one for one in consumers if is_needed(one)]
+    is_ours = FINALIZER in claim["metadata"].get("finalizers", ())
+    if len(left) < len(consumers):
+        ends = not left and is_ours
+        claim = _write_status(
+            store, claim, {"reservedFor": left or None} | ({"allocation": None} if ends else {})
+        )
+        if ends:
+            _remove_finalizer(store, claim)
+    elif is_ours and is_terminating(claim) and not left:
+        if "allocation" in status:
+            claim = _write_status(store, claim, {"allocation": None})
+        _remove_finalizer(store, claim)
+    return left
+
+
+def _write_status(store: Store, claim: Object, status: Object) -> Object:
+    return store.change(claim, {"status": status}, "status")
+
+
+def _remove_finalizer(store: Store, claim: Object) -> None:
+    kept = [one for one in claim["metadata"].get("finalizers", ()) if one != FINALIZER]
+    store.change(claim, {"metadata": {"finalizers": kept or None}})
 
 
 def claims_of_pod(pod: Object) -> Mapping[str, str]:

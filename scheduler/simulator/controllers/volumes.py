@@ -92,6 +92,23 @@ def is_for(volume: Object, claim: Object) -> bool:
     return reference.get("uid", "") in {"", claim["metadata"]["uid"]}
 
 
+def bound_claim(claim: Object, volume: Object) -> tuple[Object, Object]:
+    """Return what to patch in a claim that is bound to a volume, and in its status; empty for nothing."""
+    name, annotations, patch, status = key_of(volume)[1], {}, {}, {}
+    if claim["spec"].get("volumeName") != name:
+        annotations[BOUND_BY_CONTROLLER] = "yes"
+    if BIND_COMPLETED not in annotations_of(claim):
+        annotations[BIND_COMPLETED] = "yes"
+    if annotations:
+        patch = {"metadata": {"annotations": annotations}, "spec": {"volumeName": name}}
+    if claim["status"].get("phase") != "Bound":
+        spec = volume["spec"]
+        status = {
+            "status": {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
+        }
+    return patch, status
+
+
 def capacity_of(volume: Object) -> Quantity:
     """Return the capacity of a volume."""
     return parse_quantity(volume["spec"]["capacity"]["storage"])
@@ -271,7 +288,7 @@ class VolumeController(QueueController):
     def _bind(self, volume: Object, claim: Object) -> None:
         """Set the references and phases of a bound volume and claim, as far as they are not set."""
         namespace, name = key_of(claim)
-        volume_name, uid = key_of(volume)[1], claim["metadata"]["uid"]
+        uid = claim["metadata"]["uid"]
         if volume["spec"].get("claimRef", {}).get("uid") != uid:
             reference = {
                 "kind": "PersistentVolumeClaim",
@@ -286,18 +303,11 @@ class VolumeController(QueueController):
                 patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
             volume = self.store.change(volume, patch)
         self._write_phase(volume, "Bound")
-        annotations = {}
-        if claim["spec"].get("volumeName") != volume_name:
-            annotations[BOUND_BY_CONTROLLER] = "yes"
-        if BIND_COMPLETED not in annotations_of(claim):
-            annotations[BIND_COMPLETED] = "yes"
-        if annotations:
-            patch = {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}}
+        patch, status = bound_claim(claim, volume)
+        if patch:
             claim = self.store.change(claim, patch)
-        if claim["status"].get("phase") != "Bound":
-            spec = volume["spec"]
-            status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
-            self.store.change(claim, {"status": status}, "status")
+        if status:
+            self.store.change(claim, status, "status")
 
     def _sync_volume(self, volume: Object) -> None:
         """Update a volume's phase from the claim that it refers to."""

@@ -119,7 +119,7 @@ class Provisioner(QueueController):
             self._fail(claim, class_, problem)
             return
         self._failures.pop(key, None)
-        volume = _volume(claim, class_, segment)
+        volume = provisioned_volume(claim, class_, segment)
         try:
             self.store.create(_VOLUMES, volume)
         except StatusError as error:
@@ -173,7 +173,8 @@ def _is_to_go(volume: Object) -> bool:
     )
 
 
-def _volume(claim: Object, class_: Object, segment: Segment) -> Object:
+def provisioned_volume(claim: Object, class_: Object, segment: Segment) -> Object:
+    """Return the volume that a driver provisions for a claim, reserved for it."""
     namespace, name = key_of(claim)
     spec, driver, uid = claim["spec"], class_["provisioner"], claim["metadata"]["uid"]
     volume_name = f"pvc-{uid}"

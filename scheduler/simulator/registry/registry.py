@@ -65,7 +65,9 @@ class Backup(NamedTuple):
 class Registry:
     """All objects, and the operations on them."""
 
-    def __init__(self, *, clock: Clock, kinds: Kinds, seed: int, history: int) -> None:
+    def __init__(
+        self, *, clock: Clock, kinds: Kinds, seed: int, history: int, namespace_lifecycle: bool = True
+    ) -> None:
         """Start empty.
 
         Args:
@@ -73,12 +75,14 @@ class Registry:
             kinds: the served kinds.
             seed: seed of uids, generated names and addresses.
             history: number of kept changes per kind, for watches that resume.
+            namespace_lifecycle: whether the namespace of a new object must exist.
         """
         self.clock = clock
         self.kinds = kinds
         self.versions = Versions()
         self.random = Random(seed)
         self._history = history
+        self._namespace_lifecycle = namespace_lifecycle
         self._storages: dict[tuple[str, str], Storage] = {}
 
     def storage(self, kind: Kind) -> Storage:
@@ -143,7 +147,7 @@ class Registry:
         _set_namespace(place, metadata)
         if "resourceVersion" in metadata:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        if kind.namespaced:
+        if kind.namespaced and self._namespace_lifecycle:
             self._check_namespace(kind, metadata)
         kind.strategy.admit_create(obj, self)
         self._set_name(kind, metadata)
@@ -165,6 +169,16 @@ class Registry:
         if options.dry_run:
             return Entry(place.key, place.namespace, place.name, obj, 0)
         return self.storage(kind).put(place.key, place.namespace, place.name, obj)
+
+    def load(self, place: Place, body: Any) -> Entry:
+        """Store an object as it is, like one from a backup: with its uid and status, without admission and validation.
+
+        Raises:
+            StatusError: 400, it has another structure than its kind.
+        """
+        obj = self._read(place.kind, body, WriteOptions())
+        obj["metadata"].setdefault("uid", new_uid(self.random))
+        return self.storage(place.kind).put(place.key, place.namespace, place.name, obj)
 
     def update(self, place: Place, body: Any, options: WriteOptions) -> tuple[Entry, bool]:
         """Replace an object, or a part of it.
