@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from scheduler.simulator.controllers.volumes import SELECTED_NODE
+from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
 from scheduler.tools.whatif.simulation.cluster import CLAIMS, DEVICE_CLAIMS, VOLUMES
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     Object = Mapping[str, Any]
 
 _CLASSES: Final = "storage.k8s.io/v1/storageclasses"
-_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_WAITS: Final = "WaitForFirstConsumer"
 
 
 class ObjectPlace(Protocol):
@@ -75,10 +75,7 @@ class RecordedObjects:
         """Return whether a recorded placement limits the nodes of a pod."""
         if any(claim.key in self._held for claim in pod.claims):
             return True
-        status = pod.pod.status
-        named = [each.resource_claim_name for each in pod.pod.spec.resource_claims]
-        named += [each.resource_claim_name for each in status.resource_claim_statuses]
-        return any(f"{pod.namespace}/{name}" in self._allocated for name in named if name)
+        return not self._allocated.isdisjoint(pod.resource_claim_keys)
 
     def _take_claim(self, key: str, claim: Object) -> None:
         if key in self._open:
@@ -87,14 +84,14 @@ class RecordedObjects:
         bound = bool(claim["spec"].get("volumeName"))
         if is_new and not bound and self._waits(claim):
             self._open.add(key)
-            claim = _without_annotation(claim, _SELECTED_NODE)
+            claim = _without_annotation(claim, SELECTED_NODE)
         elif is_new and bound and self._waits(claim):
             self._held.add(key)
         self._cluster.put_object(CLAIMS, claim)
 
     def _waits(self, claim: Object) -> bool:
         known = self._classes.get(claim["spec"].get("storageClassName") or "")
-        return known is not None and known.get("volumeBindingMode") == _WAITS
+        return known is not None and known.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
     def _take_volume(self, key: str, volume: Object) -> None:
         held = volume["spec"].get("claimRef")

@@ -1,35 +1,53 @@
-"""A cluster in memory: writes take effect at once, handlers are notified as by a watch, volumes are bound.
+"""A cluster in memory, without HTTP and tasks: pods and nodes as the scheduler reads them, other objects in a registry.
 
-It replaces the API server, and kubelets as far as schedulers see them: a bound pod runs, and a deleted pod stays for its
-grace period. There is no HTTP, no JSON, and no task.
-
-A claim that a volume names is bound to it; a claim with a selected node gets a new volume there, at once.
+The registry, and its rules for writes, are the simulated API server's; so are the steps that bind volumes and release
+devices. Pods and nodes are not in it: encoding, admitting and decoding each version of a pod takes as long as the decision
+about it. A bound pod runs at once, and a deleted pod stays for its grace period.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from datetime import timedelta
+from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from scheduler.clock import rfc3339
 from scheduler.daemon.app.needs import resource_of, trimmed
 from scheduler.engine.cycle.event_handlers import NodeHandler
-from scheduler.errors import ApiError
+from scheduler.errors import ApiError, ObjectError
 from scheduler.framework.interface import Needs
 from scheduler.kube.http.request import JSON
 from scheduler.objects.api_types import api_type
 from scheduler.objects.decode import decode_pod
+from scheduler.simulator.api.handlers import Api, Request
+from scheduler.simulator.api.requests import request_info
+from scheduler.simulator.apimachinery.kinds import Kind, Place
+from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.drivers.provisioning import keys_of_driver, node_affinity, segment_of_node
-from scheduler.simulator.patches.patch_types import apply_patch
+from scheduler.simulator.apimachinery.strategy import Generic
+from scheduler.simulator.apimachinery.structure import WriteOptions
+from scheduler.simulator.controllers.resource_claims import release_claim
+from scheduler.simulator.controllers.volumes import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    annotations_of,
+    bound_claim,
+)
+from scheduler.simulator.drivers.provisioning import keys_of_driver, segment_of_node
+from scheduler.simulator.drivers.volumes import provisioned_volume
+from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.simulator.kinds.persistent_volume_claims import class_of
+from scheduler.simulator.patches.patch_types import apply_patch, merge_patch
+from scheduler.simulator.registry.registry import Registry
+from scheduler.simulator.registry.store import Store
+from scheduler.simulator.storage import DELETED
 from scheduler.snapshot import object_key
-from scheduler.tools.whatif.documents import PODS
 from scheduler.tools.whatif.simulation.object_versions import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
@@ -38,11 +56,12 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
     from scheduler.engine.cycle.event_handlers import ObjectHandler
     from scheduler.engine.cycle.pod_handlers import PodHandler
-    from scheduler.kube.client.resources import Resource
-    from scheduler.objects.api_types import ApiType
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
+    from scheduler.simulator.api.requests import RequestInfo
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.storage import Storage, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +89,7 @@ class MemoryCluster:
     """Implements the daemon's writes and reads, and offers methods for changes by others.
 
     It implements PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; `ObjectWrites` changes objects of
-    other kinds. Pods are in `parts.pods`, other objects in the store that plugins read.
+    other kinds. Pods are in `parts.pods`.
 
     Args:
         parts: the scheduler that is notified.
@@ -80,6 +99,8 @@ class MemoryCluster:
 
     Attributes:
         nodes: name -> node.
+        registry: the objects of the other kinds that plugins read.
+        store: the same objects, for controllers.
         changes: number of changes of nodes, and of pods added, bound, deleted and removed.
         leaving: uids of pods that were deleted and still exist.
     """
@@ -103,19 +124,27 @@ class MemoryCluster:
         self._pod_handler: PodHandler | None = None
         self._handlers: dict[str, ObjectHandler] = {}
         self._witness: ClusterWitness | None = None
-        self._versions = 0
-        self._after_write: dict[str, Callable[[Mapping[str, Any]], None]] = {}
+        self._storages: dict[str, Storage] = {}
+        self.registry = Registry(
+            clock=parts.clock, kinds=builtin_kinds(), seed=0, history=1, namespace_lifecycle=False
+        )
+        self.store = Store(self.registry)
+        self._after_write: dict[str, Callable[[Object], None]] = {}
 
     def connect(self, pod_handler: PodHandler, needs: Needs) -> None:
         """Set the handler of pods, and the kinds that plugins read; call once, before any object is added."""
         self._pod_handler, self._needs = pod_handler, needs
         self._handlers = {kind: self._parts.object_handler(kind) for kind in sorted(needs.kinds)}
+        for kind in self._handlers:
+            resource, _ = resource_of(kind)
+            if self.registry.kinds.at(resource.group, resource.version, resource.plural) is not None:
+                self._serve(kind, {})
 
     def witnessed_by(self, witness: ClusterWitness) -> None:
         """Set the observer of pods."""
         self._witness = witness
 
-    def after_write(self, kind: str, react: Callable[[Mapping[str, Any]], None]) -> None:
+    def after_write(self, kind: str, react: Callable[[Object], None]) -> None:
         """Call a function with every new version of the objects of a kind, as a controller would be."""
         self._after_write[kind] = react
 
@@ -163,30 +192,29 @@ class MemoryCluster:
         assert self._pod_handler is not None
         self._pod_handler.on_delete(pod)
         if pod.pod.spec.resource_claims or pod.pod.status.extended_resource_claim_status is not None:
-            self._give_back(pod)
+            self._release(pod)
         if self._witness is not None:
             self._witness.gone(pod)
 
-    def put_object(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add or replace an object of another kind, and return its new version; a kind that no plugin reads has no handler."""
-        self._versions += 1
-        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._versions)}}
-        handler = self._handlers.get(kind)
-        if handler is not None:
-            known = self._parts.cache.table.watch_kind(kind).from_server(object_key(obj))
-            if known is None:
-                handler.on_add(obj)
-            else:
-                handler.on_update(known, obj)
-            if kind in self._after_write:
-                self._loop.call_soon(self._after_write[kind], obj)
-        return obj
+    def put_object(self, kind: str, obj: Mapping[str, Any]) -> None:
+        """Add or replace an object of another kind as it is; an object of a kind that no plugin reads is not kept.
+
+        Raises:
+            ObjectError: it is malformed.
+        """
+        served = self._serve(kind, dict(obj))
+        if served is None:
+            return
+        namespace, name = key_of(dict(obj))
+        try:
+            self.registry.load(Place(served, namespace, name), obj)
+        except StatusError as error:
+            raise ObjectError(served.kind, object_key(obj), "", error.message) from error
 
     def remove_object(self, kind: str, key: str) -> None:
-        """Remove an object of another kind, if it exists."""
-        known = self.find(kind, key)
-        if known is not None:
-            self._handlers[kind].on_delete(known)
+        """Remove an object of another kind at once, if it exists."""
+        if self.find(kind, key) is not None:
+            self._storages[kind].remove(key)
 
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """Return the pods that are bound to a node, in the order of arrival."""
@@ -201,13 +229,19 @@ class MemoryCluster:
             and any(each.controller and each.name == owner for each in pod.pod.metadata.owner_references)
         ]
 
-    def reads(self, kind: str) -> bool:
-        """Return whether plugins read a kind."""
-        return kind in self._handlers
-
-    def find(self, kind: str, key: str) -> Mapping[str, Any] | None:
+    def find(self, kind: str, key: str) -> Object | None:
         """Return an object of another kind that plugins read; None if there is none."""
-        return self._parts.cache.table.watch_kind(kind).from_server(key) if kind in self._handlers else None
+        storage = self._storages.get(kind)
+        entry = None if storage is None else storage.get(key)
+        return None if entry is None else entry.object
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RequestInfo:
+        """Return a request; its kind is None unless plugins read the kind, or it patches a pod."""
+        info = request_info(method, path.partition("?")[0], {}, self.registry.kinds)
+        if info.kind is None or info.kind.group_resource != "pods" or method != "PATCH":
+            kind = "/".join(filter(None, (info.group, info.version, info.resource)))
+            info.kind = self._serve(kind, {**(body or {}), "metadata": {"namespace": info.namespace}})
+        return info
 
     def evict(self, pod: PodInfo) -> None:
         """Delete a pod: without a node at once, else after its grace period."""
@@ -290,25 +324,47 @@ class MemoryCluster:
         grace = float(pod.pod.spec.termination_grace_period_seconds)
         self._loop.call_later(min(grace, self._stop_seconds), self.end, pod.key, pod.uid)
 
-    def _give_back(self, pod: PodInfo) -> None:
-        """Release the claims of a deleted pod; a claim that is reserved for no pod loses its allocation."""
-        status = pod.pod.status
-        named = [each.resource_claim_name for each in pod.pod.spec.resource_claims]
-        named += [each.resource_claim_name for each in status.resource_claim_statuses]
-        if status.extended_resource_claim_status is not None:
-            named.append(status.extended_resource_claim_status.resource_claim_name)
-        for name in named:
-            claim = None if name is None else self.find(DEVICE_CLAIMS, f"{pod.namespace}/{name}")
-            if claim is None or not claim.get("status"):
+    def _serve(self, kind: str, obj: Object) -> Kind | None:
+        """Return a kind that plugins read; a custom resource is served from its first object on. None for other kinds."""
+        if kind not in self._handlers:
+            return None
+        resource, _ = resource_of(kind)
+        place = resource.group, resource.version, resource.plural
+        served = self.registry.kinds.at(*place)
+        if served is None:
+            name, is_namespaced = obj.get("kind", resource.kind), bool(obj["metadata"].get("namespace"))
+            served = Kind(*place, name, is_namespaced, Generic(), subresources=("status",), is_custom=True)
+            self.registry.kinds.add(served)
+        if kind not in self._storages:
+            storage = self._storages[kind] = self.registry.storage(served)
+            watch, _ = storage.watch(selector_of(served), lambda: self._notify(kind, watch))
+        return served
+
+    def _notify(self, kind: str, watch: Watch) -> None:
+        """Notify the handler of a kind of a change; called right after each change."""
+        handler = self._handlers[kind]
+        for type_, entry in watch.take():
+            obj = entry.object
+            if type_ == DELETED:
+                handler.on_delete(obj)
                 continue
-            state: dict[str, Any] = dict(claim["status"])
-            left = [each for each in state.get("reservedFor") or () if each.get("uid") != pod.uid]
-            if len(left) == len(state.get("reservedFor") or ()):
-                continue
-            state["reservedFor"] = left
-            if not left:
-                state.pop("allocation", None)
-            self.put_object(DEVICE_CLAIMS, {**claim, "status": state})
+            known = self._parts.cache.table.watch_kind(kind).from_server(object_key(obj))
+            if known is None:
+                handler.on_add(obj)
+            else:
+                handler.on_update(known, obj)
+            if kind in self._after_write:
+                self._loop.call_soon(self._after_write[kind], obj)
+
+    def _release(self, pod: PodInfo) -> None:
+        """Release the ResourceClaims of a removed pod."""
+        keys, extended = sorted(pod.resource_claim_keys), pod.pod.status.extended_resource_claim_status
+        if extended is not None:
+            keys.append(f"{pod.namespace}/{extended.resource_claim_name}")
+        for key in keys:
+            claim = self.find(DEVICE_CLAIMS, key)
+            if claim is not None:
+                release_claim(self.store, claim, lambda consumer: consumer.get("uid") != pod.uid)
 
     def _there(self, pod: PodInfo) -> PodInfo:
         known = self._pods.get(pod.key)
@@ -353,8 +409,7 @@ class MemoryCluster:
         self._show(pod, changed(pod, self._next_version(), **status))
 
     def _next_version(self) -> str:
-        self._versions += 1
-        return str(self._versions)
+        return str(self.registry.versions.next())
 
 
 def _says(pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None) -> bool:
@@ -371,44 +426,26 @@ def _says(pod: PodInfo, condition: PodCondition | None, nominated_node_name: str
     )
 
 
-_PATH: Final = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>v[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?"
-    r"/(?P<plural>[^/?]+)(?:/(?P<name>[^/?]+))?(?:/(?P<part>[^/?]+))?"
-)
-_STATUS: Final = "status"
-
-
-class _Target(NamedTuple):
-    """Target of a request; `part` is a subresource, "" for the object itself."""
-
-    resource: Resource
-    kind: str
-    namespace: str
-    name: str
-    part: str
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-
 class ObjectWrites:
-    """Implements ApiWrite and ApiGet: annotations and status of pods, and objects of the kinds that plugins read.
+    """Implements ApiWrite and ApiGet with the simulated API server's rules, for the kinds that plugins read.
 
-    Other writes, for example of kinds that no plugin reads, succeed without effect; the first one of a kind is logged.
+    The API has the objects of a cluster; the annotations and the status of its pods can be patched. Other writes, for
+    example of kinds that no plugin reads, succeed without effect; the first one of a kind is logged.
     """
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
-        self._told: set[str] = set()
-        self._made = 0
+        self._api = Api(cluster.registry, "")
+        self._logged: set[str] = set()
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
-        target = _target(path)
-        known = None if target is None else self._cluster.find(target.kind, target.key)
-        if known is None:
+        info = self._cluster.request("GET", path)
+        if info.kind is None:
             raise OSError(f"GET {path}: it is not in the simulated cluster")
-        return msgspec.json.encode(known)
+        try:
+            return self._answer(Request(info))
+        except ApiError as error:
+            raise OSError(f"GET {path}: {error}") from error
 
     async def api_write(
         self,
@@ -419,104 +456,51 @@ class ObjectWrites:
         content_type: str = JSON,
         timeout_seconds: float = 30.0,
     ) -> Mapping[str, Any]:
-        target = _target(path)
-        if target is not None and target.kind == PODS and method == "PATCH":
-            return await self._patch_pod(target, body or {}, content_type)
-        if target is None or not self._cluster.reads(target.kind):
-            self._tell_once(f"{method} {path if target is None else target.kind}")
+        info = self._cluster.request(method, path, body)
+        if info.kind is None:
+            self._log_once(f"{method} {info.resource or path}")
             return body or {}
-        if method == "POST":
-            return self._create(target, body or {})
-        known = self._cluster.find(target.kind, target.key)
-        if known is None:
-            raise ApiError(404, "NotFound", f'{target.resource} "{target.name}" not found')
-        if method == "DELETE":
-            self._cluster.remove_object(target.kind, target.key)
-            return known
-        return self._cluster.put_object(
-            target.kind, _changed(target, known, method, body or {}, content_type)
-        )
+        if info.kind.group_resource == "pods":
+            return await self._patch_pod(info, body or {}, content_type)
+        encoded = b"" if body is None else msgspec.json.encode(body)
+        answer: Mapping[str, Any] = msgspec.json.decode(self._answer(Request(info, encoded, content_type)))
+        return answer
 
-    def _create(self, target: _Target, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        metadata = dict(body.get("metadata") or {})
-        if not metadata.get("name"):
-            self._made += 1
-            metadata["name"] = f"{metadata.get('generateName', '')}{self._made:05}"
-        name = metadata["name"]
-        target = target._replace(name=name)
-        if self._cluster.find(target.kind, target.key) is not None:
-            raise ApiError(409, "AlreadyExists", f'{target.resource} "{name}" already exists')
-        if target.namespace:
-            metadata["namespace"] = target.namespace
-        metadata.setdefault("uid", f"uid-of-{target.resource.plural}-{target.key}")
-        return self._cluster.put_object(target.kind, {**body, "metadata": metadata})
+    def _answer(self, request: Request) -> bytes:
+        """Return the body of the response.
+
+        Raises:
+            ApiError: the response is an error.
+        """
+        answer = self._api.answer(request)
+        if answer.code >= HTTPStatus.BAD_REQUEST:
+            status = msgspec.json.decode(answer.body)
+            raise ApiError(answer.code, status.get("reason", ""), status["message"])
+        return answer.body
 
     async def _patch_pod(
-        self, target: _Target, body: Mapping[str, Any], content_type: str
+        self, info: RequestInfo, body: Mapping[str, Any], content_type: str
     ) -> Mapping[str, Any]:
-        known = await self._cluster.read_pod(target.namespace, target.name)
+        known = await self._cluster.read_pod(info.namespace, info.name)
         metadata = body.get("metadata") or {}
         if known is None:
-            raise ApiError(404, "NotFound", f'pods "{target.name}" not found')
+            raise ApiError(404, "NotFound", f'pods "{info.name}" not found')
         if metadata.get("uid", known.uid) != known.uid:
-            raise ApiError(409, "Conflict", f'pods "{target.name}" was replaced by another pod')
-        if not target.part and body.keys() == {"metadata"} and metadata.keys() <= {"uid", "annotations"}:
+            raise ApiError(409, "Conflict", f'pods "{info.name}" was replaced by another pod')
+        if not info.subresource and body.keys() == {"metadata"} and metadata.keys() <= {"uid", "annotations"}:
             self._cluster.annotate(known.key, metadata.get("annotations") or {})
             return body
-        obj = _patched(_whole(known), body, content_type, api_type("v1", "Pod"))
+        try:
+            obj = apply_patch(_whole(known), dict(body), content_type, api_type("v1", "Pod"))
+        except StatusError as error:
+            raise ApiError(error.code, error.reason, error.message) from error
         self._cluster.put_pod(decode_pod(msgspec.json.encode(obj)))
-        return obj
+        return dict(obj)
 
-    def _tell_once(self, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            logger.warning("Not simulated: a write has no effect", extra={"write": what})
-
-
-def _target(path: str) -> _Target | None:
-    found = _PATH.fullmatch(path.partition("?")[0])
-    if found is None:
-        return None
-    group, version, name = found["group"] or "", found["version"], found["plural"]
-    kind = f"{group}/{version}/{name}" if group else f"{version}/{name}"
-    resource = resource_of(kind)
-    return _Target(resource, kind, found["namespace"] or "", found["name"] or "", found["part"] or "")
-
-
-def _changed(
-    target: _Target, known: Mapping[str, Any], method: str, body: Mapping[str, Any], content_type: str
-) -> dict[str, Any]:
-    """Return an object after a PUT or PATCH: of a subresource only the status changes, of the object all but the status.
-
-    Raises:
-        ApiError: the object has changed meanwhile, or the patch is invalid.
-    """
-    wanted = body.get("metadata") or {}
-    for field in ("resourceVersion", "uid"):
-        if wanted.get(field, known["metadata"].get(field)) != known["metadata"].get(field):
-            raise ApiError(409, "Conflict", f'{target.resource} "{target.name}" has been modified')
-    after = (
-        dict(body)
-        if method == "PUT"
-        else _patched(dict(known), body, content_type, _type_of(target.resource))
-    )
-    if target.part:
-        return {**known, _STATUS: after.get(_STATUS)}
-    return {**after, _STATUS: known[_STATUS]} if _STATUS in known else after
-
-
-def _patched(obj: Any, body: Mapping[str, Any], content_type: str, type_: ApiType | None) -> dict[str, Any]:
-    try:
-        return dict(apply_patch(obj, dict(body), content_type, type_))
-    except StatusError as error:
-        raise ApiError(error.code, error.reason, error.message) from error
-
-
-def _type_of(resource: Resource) -> ApiType | None:
-    try:
-        return api_type(resource.api_version, resource.kind)
-    except LookupError:
-        return None
+    def _log_once(self, write: str) -> None:
+        if write not in self._logged:
+            self._logged.add(write)
+            logger.warning("Not simulated: a write has no effect", extra={"write": write})
 
 
 def _whole(pod: PodInfo) -> dict[str, Any]:
@@ -525,88 +509,54 @@ def _whole(pod: PodInfo) -> dict[str, Any]:
     if pod.raw is None:
         return known
     whole: dict[str, Any] = msgspec.json.decode(pod.raw)
-    return {**whole, "metadata": {**whole["metadata"], **known["metadata"]}, _STATUS: known.get(_STATUS, {})}
+    return {
+        **whole,
+        "metadata": {**whole["metadata"], **known["metadata"]},
+        "status": known.get("status", {}),
+    }
 
-
-if TYPE_CHECKING:
-    Object = Mapping[str, Any]
 
 VOLUMES: Final = "v1/persistentvolumes"
 CLAIMS: Final = "v1/persistentvolumeclaims"
-_CLASSES: Final = "storage.k8s.io/v1/storageclasses"
-_CSI_NODES: Final = "storage.k8s.io/v1/csinodes"
-_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 
 
 def bind_volumes(cluster: MemoryCluster) -> None:
     """Bind the claims of a cluster from now on, if plugins read them."""
-    controller = _Volumes(cluster)
-    cluster.after_write(VOLUMES, controller.look_at_volume)
-    cluster.after_write(CLAIMS, controller.look_at_claim)
+    volumes = _Volumes(cluster)
+    cluster.after_write(VOLUMES, volumes.look_at_volume)
+    cluster.after_write(CLAIMS, volumes.look_at_claim)
 
 
 class _Volumes:
+    """The steps of the controller and the provisioners of volumes that follow from the writes of the scheduler.
+
+    Other claims stay as they are: the recording or the file says what happens to them.
+    """
+
     def __init__(self, cluster: MemoryCluster) -> None:
-        self._cluster = cluster
+        self._cluster, self._find = cluster, cluster.store.find
 
     def look_at_volume(self, volume: Object) -> None:
         """Bind the claim that a volume names."""
-        held = volume["spec"].get("claimRef")
-        if held is not None:
-            claim = self._cluster.find(CLAIMS, f"{held.get('namespace', '')}/{held['name']}")
-            if claim is not None and _BIND_COMPLETED not in _annotations(claim):
-                self._bind(claim, volume["metadata"]["name"])
+        held, registry = volume["spec"].get("claimRef"), self._cluster.registry
+        if held is None:
+            return
+        kind = registry.kinds.named("persistentvolumeclaims")
+        entry = registry.entry(Place(kind, held.get("namespace", ""), held["name"]))
+        if entry is not None and BIND_COMPLETED not in annotations_of(entry.object):
+            claim = entry.object
+            for patch in bound_claim(claim, volume):
+                claim = merge_patch(claim, patch)
+            registry.commit(kind, entry, claim, WriteOptions())
 
     def look_at_claim(self, claim: Object) -> None:
-        """Provision a volume for a claim with a selected node, and bind it."""
-        node_name = _annotations(claim).get(_SELECTED_NODE)
-        node = self._cluster.nodes.get(node_name or "")
-        if node is None or claim["spec"].get("volumeName"):
+        """Provision a volume for a claim with a selected node."""
+        node = self._cluster.nodes.get(annotations_of(claim).get(SELECTED_NODE, ""))
+        class_ = self._find("storageclasses.storage.k8s.io", class_of(claim) or "")
+        if node is None or class_ is None or claim["spec"].get("volumeName"):
             return
-        class_ = self._cluster.find(_CLASSES, claim["spec"].get("storageClassName") or "")
-        if class_ is None:
-            return
-        driver, metadata = class_["provisioner"], claim["metadata"]
-        csi_node = self._cluster.find(_CSI_NODES, node.name)
-        segment = segment_of_node(
-            {"metadata": {"labels": dict(node.labels)}},
-            keys_of_driver(driver, None if csi_node is None else dict(csi_node), dict(class_)),
-        )
-        name = f"pvc-{metadata.get('uid') or metadata['namespace'] + '-' + metadata['name']}"
-        spec: dict[str, Any] = {
-            "accessModes": claim["spec"].get("accessModes", []),
-            "capacity": {
-                "storage": claim["spec"].get("resources", {}).get("requests", {}).get("storage", "0")
-            },
-            "claimRef": {
-                "kind": "PersistentVolumeClaim",
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-                "uid": metadata.get("uid", ""),
-            },
-            "csi": {"driver": driver, "volumeHandle": name},
-            "storageClassName": class_["metadata"]["name"],
-        }
-        if segment:
-            spec["nodeAffinity"] = node_affinity(segment)
-        self._cluster.put_object(
-            VOLUMES, {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Bound"}}
-        )
-
-    def _bind(self, claim: Object, volume_name: str) -> None:
-        metadata = claim["metadata"]
-        annotations = {**_annotations(claim), _BIND_COMPLETED: "yes"}
-        self._cluster.put_object(
-            CLAIMS,
-            {
-                **claim,
-                "metadata": {**metadata, "annotations": annotations},
-                "spec": {**claim["spec"], "volumeName": volume_name},
-                "status": {**claim.get("status", {}), "phase": "Bound"},
-            },
-        )
-
-
-def _annotations(obj: Object) -> Mapping[str, str]:
-    return obj["metadata"].get("annotations") or {}
+        csi_node = self._find("csinodes.storage.k8s.io", node.name)
+        labels = {"metadata": {"labels": dict(node.labels)}}
+        segment = segment_of_node(labels, keys_of_driver(class_["provisioner"], csi_node, class_))
+        volume = provisioned_volume(claim, class_, segment)
+        self._cluster.put_object(VOLUMES, {**volume, "status": {"phase": "Bound"}})

@@ -397,7 +397,8 @@ def test_a_concurrently_changed_object_is_not_overwritten():
         path = "/api/v1/namespaces/default/persistentvolumeclaims/data"
         before = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
         assert before is not None
-        await api.api_write("PUT", path, before)
+        labels = {"metadata": {**before["metadata"], "labels": {"app": "db"}}}
+        await api.api_write("PUT", path, {**before, **labels})
         with pytest.raises(ApiError) as error:
             await api.api_write("PUT", path, before)
         assert error.value.status == 409
