@@ -10,7 +10,6 @@ import numpy as np
 
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.cycle.scheduling import TieBreaker
-from scheduler.tools.whatif.backtest.pod_lifetimes import controller_of
 from scheduler.tools.whatif.backtest.result import (
     CURVE,
     PERCENTS,
@@ -23,6 +22,7 @@ from scheduler.tools.whatif.backtest.result import (
     Unplaced,
     Waits,
 )
+from scheduler.tools.whatif.simulation.object_versions import goes_with_node
 from scheduler.tools.whatif.simulation.simulation_measures import fragmentation
 
 if TYPE_CHECKING:
@@ -180,7 +180,6 @@ _KINDS: Final = 20
 _NAMES: Final = 100
 _EXAMPLES: Final = 50
 _USUAL: Final = ("cpu", "memory")
-_GO_WITH_NODE: Final = frozenset({"DaemonSet", "Node"})
 
 Kinds = list[tuple[dict[str, int], float]]
 """Requests of a kind of pods, and its share of all pods."""
@@ -270,12 +269,6 @@ class Samples:
 
     def mean_fragmentation(self) -> dict[str, float]:
         return _means([each.fragmentation for each in self.taken])
-
-
-def goes_with_node(pod: PodInfo) -> bool:
-    """Return whether a pod belongs to its node, as a DaemonSet's or a static pod does."""
-    owner = controller_of(pod)
-    return owner is not None and owner.kind in _GO_WITH_NODE
 
 
 def figures(

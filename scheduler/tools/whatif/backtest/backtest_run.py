@@ -28,12 +28,10 @@ from scheduler.tools.whatif.backtest.backtest_measures import (
     RecordedTies,
     Samples,
     figures,
-    goes_with_node,
     kinds_of,
 )
 from scheduler.tools.whatif.backtest.other_objects import RecordedObjects
 from scheduler.tools.whatif.backtest.pod_lifetimes import (
-    controller_of,
     is_disrupted,
     lifetimes_of,
     starts_over,
@@ -42,7 +40,13 @@ from scheduler.tools.whatif.backtest.pod_lifetimes import (
 from scheduler.tools.whatif.backtest.result import BacktestRun, Recorded, Unplaced
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
-from scheduler.tools.whatif.simulation.object_versions import for_scheduler, named, terminating
+from scheduler.tools.whatif.simulation.object_versions import (
+    controller_of,
+    for_scheduler,
+    goes_with_node,
+    named,
+    terminating,
+)
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
 from scheduler.tools.whatif.simulation.virtual_time import run as in_virtual_time

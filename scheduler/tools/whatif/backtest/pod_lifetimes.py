@@ -7,11 +7,11 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
+from scheduler.tools.whatif.simulation.object_versions import controller_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from scheduler.objects.meta import OwnerReference
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.backtest.recorded_history import RecordedChange, RecordedHistory
@@ -90,11 +90,6 @@ class PodLifetime:
         """Seconds from the deletion request to the end; 0 if it ends by itself."""
         last = self.last
         return last.gone - last.leaves if last.gone < inf else 0.0
-
-
-def controller_of(pod: PodInfo) -> OwnerReference | None:
-    """Return the owner that replaces a pod; None if there is none."""
-    return next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
 
 
 def starts_over(pod: PodInfo) -> bool:

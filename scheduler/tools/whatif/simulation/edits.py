@@ -17,7 +17,7 @@ from scheduler.simulator.apimachinery.selectors import parse_labels
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.tools.whatif.evaluation import is_pending
-from scheduler.tools.whatif.simulation.object_versions import edited, named, pending
+from scheduler.tools.whatif.simulation.object_versions import edited, goes_with_node, named, pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,6 @@ _ADD: Final = re.compile(r"(?P<count>[1-9][0-9]*):(?P<shape>.+)")
 _SIZE: Final = re.compile(r"(?P<workload>[^=]+)=(?:(?P<factor>[0-9]+(?:\.[0-9]+)?)x|(?P<number>[0-9]+))")
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage")
-_STAY_WITH_NODE: Final = frozenset({"DaemonSet", "Node"})
 _POD_TEMPLATE_HASH: Final = "pod-template-hash"
 _DEFAULT_PODS: Final = "110"
 
@@ -82,7 +81,7 @@ def without(cluster: ClusterFile, selector: str) -> ClusterFile:
     for pod in cluster.pods:
         if pod.node_name not in gone or pod.is_terminal:
             pods.append(pod)
-        elif not any(owner.kind in _STAY_WITH_NODE for owner in pod.pod.metadata.owner_references):
+        elif not goes_with_node(pod):
             pods.append(pending(pod))
     return replace(cluster, nodes=[node for node in cluster.nodes if node.name not in gone], pods=pods)
 

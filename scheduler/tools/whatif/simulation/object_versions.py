@@ -130,6 +130,17 @@ def for_scheduler(pod: PodInfo, scheduler_name: str) -> PodInfo:
     return _like(pod, msgspec.structs.replace(pod.pod, spec=spec))
 
 
+def controller_of(pod: PodInfo) -> OwnerReference | None:
+    """Return the owner that replaces a pod; None if there is none."""
+    return next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
+
+
+def goes_with_node(pod: PodInfo) -> bool:
+    """Return whether a pod belongs to its node, as a DaemonSet's or a static pod does."""
+    owner = controller_of(pod)
+    return owner is not None and owner.kind in {"DaemonSet", "Node"}
+
+
 def _like(pod: PodInfo, made: Any, raw: bytes | None = None) -> PodInfo:
     version = PodInfo(made, raw or pod.raw, resources=pod.resources)
     known = pod.__dict__

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.tools.whatif.processes import Bar, given, progress, side_by_side
-from scheduler.tools.whatif.simulation.object_versions import named
+from scheduler.tools.whatif.simulation.object_versions import controller_of, goes_with_node, named
 from scheduler.tools.whatif.simulation.simulation_measures import Attempts, Measures
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop, run
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _REPORTED_EVERY = 200
 """Number of arrivals between two reports of progress."""
-_STAY_WITH_NODE = frozenset({"DaemonSet", "Node"})
 _KEEP_NAMES = frozenset({"StatefulSet"})
 
 
@@ -153,8 +152,8 @@ class Player:
     def evicted(self, pod: PodInfo) -> None:
         """Create the replacement of a pod as its owner would: at once, or by the same name after the pod is gone."""
         self._witness.evicted(pod)
-        owner = next((each for each in pod.pod.metadata.owner_references if each.controller), None)
-        if owner is None or owner.kind in _STAY_WITH_NODE:
+        owner = controller_of(pod)
+        if owner is None or goes_with_node(pod):
             return
         runs = self._runs.get(pod.uid, float("inf"))
         if owner.kind in _KEEP_NAMES:

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.simulator.registry.registry import Registry
+from scheduler.simulator.registry.store import Store
+from tests.support.manual_clock import ManualClock
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 
 
@@ -326,3 +331,25 @@ def test_a_changed_object_is_validated_as_a_new_one(resource: str, obj: Any, cha
 
     assert caught.value.details is not None
     assert [cause["field"] for cause in caught.value.details["causes"]] == [field]
+
+
+def test_a_loaded_object_keeps_its_uid_and_status_and_gets_defaults():
+    store = AStore()
+    claim = {"spec": {"accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}}
+    kind = store.registry.kinds.named("persistentvolumeclaims")
+
+    found = store.registry.load(Place(kind, "a", "data"), {**claim, "metadata": {"name": "data", "uid": "u"}})
+
+    assert found.object["metadata"]["uid"] == "u"
+    assert found.object["status"]["phase"] == "Bound"
+    assert found.object["spec"]["volumeMode"] == "Filesystem"
+    assert store.find("persistentvolumeclaims", "data", "a") == found.object
+
+
+def test_without_the_namespace_lifecycle_a_namespace_need_not_exist():
+    config_map = {"metadata": {"name": "c"}}
+    free = Registry(clock=ManualClock(), kinds=builtin_kinds(), seed=0, history=1, namespace_lifecycle=False)
+
+    assert Store(free).create("configmaps", config_map, namespace="none")["metadata"]["namespace"] == "none"
+    with pytest.raises(StatusError):
+        AStore().create("configmaps", config_map, namespace="none")

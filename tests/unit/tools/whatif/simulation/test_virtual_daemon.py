@@ -13,7 +13,7 @@ import pytest
 
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default, parse
-from scheduler.errors import ApiError
+from scheduler.errors import ApiError, ObjectError
 from scheduler.framework import PermitPlugin, Wait
 from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import object_key
@@ -336,6 +336,7 @@ def test_a_volume_is_provisioned_at_the_node_of_the_pod():
     claim = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
     assert claim is not None
     assert claim["spec"]["volumeName"] == "pvc-data"
+    assert claim["status"]["capacity"] == {"storage": "1Gi"}
     volume = daemon.cluster.find("v1/persistentvolumes", "pvc-data")
     assert volume is not None
     (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
@@ -365,13 +366,16 @@ def test_a_pod_is_bound_once_and_only_in_its_current_version():
     assert writes(done, ClusterFile([node("n")], [pod("p")])) == [409, 409, 404]
 
 
-def writes(done: Callable[[ObjectWrites, VirtualDaemon], Any], there: ClusterFile) -> Any:
+def writes(
+    done: Callable[[ObjectWrites, VirtualDaemon], Any], there: ClusterFile, configuration: str = ""
+) -> Any:
     """Return the result of a plugin's write."""
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
-        daemon = VirtualDaemon(loop, default(), random=Random(1), observer=Attempts())
+        parsed = parse(configuration) if configuration else default()
+        daemon = VirtualDaemon(loop, parsed, random=Random(1), observer=Attempts())
         daemon.fill(there)
         return await done(ObjectWrites(daemon.cluster), daemon)
 
@@ -406,6 +410,69 @@ def test_a_concurrently_changed_object_is_not_overwritten():
     writes(
         done, ClusterFile(others={"v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)}})
     )
+
+
+def test_writes_of_plugins_have_the_rules_of_the_api_server():
+    async def done(api: ObjectWrites, daemon: VirtualDaemon) -> None:
+        path = "/apis/resource.k8s.io/v1/namespaces/a/resourceclaims"
+        asked = resource_claim("", exactly(), reserved_for=[pod("p")])
+        asked["metadata"] = {"generateName": "gpu-"}
+        created = await api.api_write("POST", path, asked)
+        name = created["metadata"]["name"]
+        assert name.startswith("gpu-")
+        assert created["status"] == {}
+        assert msgspec.json.decode(await api.api_get(f"{path}/{name}")) == created
+        assert daemon.cluster.find(CLAIMS_OF_DEVICES, f"a/{name}") == created
+
+        await api.api_write("DELETE", f"{path}/{name}")
+        assert daemon.cluster.find(CLAIMS_OF_DEVICES, f"a/{name}") is None
+        with pytest.raises(OSError, match="not found"):
+            await api.api_get(f"{path}/{name}")
+
+    writes(done, ClusterFile())
+
+
+QUOTAS = "scheduling.x-k8s.io/v1alpha1/elasticquotas"
+WITH_QUOTAS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: CapacityScheduling}]}}
+"""
+
+
+def test_custom_resources_that_plugins_read_have_a_status_of_their_own():
+    quota = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "q", "namespace": "a", "uid": "u"},
+        "spec": {"min": {"cpu": "1"}},
+    }
+    patch = {"spec": {"min": {"cpu": "2"}}, "status": {"used": {"cpu": "1"}}}
+
+    async def done(api: ObjectWrites, daemon: VirtualDaemon) -> list[Any]:
+        path, kind = (
+            "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/a/elasticquotas/q",
+            "application/merge-patch+json",
+        )
+        await api.api_write("PATCH", f"{path}/status", patch, content_type=kind)
+        found = daemon.cluster.find(QUOTAS, "a/q")
+        assert found is not None
+        return [found["metadata"]["uid"], found["spec"], found["status"]]
+
+    there = ClusterFile(others={QUOTAS: {"a/q": msgspec.json.encode(quota)}})
+    assert writes(done, there, WITH_QUOTAS) == ["u", quota["spec"], patch["status"]]
+
+
+def test_a_malformed_object_is_reported_with_its_name():
+    claim = {**CLAIM, "spec": {**CLAIM["spec"], "dataSource": "none"}}
+    there = ClusterFile(others={"v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(claim)}})
+
+    async def done(*_arguments: object) -> None: ...
+
+    with pytest.raises(ObjectError, match=r"default/data.*dataSource"):
+        writes(done, there)
 
 
 def test_an_unsupported_write_is_logged_once(caplog: pytest.LogCaptureFixture):
