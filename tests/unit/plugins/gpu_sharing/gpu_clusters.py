@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.daemon.app.capabilities import NoApiServer, TableObjects
+from scheduler.daemon.app.api_access import NO_API_SERVER
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.runtime.checking import constructor_wants
 from scheduler.framework import ApiWrite, ClusterObjects, CycleState
 from scheduler.snapshot import ClusterTable
@@ -52,7 +53,7 @@ class GpuCluster:
 
     def made(self, plugin: type[Any], **args: Any) -> Any:
         wants = constructor_wants(plugin)
-        values = {ClusterObjects: self.objects, ApiWrite: NoApiServer()}
+        values = {ClusterObjects: self.objects, ApiWrite: NO_API_SERVER.write}
         given = {
             name: msgspec.convert(args, plugin.Args) if protocol is None else values[protocol]
             for name, protocol in wants.items()
