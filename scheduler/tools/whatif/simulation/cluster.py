@@ -136,7 +136,7 @@ class MemoryCluster:
         self._pod_handler, self._needs = pod_handler, needs
         self._handlers = {kind: self._parts.object_handler(kind) for kind in sorted(needs.kinds)}
         for kind in self._handlers:
-            resource, _ = resource_of(kind)
+            resource = resource_of(kind)
             if self.registry.kinds.at(resource.group, resource.version, resource.plural) is not None:
                 self._serve(kind, {})
 
@@ -328,7 +328,7 @@ class MemoryCluster:
         """Return a kind that plugins read; a custom resource is served from its first object on. None for other kinds."""
         if kind not in self._handlers:
             return None
-        resource, _ = resource_of(kind)
+        resource = resource_of(kind)
         place = resource.group, resource.version, resource.plural
         served = self.registry.kinds.at(*place)
         if served is None:
