@@ -30,8 +30,6 @@ class CycleState:
     per node with nominated pods, one per preemption candidate) cost only their changes.
 
     Attributes:
-        skipped_filters: plugins whose PreFilter returned SKIP, so that their Filter is not called.
-        skipped_scores: plugins whose PreScore returned SKIP, so that their Score is not called.
         nominated: row -> other nominated pods of equal or higher priority.
         exhaustive: whether all results are needed, also those without influence on the decision.
         group: the group that the pod is scheduled with; None if it is scheduled by itself.
@@ -46,8 +44,6 @@ class CycleState:
         "exhaustive",
         "group",
         "nominated",
-        "skipped_filters",
-        "skipped_scores",
     )
 
     def __init__(
@@ -60,8 +56,6 @@ class CycleState:
         self._data: dict[str, Any] = {}
         self._own: set[str] = set()  # keys whose data are not shared
         self._by_row: frozenset[str] = frozenset()  # keys whose data are valid only with the snapshot
-        self.skipped_filters: frozenset[str] = frozenset()
-        self.skipped_scores: frozenset[str] = frozenset()
 
     def write(self, key: str, data: object, *, by_row: bool = False) -> None:
         """Store data under a key; by convention the plugin's name, with a suffix if it has several keys.
@@ -135,14 +129,12 @@ class CycleState:
         self._own.difference_update(other._data)
         self._by_row |= other._by_row
 
-    def clone(self) -> CycleState:
+    def clone(self) -> Self:
         """Return an independent state that shares data until one of the two changes it."""
-        twin = CycleState(self.nominated, exhaustive=self.exhaustive)
+        twin: Self = type(self)(self.nominated, exhaustive=self.exhaustive)
         twin.group, twin.attempt = self.group, self.attempt
         twin._data = dict(self._data)
         twin._by_row = self._by_row
-        twin.skipped_filters = self.skipped_filters
-        twin.skipped_scores = self.skipped_scores
         self._own.clear()
         return twin
 

@@ -23,8 +23,9 @@ from plugins.taint_toleration import TaintToleration
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.pod_groups import PodGroups
-from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
+from scheduler.framework import Code, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
 from tests.support.builders import node, pod
@@ -159,7 +160,7 @@ def world(seed: int) -> World:
 
 def silent_plugins(it: World) -> frozenset[str]:
     """Return the plugins that PreFilter leaves out of this pod's whole cycle."""
-    state, snapshot = CycleState(), it.snapshot()
+    state, snapshot = AttemptState(), it.snapshot()
     filtering_of().run_pre_filter(state, it.preemptor, snapshot, Diagnosis.blank(snapshot.n_nodes))
     return state.skipped_filters
 
@@ -173,7 +174,7 @@ def verdict(it: World, pods: dict[str, list[PodInfo]], row: int, nominated: bool
     name = it.cluster.nodes[row].name
     if nominated:
         pods = {**pods, name: [*pods.get(name, []), *it.nominated[row]]}
-    filtering, snapshot, state = filtering_of(), it.snapshot(pods), CycleState()
+    filtering, snapshot, state = filtering_of(), it.snapshot(pods), AttemptState()
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     status = filtering.run_pre_filter(state, it.preemptor, snapshot, diagnosis)
     assert status.is_success, status
@@ -273,7 +274,7 @@ def by_hand(it: World) -> tuple[Found, set[str]]:
 def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]:
     """Return what the plugin finds, and the nodes that are feasible without it."""
     filtering, snapshot = filtering_of(*more), it.snapshot()
-    state, diagnosis = CycleState(it.nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
+    state, diagnosis = AttemptState(it.nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
     assert filtering.run_pre_filter(state, it.preemptor, snapshot, diagnosis).is_success
     rows = filtering.find_feasible(
         state, it.preemptor, snapshot, diagnosis, rows=snapshot.all_rows, nominated=it.nominated
@@ -313,7 +314,7 @@ def test_the_plugin_finds_the_victims_of_the_reference_loop(seed: int) -> None:
 def test_a_plugin_that_reads_the_whole_cluster_changes_only_the_speed(seed: int) -> None:
     it = world(seed)
     wide = Filter("Wide", lambda _state, _pod, snapshot, _rows: Outcomes.all_pass(snapshot.n_nodes))
-    state = CycleState()
+    state = AttemptState()
     assert len(filtering_of(wide).apart(state, it.preemptor, [0, 1])) == 2
 
     assert by_the_plugin(it, wide) == by_the_plugin(it)

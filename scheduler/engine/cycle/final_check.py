@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.framework.cycle_state import CycleState
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.status import SUCCESS, Status
 
@@ -47,7 +47,7 @@ def final_check(cache: Cache, assumed: AssumedPod) -> Status:
     filtering = assumed.attempt.framework.filtering
     counted = cache.pod(assumed.pod.uid)
     without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
-    state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+    state, diagnosis = AttemptState(), Diagnosis.blank(snapshot.n_nodes)
     status = filtering.run_pre_filter(state, assumed.pod, without, diagnosis)
     rows = np.array([row], dtype=np.intp)
     try:

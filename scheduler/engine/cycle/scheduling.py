@@ -20,8 +20,8 @@ import numpy as np
 from scheduler.engine.cycle.attempt import Decision
 from scheduler.engine.runtime.budget import over_budget
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.extensions.extenders.wire import ExtenderError
-from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
 from scheduler.framework.sliced_work import answer_to_end
 from scheduler.framework.status import Code, Status
@@ -210,11 +210,11 @@ class _Cycle:
     avoided: Mapping[int, str]
     may_preempt: bool
     within: Rows | None = None
-    state: CycleState = field(init=False)
+    state: AttemptState = field(init=False)
     diagnosis: Diagnosis = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = CycleState(self.nominated, exhaustive=self.exhaustive)
+        self.state = AttemptState(self.nominated, exhaustive=self.exhaustive)
         self.diagnosis = Diagnosis.blank(self.snapshot.n_nodes)
 
     def pre_filter(self) -> bool:

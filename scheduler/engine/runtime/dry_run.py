@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import Status
@@ -67,6 +68,7 @@ class DryRun:
     ) -> Generator[None, None, Found]:
         """Find the victims in steps, on at least one row and on as many as time allows; raises as `dry_run`."""
         assert self.filtering is not None, "called before the profile was built"
+        assert isinstance(state, AttemptState), "a plugin passes the state that it was called with"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
         for together in self.filtering.apart(state, pod, list(removable)):
             if found and not has_time():
@@ -80,7 +82,7 @@ class DryRun:
 
 def _try(
     filtering: Filtering,
-    state: CycleState,
+    state: AttemptState,
     pod: PodInfo,
     snapshot: Snapshot,
     removable: Pods,

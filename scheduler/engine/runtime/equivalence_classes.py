@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scheduler.engine.runtime.budget import is_ours
-from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
 from scheduler.engine.runtime.cached_verdicts import gives_signatures
 from scheduler.engine.runtime.plugin_points import overrides
 from scheduler.engine.runtime.return_values import signature_of
@@ -22,15 +21,20 @@ from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from typing import Self
 
+    from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
     from scheduler.engine.runtime.cached_scores import CachedScores
     from scheduler.engine.runtime.calls import PluginCalls
+    from scheduler.framework.interface import PreFilterPlugin, PreScorePlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
     _Key = tuple[PodGroup | None, tuple[Hashable, ...]]
     """The group of the attempt, and the pod's signature for each plugin that implements `signature`."""
+
+P = TypeVar("P", bound=Plugin)
 
 _MOST_CLASSES = 128
 """Maximum number of cached classes per profile; the least recently used class is dropped first."""
@@ -41,7 +45,7 @@ _LARGEST_POD_BYTES = 32 * 1024
 
 
 @dataclass(slots=True)
-class Prepared:
+class Prepared(Generic[P]):
     """The results of PreFilter or PreScore for a class of pods.
 
     Attributes:
@@ -54,7 +58,7 @@ class Prepared:
     state: CycleState
     keys: Mapping[str, frozenset[str]]
     skipped: frozenset[str]
-    others: Sequence[Any]
+    others: Sequence[P]
 
 
 @dataclass(slots=True, eq=False)
@@ -80,8 +84,8 @@ class EquivalenceClass:
     group: PodGroup | None = None
     is_kept: bool = False
     was_prepared: bool = False
-    pre_filter: Prepared | None = None
-    pre_score: Prepared | None = None
+    pre_filter: Prepared[PreFilterPlugin] | None = None
+    pre_score: Prepared[PreScorePlugin] | None = None
     filter_result: dict[frozenset[str], CachedFilterResult] = field(default_factory=dict)
     nominated_result: dict[frozenset[str], CachedFilterResult] = field(default_factory=dict)
     rankings: dict[frozenset[str], CachedScores] = field(default_factory=dict)
@@ -158,37 +162,39 @@ def is_too_large(pod: PodInfo) -> bool:
     return pod.raw is not None and len(pod.raw) > _LARGEST_POD_BYTES
 
 
-_CLASS: Final = "runtime/EquivalenceClass"
-_FILTER_RESULT: Final = "runtime/Standing"
+class AttemptState(CycleState):
+    """The cycle state of one attempt at one pod, with the data that the runtime keeps; plugins do not read these.
 
-
-def class_in(state: CycleState) -> EquivalenceClass | None:
-    """Return the class of a state's pod, or None if PreFilter found no class."""
-    return state.read(_CLASS, EquivalenceClass) if _CLASS in state else None
-
-
-def signature_in(state: CycleState, plugin: Plugin, pod: PodInfo) -> Hashable | None:
-    """Return a plugin's signature of a state's pod.
-
-    Raises:
-        TypeError: the signature is not hashable.
+    Attributes:
+        pod_class: the class of the pod; None if PreFilter found no class.
+        filter_result: the filter results of the class; None if the class was not used in this cycle.
+        skipped_filters: plugins whose PreFilter returned SKIP, so that their Filter is not called.
+        skipped_scores: plugins whose PreScore returned SKIP, so that their Score is not called.
     """
-    pod_class = class_in(state)
-    if pod_class is not None:
-        return pod_class.signatures.get(plugin.name)
-    return None if is_too_large(pod) else signature_of(plugin, pod)
 
+    __slots__ = ("filter_result", "pod_class", "skipped_filters", "skipped_scores")
 
-def filter_result_in(state: CycleState) -> CachedFilterResult | None:
-    """Return the filter results of the pod's class, or None if the class was not used in this cycle."""
-    return state.read(_FILTER_RESULT, CachedFilterResult) if _FILTER_RESULT in state else None
+    def __init__(
+        self, nominated: Mapping[int, Sequence[PodInfo]] | None = None, *, exhaustive: bool = False
+    ) -> None:
+        super().__init__(nominated, exhaustive=exhaustive)
+        self.pod_class: EquivalenceClass | None = None
+        self.filter_result: CachedFilterResult | None = None
+        self.skipped_filters: frozenset[str] = frozenset()
+        self.skipped_scores: frozenset[str] = frozenset()
 
+    def clone(self) -> Self:
+        twin = super().clone()
+        twin.pod_class, twin.filter_result = self.pod_class, self.filter_result
+        twin.skipped_filters, twin.skipped_scores = self.skipped_filters, self.skipped_scores
+        return twin
 
-def set_class(state: CycleState, pod_class: EquivalenceClass) -> None:
-    """Save a pod's class for later extension points."""
-    state.write(_CLASS, pod_class)
+    def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+        """Return a plugin's signature of the pod.
 
-
-def set_filter_result(state: CycleState, filter_result: CachedFilterResult) -> None:
-    """Save the filter results of a pod's class for later extension points."""
-    state.write(_FILTER_RESULT, filter_result)
+        Raises:
+            TypeError: the signature is not hashable.
+        """
+        if self.pod_class is not None:
+            return self.pod_class.signatures.get(plugin.name)
+        return None if is_too_large(pod) else signature_of(plugin, pod)

@@ -11,13 +11,7 @@ from scheduler.engine.runtime.adapters import FilterAdapter
 from scheduler.engine.runtime.cached_filter_result import CachedFilterResult, filter_unknown_rows
 from scheduler.engine.runtime.cached_verdicts import CacheBySignature, CachedOutcomes, gives_signatures
 from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
-from scheduler.engine.runtime.equivalence_classes import (
-    Prepared,
-    class_in,
-    set_class,
-    set_filter_result,
-    signature_in,
-)
+from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.engine.runtime.plugin_points import keeps_rows_apart, overrides
 from scheduler.engine.runtime.post_filters import ask_post_filters
 from scheduler.engine.runtime.return_values import is_pre_filter
@@ -30,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.engine.runtime.calls import PluginCalls
-    from scheduler.engine.runtime.equivalence_classes import EquivalenceClass, EquivalenceClasses
+    from scheduler.engine.runtime.equivalence_classes import (
+        AttemptState,
+        EquivalenceClass,
+        EquivalenceClasses,
+    )
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.interface import (
@@ -85,7 +83,7 @@ class Filtering:
     # PreFilter.
 
     def run_pre_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Status:
         """Run PreFilter, and record narrowing and rejection in the diagnosis.
 
@@ -110,12 +108,14 @@ class Filtering:
             timing.code = status.code
         return status
 
-    def _prepared(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+    def _prepared(
+        self, state: AttemptState, pod: PodInfo, snapshot: Snapshot
+    ) -> Prepared[PreFilterPlugin] | None:
         """Copy the cached results of the pod's class into the state; None if all plugins must be called, in order."""
         pod_class = self._classes.of(pod, state.group, snapshot)
         if pod_class is None:
             return None
-        set_class(state, pod_class)
+        state.pod_class = pod_class
         if not pod_class.is_kept:
             return None
         if not pod_class.was_prepared:
@@ -126,7 +126,9 @@ class Filtering:
         state.take_over(pod_class.pre_filter.state)
         return pod_class.pre_filter
 
-    def _forget_plugins_after(self, last: PreFilterPlugin, prepared: Prepared, state: CycleState) -> None:
+    def _forget_plugins_after(
+        self, last: PreFilterPlugin, prepared: Prepared[PreFilterPlugin], state: AttemptState
+    ) -> None:
         """Remove the data of the plugins after the rejecting one from the state: PostFilter relies on their absence."""
         later = {plugin.name for plugin in self._pre_filter[self._pre_filter.index(last) + 1 :]}
         for name in later & prepared.keys.keys():
@@ -134,7 +136,9 @@ class Filtering:
                 state.delete(key)
         state.skipped_filters -= later
 
-    def _ask_of_class(self, pod_class: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+    def _ask_of_class(
+        self, pod_class: EquivalenceClass, pod: PodInfo, snapshot: Snapshot
+    ) -> Prepared[PreFilterPlugin] | None:
         """Run the plugins whose result is equal for all pods of a class; None if all must be called, in order."""
         own = [plugin for plugin in self._pre_filter if plugin.name in pod_class.signatures]
         state, skipped = pod_class.new_state(), set[str]()
@@ -168,7 +172,7 @@ class Filtering:
         self,
         plugins: Sequence[PreFilterPlugin],
         known_to_skip: frozenset[str],
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -207,7 +211,7 @@ class Filtering:
     # Filter.
 
     def run_filters(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
+        self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
     ) -> Rows:
         """Run every Filter plugin on the remaining nodes, and return the nodes that pass all of them.
 
@@ -218,13 +222,13 @@ class Filtering:
         """
         return self._run(self._active(state), state, pod, snapshot, rows, diagnosis)
 
-    def _active(self, state: CycleState) -> list[FilterAdapter]:
+    def _active(self, state: AttemptState) -> list[FilterAdapter]:
         return [each for each in self._filter if each.plugin.name not in state.skipped_filters]
 
     def _run(
         self,
         filters: Iterable[FilterAdapter],
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
@@ -249,7 +253,7 @@ class Filtering:
     def _reject(
         self,
         adapter: FilterAdapter,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
@@ -258,7 +262,7 @@ class Filtering:
         """Record the nodes that one plugin rejects, and return the others."""
         plugin = adapter.plugin
         cache = self._caches.get(plugin.name)
-        signature = None if cache is None else signature_in(state, plugin, pod)
+        signature = None if cache is None else state.signature(plugin, pod)
         if cache is None or signature is None:
             outcomes = adapter.across(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
@@ -276,7 +280,7 @@ class Filtering:
     def _use_filter_result(
         self,
         pod_class: EquivalenceClass,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -291,7 +295,7 @@ class Filtering:
             )
         assert snapshot.changes is not None, "results of a hypothetical cluster are not cached"
         filter_result.follow(state, pod, snapshot, snapshot.changes)
-        set_filter_result(state, filter_result)
+        state.filter_result = filter_result
         diagnosis.take_over(
             filter_result.plugins,
             filter_result.tables,
@@ -309,7 +313,7 @@ class Filtering:
 
     def find_feasible(
         self,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -349,7 +353,7 @@ class Filtering:
 
     def passing(
         self,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -364,7 +368,7 @@ class Filtering:
         Raises:
             PluginError: a plugin raised or returned an invalid value.
         """
-        pod_class = class_in(state)
+        pod_class = state.pod_class
         if not (
             pod_class is not None
             and pod_class.pre_filter
@@ -386,7 +390,7 @@ class Filtering:
     def _refused_with_nominated(
         self,
         pod_class: EquivalenceClass | None,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -418,7 +422,7 @@ class Filtering:
     def _passing_with(
         self,
         pod_class: EquivalenceClass | None,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -443,7 +447,7 @@ class Filtering:
         return self._run(filters, its_state, pod, what_if, rows, diagnosis)
 
     def _nominated_result(
-        self, pod_class: EquivalenceClass, state: CycleState, active: Sequence[FilterAdapter]
+        self, pod_class: EquivalenceClass, state: AttemptState, active: Sequence[FilterAdapter]
     ) -> CachedFilterResult:
         result = pod_class.nominated_result.get(state.skipped_filters)
         if result is None:
@@ -468,16 +472,16 @@ class Filtering:
             )
         return result
 
-    def _counts_pods(self, plugin: Plugin, state: CycleState) -> bool:
+    def _counts_pods(self, plugin: Plugin, state: AttemptState) -> bool:
         """Return whether the state of a plugin depends on the pods of nodes."""
         return plugin.name in self._counting and plugin.name not in state.skipped_filters
 
-    def _keeps_apart(self, state: CycleState, pod: PodInfo) -> bool:
+    def _keeps_apart(self, state: AttemptState, pod: PodInfo) -> bool:
         """Return whether each active plugin evaluates a row by the row's own pods, also if pods are added to several rows."""
         plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
         return keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature)
 
-    def apart(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
+    def apart(self, state: AttemptState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
         """Return the groups of rows that may be evaluated together when pods are added or removed.
 
         All rows form one group if each active plugin evaluates a row by its own pods; otherwise each row is a group.
@@ -487,7 +491,7 @@ class Filtering:
         return [[row] for row in rows]
 
     def run_add_pods(
-        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+        self, state: AttemptState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
         """Add pods to the state of PreFilter, as if they were on these rows.
 
@@ -497,7 +501,7 @@ class Filtering:
         self._tell_of_pods("add_pods", state, pod, added, snapshot)
 
     def run_remove_pods(
-        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+        self, state: AttemptState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
         """Remove pods from the state of PreFilter.
 
@@ -509,7 +513,7 @@ class Filtering:
     def _tell_of_pods(
         self,
         method: str,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         pods: Sequence[tuple[int, PodInfo]],
         snapshot: Snapshot,
@@ -531,7 +535,7 @@ class Filtering:
                 raise PluginError(status)
 
     async def run_post_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """Run PostFilter plugins until one succeeds or fails; the reasons of all called plugins are joined."""
         with self._call.point(ExtensionPoint.POST_FILTER) as timing:

@@ -22,7 +22,7 @@ from scheduler.engine.runtime.cached_verdicts import (
     gives_signatures,
 )
 from scheduler.engine.runtime.calls import SKIPS, PluginError
-from scheduler.engine.runtime.equivalence_classes import Prepared, class_in, filter_result_in, signature_in
+from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.cached_scores import UInt8s
     from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
     from scheduler.engine.runtime.calls import PluginCalls
-    from scheduler.engine.runtime.equivalence_classes import EquivalenceClass
+    from scheduler.engine.runtime.equivalence_classes import AttemptState, EquivalenceClass
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.interface import PreScorePlugin, ScorePlugin
     from scheduler.objects.pod import PodInfo
@@ -78,7 +78,7 @@ class Scoring:
         for cached in self._caches.values():
             cached.forget()
 
-    def run(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
+    def run(self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
         """Score the feasible nodes; there must be at least one.
 
         Raises:
@@ -89,7 +89,7 @@ class Scoring:
         """
         if not self._score:
             return Scores(feasible, feasible, base=1)
-        pod_class, filter_result = class_in(state), filter_result_in(state)
+        pod_class, filter_result = state.pod_class, state.filter_result
         with self._call.point(ExtensionPoint.PRE_SCORE):
             self._run_pre_score(pod_class if filter_result else None, state, pod, snapshot, feasible)
         with self._call.point(ExtensionPoint.SCORE):
@@ -100,7 +100,7 @@ class Scoring:
     def _run_pre_score(
         self,
         pod_class: EquivalenceClass | None,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         feasible: Rows,
@@ -147,7 +147,7 @@ class Scoring:
                 raise PluginError(status)
         return frozenset(skipped)
 
-    def _rank_uncached(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
+    def _rank_uncached(self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
         total = np.zeros(len(feasible), dtype=np.int64)
         all_scores = []
         for adapter in self._score:
@@ -160,7 +160,7 @@ class Scoring:
         self,
         pod_class: EquivalenceClass,
         filter_result: CachedFilterResult,
-        state: CycleState,
+        state: AttemptState,
         pod: PodInfo,
         snapshot: Snapshot,
         feasible: Rows,
@@ -194,7 +194,7 @@ class Scoring:
         return self._weights.get(adapter.plugin.name, 1)
 
     def _scores(
-        self, adapter: ScoreAdapter, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
+        self, adapter: ScoreAdapter, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
     ) -> PluginScores:
         def ask() -> PluginScores:
             values = self._in_range(adapter, state, pod, snapshot, feasible)
@@ -203,12 +203,12 @@ class Scoring:
         return self._call.raising(adapter.plugin, ExtensionPoint.SCORE, ask)
 
     def _in_range(
-        self, adapter: ScoreAdapter, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
+        self, adapter: ScoreAdapter, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
     ) -> UInt8s | int:
         plugin = adapter.plugin
         cache = self._caches.get(plugin.name)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
-        signature = None if cache is None or changes is None else signature_in(state, plugin, pod)
+        signature = None if cache is None or changes is None else state.signature(plugin, pod)
         cached = None if cache is None or signature is None else cache.of(signature, plugin.version())
         if cached is None:
             raw = adapter.across(state, pod, snapshot, feasible)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import CycleState
-from scheduler.framework.pod_groups import PodGroup
-from scheduler.objects.pod_group import GroupKey
 
 
 class Counter:
@@ -126,20 +125,18 @@ def test_a_clone_of_a_clone_is_independent_too():
     assert third.read("Plugin", list) == ["second", "third"]
 
 
-def test_a_clone_belongs_to_the_same_group():
-    state = CycleState()
-    state.group = PodGroup(GroupKey("PodGroup", "default", "gang"), "uid")
-
-    assert state.clone().group is state.group
-
-
-def test_a_clone_skips_what_the_original_skips():
-    state = CycleState()
-    state.skipped_filters, state.skipped_scores = frozenset({"A"}), frozenset({"B"})
+@pytest.mark.parametrize("kind", [CycleState, AttemptState])
+def test_a_clone_has_the_same_value_in_every_field(kind: type[CycleState]):
+    state = kind()
+    fields = {name for each in kind.__mro__ for name in getattr(each, "__slots__", ()) if name[0] != "_"}
+    assert {"attempt", "exhaustive", "group", "nominated"} <= fields
+    for name in fields:
+        setattr(state, name, object())
 
     clone = state.clone()
 
-    assert (clone.skipped_filters, clone.skipped_scores) == ({"A"}, {"B"})
+    assert type(clone) is kind
+    assert all(getattr(clone, name) is getattr(state, name) for name in fields)
 
 
 def test_shared_data_without_a_copy_method_is_an_error_at_its_change():

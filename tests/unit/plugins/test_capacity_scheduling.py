@@ -17,6 +17,7 @@ from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.engine.state.pod_groups import PodGroups
@@ -135,7 +136,7 @@ class World:
 
     def preempt(self, incoming: PodInfo) -> tuple[Status, CycleState]:
         """Let a pod that fits nowhere preempt."""
-        snapshot, state = self.cache.snapshot(), CycleState()
+        snapshot, state = self.cache.snapshot(), AttemptState()
         diagnosis = Diagnosis.blank(snapshot.n_nodes)
         status = self.filtering.run_pre_filter(state, incoming, snapshot, diagnosis)
         if status.is_success:

@@ -15,6 +15,7 @@ from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import (
@@ -117,7 +118,7 @@ class World:
 
     def attempt(self, incoming: PodInfo) -> Status:
         """Try a pod that fits nowhere, including PostFilter."""
-        snapshot, state = self.cache.snapshot(), CycleState()
+        snapshot, state = self.cache.snapshot(), AttemptState()
         diagnosis = Diagnosis.blank(snapshot.n_nodes)
         status = self.filtering.run_pre_filter(state, incoming, snapshot, diagnosis)
         if status.is_success:

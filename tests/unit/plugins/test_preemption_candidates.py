@@ -12,7 +12,8 @@ from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, wh
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import _not_found
 from scheduler.engine.runtime.dry_run import DryRun
-from scheduler.framework import CycleState, Diagnosis
+from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.framework import Diagnosis
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support.builders import node, pod
@@ -32,7 +33,7 @@ def searched(
     snapshot: Snapshot, rows: list[int], enough: int, budgets: DisruptionBudgets | None = None
 ) -> VictimSearch:
     fit = made(NodeResourcesFit)
-    filtering, state = framework_of(fit).filtering, CycleState()
+    filtering, state = framework_of(fit).filtering, AttemptState()
     filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
     dry_run = DryRun()
     dry_run.filtering = filtering
@@ -136,7 +137,7 @@ def test_the_pods_of_few_nodes_are_evaluated_in_one_step(monkeypatch: pytest.Mon
     victims = [
         pod(f"v{row}-{number}", cpu="10m", node=f"m{row}") for row in range(60) for number in range(30)
     ]
-    snapshot, state, dry_run = snapshot_of(*nodes, pods=victims), CycleState(), DryRun()
+    snapshot, state, dry_run = snapshot_of(*nodes, pods=victims), AttemptState(), DryRun()
     dry_run.filtering = framework_of(made(NodeResourcesFit)).filtering
     dry_run.filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
 
@@ -160,7 +161,7 @@ def test_many_victims_are_sorted_in_several_steps(monkeypatch: pytest.MonkeyPatc
     victims = [
         pod(f"v{row}-{number}", cpu="60m", node=f"m{row}") for row in range(60) for number in range(30)
     ]
-    snapshot, state, dry_run = snapshot_of(*nodes, pods=victims), CycleState(), DryRun()
+    snapshot, state, dry_run = snapshot_of(*nodes, pods=victims), AttemptState(), DryRun()
     dry_run.filtering = framework_of(made(NodeResourcesFit)).filtering
     dry_run.filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
-from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import Code
@@ -273,7 +273,7 @@ def _decision(
         PluginError: a plugin failed.
     """
     nominated = nominated_others(nominator, pod, snapshot)
-    state, diagnosis = CycleState(nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
+    state, diagnosis = AttemptState(nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
     if status.code is Code.ERROR:
         raise PluginError(status)

@@ -12,9 +12,9 @@ import numpy as np
 
 from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.errors import SchedulerError
 from scheduler.extensions.extenders.wire import MAX_EXTENDER_PRIORITY, FilterAnswer
-from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.status import Code, Status
@@ -105,12 +105,12 @@ class VerbResults:
                 left[snapshot.name_of(row)] = meta
         return left
 
-    def last_look(self, framework: Framework, pod: PodInfo, node_name: str) -> tuple[str, CycleState]:
+    def last_look(self, framework: Framework, pod: PodInfo, node_name: str) -> tuple[str, AttemptState]:
         """Return why a node cannot run a pod ("" if it can), and the state that PreFilter wrote, for Reserve and later points."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, (node_name,))
         if unknown:
-            return UNKNOWN_NODE, CycleState()
+            return UNKNOWN_NODE, AttemptState()
         _, diagnosis, state = self._judged(framework, pod, snapshot, rows)
         refusal = diagnosis.outcome_of(int(rows[0]))
         return ("" if refusal is None else _words(refusal[1])), state
@@ -140,10 +140,10 @@ class VerbResults:
 
     def _judged(
         self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> tuple[Rows, Diagnosis, CycleState]:
+    ) -> tuple[Rows, Diagnosis, AttemptState]:
         """Return the rows that pass PreFilter and Filter (with nominated pods), the rejections of the others, and the state."""
         nominated = nominated_others(self._nominator, pod, snapshot)
-        state, diagnosis = CycleState(nominated), Diagnosis.blank(snapshot.n_nodes)
+        state, diagnosis = AttemptState(nominated), Diagnosis.blank(snapshot.n_nodes)
         try:
             status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
             if status.is_success:
@@ -160,7 +160,7 @@ class VerbResults:
 
     def _scores(self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s:
         """Return int64 (len(rows),), 0 to 10; all 0 if PreFilter now rejects the pod."""
-        state = CycleState(nominated_others(self._nominator, pod, snapshot))
+        state = AttemptState(nominated_others(self._nominator, pod, snapshot))
         status = framework.filtering.run_pre_filter(state, pod, snapshot, Diagnosis.blank(snapshot.n_nodes))
         if not (status.is_success or status.is_rejected):
             raise _failed(framework, status)

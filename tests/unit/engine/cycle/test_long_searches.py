@@ -15,8 +15,9 @@ from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.cycle.time_slices import TimeSlices
 from scheduler.engine.queue import Place
 from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.pod_groups import PodGroups
-from scheduler.framework import CycleState, Status
+from scheduler.framework import Status
 from scheduler.framework.sliced_work import run_to_end
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter
@@ -229,7 +230,7 @@ def test_the_number_of_evaluated_nodes_is_bounded_by_the_time() -> None:
     for expected in (34, 68):
         looking = search(
             Counting(),
-            CycleState(),
+            AttemptState(),
             urgent(),
             cluster.cache.snapshot(),
             range(1000),

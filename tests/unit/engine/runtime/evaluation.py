@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.framework import CycleState, Diagnosis
+from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.framework import Diagnosis
 from tests.support.builders import node
 from tests.support.snapshots import snapshot_of
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def by_plugin(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Judged:
     """Evaluate a pod without its class: the results of each plugin are cached separately."""
-    state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+    state, diagnosis = AttemptState(), Diagnosis.blank(snapshot.n_nodes)
     rows = framework.filtering.run_filters(state, pod, snapshot, snapshot.all_rows, diagnosis)
     return _judged(framework, pod, snapshot, state, diagnosis, rows)
 
@@ -35,7 +36,7 @@ def by_class(
     nominated: Mapping[int, list[PodInfo]] | None = None,
 ) -> Judged:
     """Evaluate a pod as a scheduling cycle does: the results of all plugins are cached for its class."""
-    state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+    state, diagnosis = AttemptState(), Diagnosis.blank(snapshot.n_nodes)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
     if not status.is_success:
         raise PluginError(status)

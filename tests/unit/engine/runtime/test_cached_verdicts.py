@@ -12,6 +12,7 @@ import pytest
 from scheduler.engine.runtime import cached_verdicts, equivalence_classes
 from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes, Status
 from scheduler.framework.pod_groups import PodGroup
@@ -176,7 +177,7 @@ class TestEvaluatedNodes:
         asked(plugin)
         for rows, wanted in [([1, 3], ["n1", "n3"]), ([0, 1, 2, 3], ["n0", "n2"])]:
             framework.filtering.run_filters(
-                CycleState(), of_class("web"), snapshot, np.array(rows), Diagnosis.blank(4)
+                AttemptState(), of_class("web"), snapshot, np.array(rows), Diagnosis.blank(4)
             )
             assert asked(plugin) == wanted
 
@@ -609,7 +610,7 @@ def test_the_state_of_pre_filter_is_readable_at_scoring_for_the_whole_class():
 
     framework, snapshot = framework_of(Remembers()), snapshot_of("n0", "n1")
     for name in ("web-0", "web-1"):
-        state, diagnosis = CycleState(), Diagnosis.blank(2)
+        state, diagnosis = AttemptState(), Diagnosis.blank(2)
         framework.filtering.run_pre_filter(state, of_class(name), snapshot, diagnosis)
         rows = framework.filtering.find_feasible(
             state, of_class(name), snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
@@ -627,7 +628,7 @@ def test_plugins_after_a_final_rejection_write_no_state_for_the_class():
     framework = framework_of(first, Later())
 
     def left_by(name: str) -> bool:
-        state, diagnosis = CycleState(), Diagnosis.blank(1)
+        state, diagnosis = AttemptState(), Diagnosis.blank(1)
         framework.filtering.run_pre_filter(state, of_class(name), snapshot, diagnosis)
         return "Later" in state
 
@@ -660,7 +661,7 @@ def test_plugins_of_a_class_are_called_with_the_group_of_its_pods():
     framework = framework_of(plugin)
     one, other = (PodGroup(GroupKey("PodGroup", "default", name), name) for name in ("one", "other"))
     for group in (one, one, one, other, other, None, None):
-        state, diagnosis = CycleState(), Diagnosis.blank(1)
+        state, diagnosis = AttemptState(), Diagnosis.blank(1)
         state.group = group
         framework.filtering.run_pre_filter(state, of_class("web"), snapshot, diagnosis)
         rows = framework.filtering.find_feasible(
@@ -693,7 +694,7 @@ def test_a_prefilter_rejection_is_cached_with_the_state_of_the_plugins_before_it
     before, rejects, after = Before("Before"), Rejects("Rejects"), After("After")
     framework = framework_of(before, rejects, after, Filters("Filters"))
     for times in (1, 2, 3):
-        state, diagnosis = CycleState(), Diagnosis.blank(1)
+        state, diagnosis = AttemptState(), Diagnosis.blank(1)
         status = framework.filtering.run_pre_filter(state, of_class("web"), snapshot_of("n0"), diagnosis)
 
         assert status.message == "never"
@@ -705,7 +706,7 @@ class TestNominatedPods:
     def decide(self, plugin: Any, cache: Cache, nominator: Nominator, name: str) -> list[str]:
         """Decide a pod of the class; return the feasible nodes."""
         snapshot, web, diagnosis = cache.snapshot(), of_class(name), Diagnosis.blank(4)
-        state, self.diagnosis = CycleState(), diagnosis
+        state, self.diagnosis = AttemptState(), diagnosis
         self.framework = getattr(self, "framework", None) or framework_of(plugin)
         self.framework.filtering.run_pre_filter(state, web, snapshot, diagnosis)
         rows = self.framework.filtering.find_feasible(

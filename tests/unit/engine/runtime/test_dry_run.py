@@ -10,8 +10,9 @@ import pytest
 from plugins.node_ports import NodePorts
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.runtime.plugin_points import keeps_rows_apart
-from scheduler.framework import Code, CycleState, Diagnosis, Status
+from scheduler.framework import Code, Diagnosis, Status
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import Filter, PreFilter, framework_of
 from tests.support.snapshots import snapshot_of
@@ -36,7 +37,7 @@ def dry_run(
 ) -> Found:
     plugins = [NodePorts(), made(NodeResourcesFit), *more]
     filtering = framework_of(*plugins).filtering
-    state = CycleState()
+    state = AttemptState()
     assert filtering.run_pre_filter(state, preemptor, snapshot, Diagnosis.blank(snapshot.n_nodes)).is_success
     tried = DryRun()
     tried.filtering = filtering

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import (
     SKIP,
     SUCCESS,
@@ -45,8 +46,8 @@ def refusing(*names: str, reason: str = "no") -> Any:
     return lambda _state, _pod, node: Status.unschedulable(reason) if node.name in names else None
 
 
-def pre_filtered(*plugins: PreFilterPlugin) -> tuple[Status, CycleState, Diagnosis]:
-    state, diagnosis = CycleState(), Diagnosis.blank(SNAPSHOT.n_nodes)
+def pre_filtered(*plugins: PreFilterPlugin) -> tuple[Status, AttemptState, Diagnosis]:
+    state, diagnosis = AttemptState(), Diagnosis.blank(SNAPSHOT.n_nodes)
     status = framework_of(*plugins).filtering.run_pre_filter(state, POD, SNAPSHOT, diagnosis)
     return status, state, diagnosis
 
@@ -54,13 +55,13 @@ def pre_filtered(*plugins: PreFilterPlugin) -> tuple[Status, CycleState, Diagnos
 def feasible(
     *plugins: FilterPlugin | PreFilterPlugin,
     snapshot: Snapshot = SNAPSHOT,
-    state: CycleState | None = None,
+    state: AttemptState | None = None,
     diagnosis: Diagnosis | None = None,
     nominated: Mapping[int, Sequence[PodInfo]] | None = None,
 ) -> list[str]:
     diagnosis = diagnosis or Diagnosis.blank(snapshot.n_nodes)
     rows = framework_of(*plugins).filtering.find_feasible(
-        state or CycleState(), POD, snapshot, diagnosis, rows=diagnosis.feasible, nominated=nominated or {}
+        state or AttemptState(), POD, snapshot, diagnosis, rows=diagnosis.feasible, nominated=nominated or {}
     )
     return [snapshot.name_of(row) for row in rows]
 
@@ -72,7 +73,7 @@ class TestPreFilter:
         skips = Both("Skips", pre_filter=SKIP, filter=KeyError("asked"))
         goes_on = Both("GoesOn", filter=Outcomes.all_pass(4))
         framework = framework_of(skips, goes_on)
-        state, diagnosis = CycleState(), Diagnosis.blank(4)
+        state, diagnosis = AttemptState(), Diagnosis.blank(4)
         framework.filtering.run_pre_filter(state, POD, SNAPSHOT, diagnosis)
         framework.filtering.run_add_pods(state, POD, [(0, POD)], SNAPSHOT)
         framework.filtering.run_remove_pods(state, POD, [(0, POD)], SNAPSHOT)
@@ -206,11 +207,11 @@ class Room(PreFilterPlugin, FilterPlugin):
 
 class TestNominatedPods:
     @pytest.fixture
-    def state(self) -> CycleState:
-        return CycleState()
+    def state(self) -> AttemptState:
+        return AttemptState()
 
     def run(
-        self, *plugins: Any, nominated: Any, state: CycleState, diagnosis: Diagnosis | None = None
+        self, *plugins: Any, nominated: Any, state: AttemptState, diagnosis: Diagnosis | None = None
     ) -> Any:
         framework = framework_of(*plugins)
         diagnosis = diagnosis or Diagnosis.blank(4)
@@ -220,49 +221,49 @@ class TestNominatedPods:
         )
         return rows.tolist()
 
-    def test_a_node_must_pass_with_its_nominated_pods(self, state: CycleState):
+    def test_a_node_must_pass_with_its_nominated_pods(self, state: AttemptState):
         diagnosis = Diagnosis.blank(4)
         nominated = {1: [pod("a"), pod("b")], 2: [pod("c")]}
 
         assert self.run(Room(1), nominated=nominated, state=state, diagnosis=diagnosis) == [0, 2, 3]
         assert diagnosis.message() == "0/4 nodes are available: 1 no room."
 
-    def test_each_node_is_evaluated_with_only_its_own_nominated_pods(self, state: CycleState):
+    def test_each_node_is_evaluated_with_only_its_own_nominated_pods(self, state: AttemptState):
         room = Room(9)
         self.run(room, nominated={1: [pod("a"), pod("b")], 2: [pod("c")]}, state=state)
 
         assert room.told == [([(1, "a"), (1, "b")], [0, 2, 0, 0]), ([(2, "c")], [0, 0, 1, 0])]
         assert state.read("Room", np.ndarray).tolist() == [0, 0, 0, 0]
 
-    def test_a_node_must_pass_without_its_nominated_pods_too(self, state: CycleState):
+    def test_a_node_must_pass_without_its_nominated_pods_too(self, state: AttemptState):
         def needs_company(_state: Any, _pod: Any, node: Any) -> Status | None:
             return None if any(True for _ in node.pods) else Status.unschedulable("lonely")
 
         assert self.run(NodeFilter("A", needs_company), nominated={1: [pod("a")]}, state=state) == []
 
-    def test_only_rows_with_nominations_are_evaluated_twice(self, state: CycleState):
+    def test_only_rows_with_nominations_are_evaluated_twice(self, state: AttemptState):
         asked = NodeFilter("A")
         self.run(asked, nominated={2: [pod("a")]}, state=state)
 
         assert [args[2].name for _, args in asked.calls] == ["n2", "n0", "n1", "n2", "n3"]
 
-    def test_a_node_that_fails_with_nominated_pods_is_not_evaluated_without_them(self, state: CycleState):
+    def test_a_node_that_fails_with_nominated_pods_is_not_evaluated_without_them(self, state: AttemptState):
         asked = NodeFilter("A", refusing("n2"))
         self.run(asked, nominated={2: [pod("a")]}, state=state)
 
         assert [args[2].name for _, args in asked.calls] == ["n2", "n0", "n1", "n3"]
 
-    def test_a_node_outside_the_search_is_not_evaluated_for_its_nominations(self, state: CycleState):
+    def test_a_node_outside_the_search_is_not_evaluated_for_its_nominations(self, state: AttemptState):
         asked = NodeFilter("A")
         self.run(PreFilter("B", only("n0")), asked, nominated={2: [pod("a")]}, state=state)
 
         assert [args[2].name for _, args in asked.calls] == ["n0"]
 
-    def test_a_plugin_that_cannot_add_nominated_pods_fails_the_attempt(self, state: CycleState):
+    def test_a_plugin_that_cannot_add_nominated_pods_fails_the_attempt(self, state: AttemptState):
         with pytest.raises(PluginError, match='running PreFilter plugin "A": KeyError'):
             self.run(PreFilter("A", add_pods=KeyError("x")), nominated={2: [pod("a")]}, state=state)
 
-    def test_an_error_with_nominated_pods_is_an_error(self, state: CycleState):
+    def test_an_error_with_nominated_pods_is_an_error(self, state: AttemptState):
         def fails(_state: Any, _pod: Any, node: Any) -> Status | None:
             return Status.failed("odd") if any(True for _ in node.pods) else None
 
@@ -287,7 +288,7 @@ def unschedulable(*reasons: str, node_name: str | None = None) -> PostFilterResu
 class TestPostFilter:
     def run(self, *plugins: PostFilter) -> PostFilterResult:
         asked = framework_of(*plugins).filtering.run_post_filter(
-            CycleState(), POD, SNAPSHOT, Diagnosis.blank(4)
+            AttemptState(), POD, SNAPSHOT, Diagnosis.blank(4)
         )
         return run_now(asked)
 

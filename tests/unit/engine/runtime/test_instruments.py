@@ -10,7 +10,8 @@ import pytest
 
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.framework import Code, CycleState, Diagnosis, QueuedPodInfo, Status, Wait
+from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.framework import Code, Diagnosis, QueuedPodInfo, Status, Wait
 from scheduler.framework.points import ExtensionPoint
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import pod
@@ -53,7 +54,7 @@ class Measurements:
 
 def run_all(framework: Framework) -> None:
     """Run every point once."""
-    state, diagnosis, rows = CycleState(), Diagnosis.blank(2), SNAPSHOT.all_rows
+    state, diagnosis, rows = AttemptState(), Diagnosis.blank(2), SNAPSHOT.all_rows
     framework.run_pre_enqueue(POD)
     framework.sort_key(QueuedPodInfo(POD, 0.0))
     framework.filtering.run_pre_filter(state, POD, SNAPSHOT, diagnosis)
@@ -110,7 +111,7 @@ def test_a_filter_that_fails_ends_its_point_with_an_error():
     framework = framework_of(puppets.NodeFilter(answer=KeyError("x")), instruments=measurements)
     with pytest.raises(PluginError):
         framework.filtering.find_feasible(
-            CycleState(), POD, SNAPSHOT, Diagnosis.blank(2), rows=SNAPSHOT.all_rows, nominated={}
+            AttemptState(), POD, SNAPSHOT, Diagnosis.blank(2), rows=SNAPSHOT.all_rows, nominated={}
         )
 
     assert measurements.points == [("custom-scheduler", "Filter", "Error")]
@@ -150,7 +151,7 @@ def test_cached_results_are_not_counted_as_evaluated():
     measurements = Measurements()
     framework = framework_of(Kept(), puppets.NodeFilter("Always"), instruments=measurements)
     for _ in range(4):
-        framework.filtering.run_filters(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows, Diagnosis.blank(2))
+        framework.filtering.run_filters(AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows, Diagnosis.blank(2))
 
     assert measurements.asked.count(("Kept", "Filter")) == 2
     assert measurements.asked.count(("Always", "Filter")) == 4

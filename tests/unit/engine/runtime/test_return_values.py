@@ -13,11 +13,11 @@ import pytest
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.runtime.budget import PluginEndError
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import (
     SKIP,
     SUCCESS,
     Code,
-    CycleState,
     Diagnosis,
     Outcome,
     Outcomes,
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 SNAPSHOT = snapshot_of("n0", "n1")
 POD = pod("web")
-STATE = CycleState()
+STATE = AttemptState()
 REFUSED = Status.unschedulable("no")
 
 
 def filtering(framework: Framework) -> Status:
     try:
         framework.filtering.find_feasible(
-            CycleState(), POD, SNAPSHOT, Diagnosis.blank(2), rows=SNAPSHOT.all_rows, nominated={}
+            AttemptState(), POD, SNAPSHOT, Diagnosis.blank(2), rows=SNAPSHOT.all_rows, nominated={}
         )
     except PluginError as error:
         return error.status
@@ -59,7 +59,7 @@ def filtering(framework: Framework) -> Status:
 
 def scoring(framework: Framework) -> Status:
     try:
-        framework.scoring.run(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+        framework.scoring.run(AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
     except PluginError as error:
         return error.status
     return SUCCESS
@@ -72,8 +72,8 @@ def pre_scoring(framework: Framework) -> Status:
 
 def adding(framework: Framework) -> Status:
     try:
-        framework.filtering.run_add_pods(CycleState(), POD, [(0, pod("other"))], SNAPSHOT)
-        framework.filtering.run_remove_pods(CycleState(), POD, [(0, pod("other"))], SNAPSHOT)
+        framework.filtering.run_add_pods(AttemptState(), POD, [(0, pod("other"))], SNAPSHOT)
+        framework.filtering.run_remove_pods(AttemptState(), POD, [(0, pod("other"))], SNAPSHOT)
     except PluginError as error:
         return error.status
     return SUCCESS
@@ -84,7 +84,7 @@ POINTS: dict[str, tuple[type[Puppet], str, Run]] = {
     "pre_filter": (
         puppets.PreFilter,
         "PreFilter",
-        lambda it: it.filtering.run_pre_filter(CycleState(), POD, SNAPSHOT, Diagnosis.blank(2)),
+        lambda it: it.filtering.run_pre_filter(AttemptState(), POD, SNAPSHOT, Diagnosis.blank(2)),
     ),
     "add_pods": (puppets.PreFilter, "PreFilter", adding),
     "remove_pods": (puppets.PreFilter, "PreFilter", adding),
@@ -270,7 +270,7 @@ def test_an_error_about_one_node_names_the_node(method: str):
 def test_a_numpy_integer_is_a_score():
     framework = framework_of(puppets.NodeScore("Mine", lambda *_: np.int32(7)))
 
-    assert framework.scoring.run(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows).total.tolist() == [7, 7]
+    assert framework.scoring.run(AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows).total.tolist() == [7, 7]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.engine.runtime.adapters import outcomes_of, scores_of, slow_last
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.runtime.framework import EnabledPlugins, Framework
 from scheduler.engine.runtime.instruments import NoInstruments
 from scheduler.framework import (
@@ -59,7 +60,7 @@ class Quick(FilterPlugin):
 
 
 def judged(plugin: Slow) -> Outcomes:
-    return outcomes_of(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+    return outcomes_of(plugin, AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
 
 
 def filtered(plugin: Slow) -> list[str]:
@@ -99,7 +100,7 @@ def test_a_sample_of_scores_gives_other_nodes_the_lowest_of_them() -> None:
     plugin = Slow(2)
     plugin.sample_start = 5
 
-    scores = scores_of(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+    scores = scores_of(plugin, AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
 
     assert plugin.asked == ["n5", "n6"]
     assert scores.tolist() == [15, 15, 15, 15, 15, 15, 16, 15]
@@ -127,8 +128,10 @@ def test_the_metric_counts_the_evaluated_nodes() -> None:
         EnabledPlugins({point: [plugin] for point in (ExtensionPoint.FILTER, ExtensionPoint.SCORE)}),
         counting,
     )
-    rows = framework.filtering.run_filters(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows, Diagnosis.blank(8))
-    framework.scoring.run(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+    rows = framework.filtering.run_filters(
+        AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows, Diagnosis.blank(8)
+    )
+    framework.scoring.run(AttemptState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
 
     assert len(rows) == 3
     assert counting.loops == [("Slow", ExtensionPoint.FILTER, 5), ("Slow", ExtensionPoint.SCORE, 3)]
@@ -146,7 +149,7 @@ def test_results_of_a_sample_are_not_cached(sample: int | None, asked: int) -> N
     for _ in range(3):
         plugin.asked.clear()
         plugin.sample_start = 0
-        state, diagnosis = CycleState(), Diagnosis.blank(4)
+        state, diagnosis = AttemptState(), Diagnosis.blank(4)
         framework.filtering.run_pre_filter(state, POD, snapshot, diagnosis)
         rows = framework.filtering.find_feasible(
             state, POD, snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
@@ -163,7 +166,7 @@ def test_a_plugin_that_filters_and_scores_evaluates_every_node_in_turn() -> None
     for _ in range(3):
         rows = SNAPSHOT.all_rows[judged(plugin).index == 0]
         plugin.asked.clear()
-        scores_of(plugin, CycleState(), POD, SNAPSHOT, rows)
+        scores_of(plugin, AttemptState(), POD, SNAPSHOT, rows)
         assert plugin.asked == [f"n{row}" for row in rows]
         assert len(rows) == 2
         chosen += rows.tolist()

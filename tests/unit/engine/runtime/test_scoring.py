@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.framework import SKIP, CycleState, ScorePlugin
+from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.framework import SKIP, ScorePlugin
 from tests.support.builders import pod
 from tests.support.scripted_plugins import NodeScore, PreScore, Score, framework_of
 from tests.support.snapshots import snapshot_of
@@ -27,7 +28,7 @@ def int64s(*values: int) -> Any:
 
 
 def ranked(*plugins: Plugin, weights: dict[str, int] | None = None, feasible: Any = FEASIBLE) -> Scores:
-    return framework_of(*plugins, weights=weights).scoring.run(CycleState(), POD, SNAPSHOT, feasible)
+    return framework_of(*plugins, weights=weights).scoring.run(AttemptState(), POD, SNAPSHOT, feasible)
 
 
 def error(*plugins: Plugin) -> str:
@@ -128,6 +129,6 @@ def test_normalizing_in_place_does_not_change_cached_scores():
             return scores
 
     framework = framework_of(Kept())
-    totals = [framework.scoring.run(CycleState(), POD, SNAPSHOT, FEASIBLE).total.tolist() for _ in range(3)]
+    totals = [framework.scoring.run(AttemptState(), POD, SNAPSHOT, FEASIBLE).total.tolist() for _ in range(3)]
 
     assert totals == [[20, 40]] * 3
