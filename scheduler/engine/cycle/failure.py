@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.engine.queue.pod_places import Place
@@ -53,7 +54,6 @@ class FailureHandler:
             pending_plugins: those of them that returned PENDING.
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
-        self._budget.end()  # PreEnqueue in the queue must not fail because of time that other plugins used
         quarantine_seconds = 0.0
         spent = over_budget(status.error)
         if spent is not None:
@@ -71,12 +71,16 @@ class FailureHandler:
             # The pod was deleted, recreated, or bound: by a request without a response, or by another client.
             self._queue.done(pod.uid)
             return
-        place = self._queue.add_unschedulable(
-            queued,
-            unschedulable_plugins=unschedulable_plugins,
-            pending_plugins=pending_plugins,
-            is_error=not status.is_rejected,
-            quarantine_seconds=quarantine_seconds,
+        # PreEnqueue in the queue must not fail because of time that other plugins used.
+        place = self._budget.run_after_slice(
+            partial(
+                self._queue.add_unschedulable,
+                queued,
+                unschedulable_plugins=unschedulable_plugins,
+                pending_plugins=pending_plugins,
+                is_error=not status.is_rejected,
+                quarantine_seconds=quarantine_seconds,
+            )
         )
         if place is Place.OUTSIDE:  # its newest version cannot be decoded, which was already reported
             return

@@ -159,7 +159,7 @@ class LongAttempts:
         self._advanced.popleft()
         self._look_at_line()
         try:
-            is_done = self._is_outdated(long) or self._budget.run_slice_of(long.usage, self._work, long)
+            is_done = self._is_outdated(long) or self._budget.run_slice(self._work, long, usage=long.usage)
         except Exception as error:  # noqa: BLE001  # a plugin may raise any exception
             self._give_up(long, long.attempt.framework.failure(*long.plugin, error), FAILED)
         else:

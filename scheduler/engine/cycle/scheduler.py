@@ -139,9 +139,8 @@ class Scheduler:
             self.at_work(pod)
 
     def _note_hold(self, pod: PodInfo, usage: AttemptUsage) -> None:
-        if usage.longest:
-            self._held.append((self._now(), usage.longest, pod))
-            usage.longest = 0.0
+        self._held.append((self._now(), usage.longest, pod))
+        usage.longest = 0.0
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns after the running bindings, or after 10 seconds."""
@@ -216,10 +215,7 @@ class Scheduler:
             usage, attempt = AttemptUsage(LONG_SECONDS), self._pods.schedule(queued)
         else:
             usage, attempt = long.usage, self._pods.schedule(queued, began=long.attempt.began)
-        try:
-            assumed = await self._budget.run_in_slices(self._attempt(attempt, [queued]), usage)
-        finally:
-            self._note_hold(queued.pod, usage)
+        assumed = await self._attempt(attempt, [queued], usage)
         if long is not None:
             self._long.settle(long)
         await self._settle([queued], assumed, bindings)
@@ -228,13 +224,10 @@ class Scheduler:
         """Continue the attempt at the first group until its end or its next pause, which is as long as this part took."""
         group, began = self._paused.popleft(), self._now()
         try:
-            attempt = self._attempt(group.attempt, group.members)
-            assumed = await self._budget.run_in_slices(attempt, group.usage)
+            assumed = await self._attempt(group.attempt, group.members, group.usage)
         except BaseException:
             group.attempt.close()  # it may be paused, if this task was cancelled at the end of a freeze
             raise
-        finally:
-            self._note_hold(group.members[0].pod, group.usage)
         if group.attempt.is_over:
             await self._settle(group.members, assumed, bindings)
             self._try_late(group.late)
@@ -286,7 +279,8 @@ class Scheduler:
             self._rescue(long.queued)
         finally:
             self.at_work(None)
-            self._note_hold(long.pod, long.usage)
+            if long.usage.longest:
+                self._note_hold(long.pod, long.usage)
         await asyncio.sleep(0)
 
     def _bound(self, bindings: set[asyncio.Task[None]], uid: str, binding: asyncio.Task[None]) -> None:
@@ -339,7 +333,8 @@ class Scheduler:
                     self._rescue(each)
             return [first]
         finally:
-            await self._end_freeze()
+            if self._freeze.is_on:
+                await self._freeze.end()
 
     async def _wait_for_work(self) -> None:
         now = self._hooks.clock.monotonic()
@@ -352,27 +347,32 @@ class Scheduler:
 
     @loop_work("attempt", lambda members: f"attempt at pod {members[0].pod.key}")
     async def _attempt(
-        self, attempt: Awaitable[Sequence[AssumedPod]], members: Sequence[QueuedPodInfo]
+        self,
+        attempt: Awaitable[Sequence[AssumedPod]],
+        members: Sequence[QueuedPodInfo],
+        usage: AttemptUsage,
     ) -> Sequence[AssumedPod]:
-        """Run an attempt, or a part of it, and end the freeze that it may have begun."""
+        """Run an attempt, or a part of it, within its budget, and end the freeze that it may have begun.
+
+        The changes that the freeze deferred do not count against the budget.
+        """
+        pod = members[0].pod
         try:
             try:
-                self.at_work(members[0].pod)
-                return await attempt
+                self.at_work(pod)
+                return await self._budget.run_in_slices(attempt, usage)
             finally:
                 self.at_work(None)
-                await self._end_freeze()
+                if usage.longest:
+                    self._note_hold(pod, usage)
+                if self._freeze.is_on:
+                    await self._freeze.end()
         except Exception:
             # A bug of this scheduler affects this attempt only.
-            logger.exception("Scheduling cycle failed", extra={"pod": members[0].pod.key})
+            logger.exception("Scheduling cycle failed", extra={"pod": pod.key})
             for member in members:
                 self._rescue(member)
             return ()
-
-    async def _end_freeze(self) -> None:
-        if self._freeze.is_on:
-            self._budget.end()  # deferred changes do not count against the attempt's budget
-            await self._freeze.end()
 
     def _rescue(self, member: QueuedPodInfo) -> None:
         try:

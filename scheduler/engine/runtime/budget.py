@@ -291,24 +291,57 @@ class LoopBudget:
 
     # Time slices.
 
-    def begin(self) -> None:
-        """Begin a slice."""
-        self._own, self._sample = 0.0, None
-        self._began, self._limit, self.is_spent, self.running = self._now(), self.seconds, False, None
-        if not self._has_clock:
-            self.checks = True
-        elif not self._is_ticking:
-            self._tick_in(self._limit)
+    def run_slice(self, function: Callable[..., T], *args: object, usage: AttemptUsage | None = None) -> T:
+        """Call a function in a slice: the only place where a slice, and so the budget of an attempt, begins and ends.
 
-    def end(self) -> None:
-        """End the slice."""
-        if self._overran_since is not None:
-            self._longest = max(self._longest, self._now() - self._overran_since)
-            self._overran_since = self._used_by = None
-        self._began, self.is_spent, self.checks, self.running = None, False, False, None
+        Args:
+            function: the function.
+            args: its arguments.
+            usage: usage of the attempt that the slice belongs to. Its first slice, usually the only one, is not measured;
+                a slice that begins after the limit was used up is over at once.
+        """
+        self._begin()
+        is_measured, used = False, 0.0
+        if usage is not None:
+            self.usage, self._longest = usage, 0.0
+            is_measured, usage.has_begun = usage.has_begun, True
+            if is_measured:
+                used = self._used()
+            if usage.seconds > usage.limit:
+                self.is_spent = self.checks = True
+                self._limit = usage.limit
+        try:
+            return function(*args)
+        finally:
+            self._end()
+            if usage is not None:
+                self.usage = None
+                usage.longest = max(usage.longest, self._longest)
+                if is_measured:
+                    usage.seconds += self._used() - used
 
-    def begin_cleanup(self) -> None:
-        """Give cleanup a short time of its own, whatever was spent."""
+    def run_in_slices(self, awaitable: Awaitable[T], usage: AttemptUsage | None = None) -> Awaitable[T]:
+        """Return an awaitable that runs the given one in slices: each step between two waits is one slice.
+
+        Args:
+            awaitable: the awaitable to run.
+            usage: usage of its attempt; see `run_slice`.
+        """
+        return _DrivenAwaitable(partial(self.run_slice, usage=usage), awaitable)
+
+    def run_after_slice(self, function: Callable[..., T], *args: object) -> T:
+        """End the running slice early, and call a function: each plugin that it calls has a slice of its own."""
+        self._end()
+        return function(*args)
+
+    def run_cleanup(self, function: Callable[..., object], *args: object, goes_on: bool) -> None:
+        """Call a function that cleans up after an attempt, with a short time of its own, whatever was spent.
+
+        Args:
+            function: the function; it raises nothing.
+            args: its arguments.
+            goes_on: whether the attempt continues afterwards; it then has the full budget again.
+        """
         if self._began is not None:
             self._began = None  # an alarm has no effect until all of this is set
             self._own, self._sample, self._limit, self.is_spent = 0.0, None, _CLEANUP_SECONDS, False
@@ -316,48 +349,23 @@ class LoopBudget:
             self.checks = not self._has_clock
             if self._has_clock:
                 self._tick_in(self._limit)
+        function(*args)
+        if goes_on and self._began is not None:
+            self._begin()
 
-    def end_cleanup(self) -> None:
-        """Restore the full budget for the work after a cleanup."""
-        if self._began is not None:
-            self.begin()
+    def _begin(self) -> None:
+        self._own, self._sample = 0.0, None
+        self._began, self._limit, self.is_spent, self.running = self._now(), self.seconds, False, None
+        if not self._has_clock:
+            self.checks = True
+        elif not self._is_ticking:
+            self._tick_in(self._limit)
 
-    def run_slice(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function in a slice of its own."""
-        self.begin()
-        try:
-            return function(*args)
-        finally:
-            self.end()
-
-    def run_in_slices(self, awaitable: Awaitable[T], usage: AttemptUsage | None = None) -> Awaitable[T]:
-        """Return an awaitable that runs the given one in slices: each step between two waits is one slice.
-
-        Args:
-            awaitable: the awaitable to run.
-            usage: usage of its attempt; a slice that begins after the limit was used up is over at once.
-        """
-        by_way_of = self.run_slice if usage is None else partial(self.run_slice_of, usage)
-        return _DrivenAwaitable(by_way_of, awaitable)
-
-    def run_slice_of(self, usage: AttemptUsage, function: Callable[..., T], *args: object) -> T:
-        """Call a function in a slice of an attempt; the first slice, usually the only one, is not measured."""
-        self.begin()
-        self.usage = usage
-        is_first, usage.has_begun = not usage.has_begun, True
-        used = 0.0 if is_first else self._used()
-        if usage.seconds > usage.limit:
-            self.is_spent = self.checks = True
-            self._limit = usage.limit
-        self._longest = 0.0
-        try:
-            return function(*args)
-        finally:
-            self.end()
-            self.usage = None
-            usage.longest = max(usage.longest, self._longest)
-            if not is_first:
-                usage.seconds += self._used() - used
+    def _end(self) -> None:
+        if self._overran_since is not None:
+            self._longest = max(self._longest, self._now() - self._overran_since)
+            self._overran_since = self._used_by = None
+        self._began, self.is_spent, self.checks, self.running = None, False, False, None
 
     # Plugins.
 

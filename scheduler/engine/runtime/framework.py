@@ -289,7 +289,9 @@ class Framework:
 
         `goes_on` is true if the attempt continues afterwards.
         """
-        self._call.budget.begin_cleanup()
+        self._call.budget.run_cleanup(self._unreserve, state, pod, node_name, goes_on=goes_on)
+
+    def _unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         for plugin in reversed(self._reserve):
             try:
                 self._call.guarded(
@@ -303,8 +305,6 @@ class Framework:
                 )
             except NeedsTime as error:
                 self.failure(plugin, ExtensionPoint.RESERVE, error)
-        if goes_on:
-            self._call.budget.end_cleanup()
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
         """Run Permit plugins.

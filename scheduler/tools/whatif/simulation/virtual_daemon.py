@@ -47,17 +47,11 @@ T = TypeVar("T")
 class NoBudget(LoopBudget):
     """Calls plugins without a limit: a plugin that does not return stops the simulation."""
 
-    def begin(self) -> None:
-        """Do nothing."""
-
-    def run_slice(self, function: Callable[..., T], *args: object) -> T:
+    def run_slice(self, function: Callable[..., T], *args: object, usage: AttemptUsage | None = None) -> T:
         return function(*args)
 
     def run_in_slices(self, awaitable: Awaitable[T], usage: AttemptUsage | None = None) -> Awaitable[T]:
         return awaitable
-
-    def run_slice_of(self, usage: AttemptUsage, function: Callable[..., T], *args: object) -> T:
-        return function(*args)
 
     def call(
         self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "", at: str = ""

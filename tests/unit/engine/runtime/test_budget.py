@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.runtime.budget import AttemptUsage, LoopBudget, OverBudgetError
 from scheduler.framework import Plugin
 from tests.support.scripted_plugins import NodeFilter, Reserve, framework_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Ours(Plugin):
@@ -54,9 +57,18 @@ class Machine(LoopBudget):
                 self._on_alarm(signal.SIGALRM, None)
 
 
-def test_a_slow_in_tree_plugin_is_named() -> None:
-    budget = Machine()
-    budget.begin()
+def in_a_slice(test: Callable[[Machine], None]) -> Callable[[], None]:
+    """Run a test in a slice."""
+
+    def run() -> None:
+        budget = Machine()
+        budget.run_slice(test, budget)
+
+    return run
+
+
+@in_a_slice
+def test_a_slow_in_tree_plugin_is_named(budget: Machine) -> None:
     budget.call(OURS, budget.pass_, 0.6)
     assert not budget.is_spent
     budget.call(OURS, lambda: budget.pass_(0.6, used=0.6))
@@ -89,9 +101,8 @@ async def _awaited(awaitable: Any) -> Any:
     return await awaitable
 
 
-def test_time_of_other_processes_is_not_charged() -> None:
-    budget = Machine()
-    budget.begin()
+@in_a_slice
+def test_time_of_other_processes_is_not_charged(budget: Machine) -> None:
     budget.call(OURS, lambda: budget.pass_(60.0, used=0.3, waited=59.7))
     assert not budget.is_spent
     budget.call(THEIRS, lambda: budget.pass_(30.0, used=0.05, waited=29.9))
@@ -102,16 +113,18 @@ def test_time_used_before_the_start_is_not_charged() -> None:
     budget = Machine()
     budget.run_slice(lambda: None)
     budget.pass_(0.45, used=0.45)
-    budget.begin()
-    budget.pass_(0.4, used=0.4)
-    assert not budget.is_spent
-    budget.pass_(0.4, used=0.4)
-    assert budget.is_spent
+
+    def slice_() -> None:
+        budget.pass_(0.4, used=0.4)
+        assert not budget.is_spent
+        budget.pass_(0.4, used=0.4)
+        assert budget.is_spent
+
+    budget.run_slice(slice_)
 
 
-def test_the_time_of_garbage_collection_is_not_charged() -> None:
-    budget = Machine()
-    budget.begin()
+@in_a_slice
+def test_the_time_of_garbage_collection_is_not_charged(budget: Machine) -> None:
     budget._on_collection("start", {"generation": 2})
     budget.pass_(0.45, used=0.45)
     budget._on_collection("stop", {"generation": 2})
@@ -119,9 +132,8 @@ def test_the_time_of_garbage_collection_is_not_charged() -> None:
     assert not budget.is_spent
 
 
-def test_sleeping_is_charged_and_waiting_for_the_cpu_is_not() -> None:
-    budget = Machine()
-    budget.begin()
+@in_a_slice
+def test_sleeping_is_charged_and_waiting_for_the_cpu_is_not(budget: Machine) -> None:
     budget.call(THEIRS, lambda: budget.pass_(5.0, waited=4.9))
     assert not budget.is_spent
     budget.call(THEIRS, lambda: budget.pass_(1.2))
@@ -130,28 +142,54 @@ def test_sleeping_is_charged_and_waiting_for_the_cpu_is_not() -> None:
 
 def test_a_suspended_process_is_not_charged_and_a_long_c_call_is() -> None:
     budget = Machine()
-    budget.begin()
-    budget.call(THEIRS, lambda: budget.pass_(10.0, late=9.0))
-    assert not budget.is_spent
-    budget.begin()
-    budget.call(THEIRS, lambda: budget.pass_(10.0, used=10.0, late=9.0))
-    assert budget.is_spent
+
+    def is_charged(used: float) -> bool:
+        budget.call(THEIRS, lambda: budget.pass_(10.0, used=used, late=9.0))
+        return budget.is_spent
+
+    assert not budget.run_slice(is_charged, 0.0)
+    assert budget.run_slice(is_charged, 10.0)
 
 
 def test_an_attempt_of_many_slices_ends_when_their_sum_reaches_its_limit() -> None:
     budget, usage = Machine(), AttemptUsage(limit=2.0)
     for number in range(7):
-        over = budget.run_slice_of(usage, lambda: budget.is_spent)
+        over = budget.run_slice(lambda: budget.is_spent, usage=usage)
         assert not over, number
-        budget.run_slice_of(usage, lambda: budget.pass_(0.3, used=0.3))
+        budget.run_slice(lambda: budget.pass_(0.3, used=0.3), usage=usage)
         budget.pass_(5.0, used=5.0)  # time that other tasks use in between
     with pytest.raises(OverBudgetError, match="more than 2s"):
-        budget.run_slice_of(usage, budget.call, OURS, lambda: None)
+        budget.run_slice(budget.call, OURS, lambda: None, usage=usage)
 
 
 def test_the_longest_block_beyond_the_budget_is_recorded() -> None:
     budget, usage = Machine(), AttemptUsage()
-    budget.run_slice_of(usage, lambda: budget.pass_(0.4, used=0.4))
+    budget.run_slice(lambda: budget.pass_(0.4, used=0.4), usage=usage)
     assert usage.longest == 0.0
-    budget.run_slice_of(usage, lambda: budget.pass_(3.0, used=3.0))
+    budget.run_slice(lambda: budget.pass_(3.0, used=3.0), usage=usage)
     assert usage.longest == pytest.approx(3.0)
+
+
+def test_plugins_called_after_a_slice_do_not_pay_for_it() -> None:
+    budget = Machine()
+
+    def attempt() -> str:
+        budget.pass_(1.0, used=1.0)
+        assert budget.is_spent
+        return budget.run_after_slice(budget.call, THEIRS, lambda: "called")
+
+    assert budget.run_slice(attempt) == "called"
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_cleanup_has_time_and_only_an_attempt_that_goes_on_has_it_afterwards(goes_on: bool) -> None:
+    budget = Machine()
+
+    def attempt() -> tuple[bool, bool]:
+        budget.pass_(1.0, used=1.0)
+        budget.run_cleanup(lambda: is_spent.append(budget.is_spent), goes_on=goes_on)
+        budget.pass_(0.3, used=0.3)
+        return is_spent[0], budget.is_spent
+
+    is_spent: list[bool] = []
+    assert budget.run_slice(attempt) == (False, not goes_on)
