@@ -58,17 +58,14 @@ class Diagnosis:
     narrowing_plugins: tuple[str, ...] = ()
     post_filter_message: str = ""
     avoided: Mapping[int, str] = field(default_factory=dict)
-    n_within: int = -1
+    n_within: int = field(kw_only=True)
     _counted: list[tuple[str, Outcome, int]] | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.n_within < 0:
-            self.n_within = self.n_nodes
 
     @classmethod
     def blank(cls, n_nodes: int) -> Diagnosis:
         """Return a diagnosis in which every node is feasible."""
-        return cls(n_nodes, np.full(n_nodes, FEASIBLE, dtype=np.int16), np.zeros(n_nodes, dtype=np.uint16))
+        rejected_by = np.full(n_nodes, FEASIBLE, dtype=np.int16)
+        return cls(n_nodes, rejected_by, np.zeros(n_nodes, dtype=np.uint16), n_within=n_nodes)
 
     @property
     def feasible(self) -> Rows:

@@ -8,6 +8,9 @@ from enum import Enum
 class ExtensionPoint(Enum):
     """An extension point; the value is its key under `plugins` in a profile.
 
+    Attributes:
+        metric_name: the label of this point in kube-scheduler's metrics, as in `PreFilter`.
+
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/config/v1/types.go, Plugins.
     """
@@ -27,7 +30,5 @@ class ExtensionPoint(Enum):
     BIND = "bind"
     POST_BIND = "postBind"
 
-    @property
-    def metric_name(self) -> str:
-        """The label of this point in kube-scheduler's metrics, as in `PreFilter`."""
-        return self.value[0].upper() + self.value[1:]
+    def __init__(self, key: str) -> None:
+        self.metric_name = key[0].upper() + key[1:]

@@ -74,11 +74,14 @@ class Snapshot:
         requested: resource -> int64 (n_nodes,), the sum of the requests of each node's pods, including assumed pods.
         nonzero_requested: the same for "cpu" and "memory" only, where a container without a request counts with
             100 millicores and 200 MiB. Scores use it, so that such pods are not all placed on one node.
+        changes: the log of rows whose nodes or pods change; None for a hypothetical cluster.
+        node_changes: the log of rows whose node objects change; None if the rows differ from the table's.
     """
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.n_nodes = source.n_nodes
+        self.changes, self.node_changes = source.changes, source.node_changes
         self.allocatable, self.requested, self.nonzero_requested = (
             ResourceArrays(read, self.n_nodes, source.resources)
             for read in (source.allocatable, source.requested, source.nonzero_requested)
@@ -110,16 +113,6 @@ class Snapshot:
     def pod_count(self) -> Int64s:
         """The number of pods on each node, (n_nodes,), including assumed pods."""
         return self._source.pod_count()
-
-    @property
-    def changes(self) -> ChangeLog | None:
-        """The log of rows whose nodes or pods change; None for a hypothetical cluster."""
-        return self._source.changes
-
-    @property
-    def node_changes(self) -> ChangeLog | None:
-        """The log of rows whose node objects change; None if the rows differ from the table's."""
-        return self._source.node_changes
 
     @property
     def taken(self) -> tuple[ChangeLog, Rows] | None:

@@ -66,11 +66,14 @@ class ClusterTable:
 
     Args:
         in_slices: whether affinity terms of pods with many terms are left for `work`.
+
+    Attributes:
+        nodes, changes, node_changes: see `Snapshot`; the same objects as long as the table exists.
     """
 
     def __init__(self, *, in_slices: bool = False) -> None:
         self._in_slices = in_slices
-        self._nodes: list[NodeObject] = []
+        self.nodes: list[NodeObject] = []
         self._room = 0  # capacity of every column
         self._row_of: dict[str, int] = {}  # node name -> row
         self._pods: list[dict[str, PodInfo]] = []  # by row: pod uid -> pod
@@ -101,9 +104,9 @@ class ClusterTable:
         self._objects: dict[str, ObjectStore] = {}  # by kind
         self._requested_on: list[dict[str, int]] = []  # by row: resource -> amount, without zeros
         self._nonzero_on: list[list[int]] = []  # by row: milliCPU and bytes
-        self._changes = ChangeLog()
-        self._node_changes = ChangeLog()
-        self._node_tallies = NodeTallies(self, self._node_changes)
+        self.changes = ChangeLog()
+        self.node_changes = ChangeLog()
+        self._node_tallies = NodeTallies(self, self.node_changes)
         self._snapshot: Snapshot | None = None
 
     # Reading.
@@ -116,11 +119,7 @@ class ClusterTable:
 
     @property
     def n_nodes(self) -> int:
-        return len(self._nodes)
-
-    @property
-    def nodes(self) -> Sequence[NodeObject]:
-        return self._nodes
+        return len(self.nodes)
 
     def row_of(self, node_name: str) -> int | None:
         return self._row_of.get(node_name)
@@ -151,14 +150,6 @@ class ClusterTable:
 
     def pod_count(self) -> Int64s:
         return self._pod_count.view(self.n_nodes)
-
-    @property
-    def changes(self) -> ChangeLog:
-        return self._changes
-
-    @property
-    def node_changes(self) -> ChangeLog:
-        return self._node_changes
 
     def requested_on(self, row: int) -> Mapping[str, int]:
         return self._requested_on[row]
@@ -191,10 +182,10 @@ class ClusterTable:
         return self._used_ports.shown(self.n_nodes)
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
-        return self._images.states(names, self._nodes, self._room)
+        return self._images.states(names, self.nodes, self._room)
 
     def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes:
-        return self._images.on_nodes(names, self._nodes)
+        return self._images.on_nodes(names, self.nodes)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._pod_counts.column(query, self._room).view(self.n_nodes)
@@ -248,7 +239,7 @@ class ClusterTable:
         column: InternedColumn[str | None] = InternedColumn(None)
         column.codes.reserve(self._room)
         # One loop over nodes for each label key that nodes have and a pod or plugin reads.
-        for row, node in enumerate(self._nodes):
+        for row, node in enumerate(self.nodes):
             column.set(row, node.labels.get(key))
         self._labels[key] = column
         return column
@@ -258,8 +249,8 @@ class ClusterTable:
     def add_node(self, node: NodeObject) -> int:
         """Append a node without pods and return its row."""
         assert node.name not in self._row_of, f"node {node.name} is already in the table"
-        row = len(self._nodes)
-        self._nodes.append(node)
+        row = len(self.nodes)
+        self.nodes.append(node)
         self._pods.append({})
         self._requested_on.append({})
         self._nonzero_on.append([0, 0])
@@ -278,7 +269,7 @@ class ClusterTable:
             Whether anything changed; false for a heartbeat, so that cached results of the row stay valid.
         """
         row = self._row_of[node.name]
-        before, self._nodes[row] = self._nodes[row], node
+        before, self.nodes[row] = self.nodes[row], node
         if node.is_heartbeat_of(before):
             return False
         self._note_names(before, node)
@@ -292,8 +283,8 @@ class ClusterTable:
     def remove_node(self, node_name: str) -> None:
         """Remove a node and its pods; the last row moves into its row."""
         row = self._row_of.pop(node_name)
-        last = len(self._nodes) - 1
-        self._note_names(self._nodes[row], None)
+        last = len(self.nodes) - 1
+        self._note_names(self.nodes[row], None)
         for resource, amount in self._requested_on[row].items():
             self._note_overdrawn(resource, amount, 0)
         self._affinity.move(self._pods[row].values(), start=row, end=None)
@@ -315,12 +306,12 @@ class ClusterTable:
             if id(column) not in moved:
                 column.cells[row] = column.cells[last]
                 column.cells[last] = 0
-        by_row: tuple[list[Any], ...] = (self._nodes, self._pods, self._requested_on, self._nonzero_on)
+        by_row: tuple[list[Any], ...] = (self.nodes, self._pods, self._requested_on, self._nonzero_on)
         for each in by_row:
             each[row] = each[last]
             each.pop()
         if row != last:
-            self._row_of[self._nodes[row].name] = row
+            self._row_of[self.nodes[row].name] = row
             self._node_changed(row)
         self._layout_changed()
 
@@ -371,7 +362,7 @@ class ClusterTable:
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Count a pod on a node."""
-        assert pod.uid not in self._pods[row], f"pod {pod.key} is already counted on {self._nodes[row].name}"
+        assert pod.uid not in self._pods[row], f"pod {pod.key} is already counted on {self.nodes[row].name}"
         self._pods[row][pod.uid] = pod
         self._count(row, pod, 1)
 
@@ -433,7 +424,7 @@ class ClusterTable:
         This repairs the table after a column was found to be wrong, which is a bug of this scheduler.
         """
         fresh = ClusterTable(in_slices=self._in_slices)
-        for node in self._nodes:
+        for node in self.nodes:
             fresh.add_node(node)
         fresh._objects = self._objects
         # In place, because readers keep the table. The change logs are new, so readers evaluate all rows again.
@@ -495,11 +486,11 @@ class ClusterTable:
         )
 
     def _node_changed(self, row: int) -> None:
-        self._node_changes.note(row, self.n_nodes)
+        self.node_changes.note(row, self.n_nodes)
         self._pods_changed(row)
 
     def _pods_changed(self, row: int) -> None:
-        self._changes.note(row, self.n_nodes)
+        self.changes.note(row, self.n_nodes)
 
     def _layout_changed(self) -> None:
         self._snapshot = None

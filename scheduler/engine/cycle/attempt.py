@@ -80,3 +80,12 @@ class AssumedPod:
     node_generation: int = 0
     group: GroupBinding | None = None
     nominated: str = ""
+
+    def is_current(self, newest: PodInfo | None) -> bool:
+        """Return whether the newest version of the pod exists, has the same uid, and is still to be bound."""
+        return (
+            newest is not None
+            and newest.uid == self.pod.uid
+            and not newest.node_name
+            and not newest.is_terminating
+        )

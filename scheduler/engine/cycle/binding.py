@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.engine.cycle.final_check import final_check, is_ours
+from scheduler.engine.cycle.final_check import final_check
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
@@ -194,18 +194,16 @@ class BindingCycle:
             else framework.run_pre_bind(assumed.state, pod, assumed.node_name, busy)
         )
         if status.is_success and assumed.group is not None:
-            status = await assumed.group.wait_ready(pod, partial(self._is_ours, assumed))
+            status = await assumed.group.wait_ready(pod, lambda: assumed.is_current(self._newest(pod.key)))
         if status.is_success:
-            if not self._is_ours(assumed):
+            if not assumed.is_current(self._newest(pod.key)):
                 raise _NotOursError("it was deleted, is terminating or is bound")
-            status = await answer_in_slices(partial(final_check, self._cache, assumed), self._hooks)
+            if self._cache.node_generation(assumed.node_name) != assumed.node_generation:
+                status = await answer_in_slices(partial(final_check, self._cache, assumed), self._hooks)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can resolve a failure from here on, so the status names no plugin to wait for.
         return status if status.is_success else replace(status, plugin="")
-
-    def _is_ours(self, assumed: AssumedPod) -> bool:
-        return is_ours(assumed, self._newest(assumed.pod.key))
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         if not self._is_leading():

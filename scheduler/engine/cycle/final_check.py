@@ -19,27 +19,14 @@ from scheduler.framework.status import SUCCESS, Status
 if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import AssumedPod
     from scheduler.engine.state.cache import Cache
-    from scheduler.objects.pod import PodInfo
-
-
-def is_ours(assumed: AssumedPod, newest: PodInfo | None) -> bool:
-    """Return whether the newest version of a pod exists, has the same uid, and is still to be bound."""
-    return (
-        newest is not None
-        and newest.uid == assumed.pod.uid
-        and not newest.node_name
-        and not newest.is_terminating
-    )
 
 
 def final_check(cache: Cache, assumed: AssumedPod) -> Status:
-    """Return a success if the pod still fits on its node, else a rejection without a plugin: another node may fit.
+    """Evaluate a changed node again: return a success if the pod still fits, else a rejection without a plugin.
 
-    A failure of a plugin is returned as its error.
+    Another node may fit then. A failure of a plugin is returned as its error.
     """
     name = assumed.node_name
-    if cache.node_generation(name) == assumed.node_generation:
-        return SUCCESS
     snapshot = cache.snapshot()
     row = snapshot.row_of(name)
     if row is None:

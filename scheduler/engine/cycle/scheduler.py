@@ -210,7 +210,8 @@ class Scheduler:
             await self._go_on(bindings)
             return
         self._in_hand[queued.pod.uid] += 1
-        self._groups.note_tried(queued.pod.uid)
+        if self._paused:
+            self._groups.note_tried(queued.pod.uid)
         if long is None:
             usage, attempt = AttemptUsage(LONG_SECONDS), self._pods.schedule(queued)
         else:

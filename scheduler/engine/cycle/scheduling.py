@@ -10,7 +10,7 @@ Source:
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -126,8 +126,11 @@ async def decide(
     Raises:
         NeedsTime: a plugin needs more time than one turn of the event loop.
     """
-    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, may_preempt)
-    cycle.state.group, cycle.state.attempt, cycle.within = group, attempt, within
+    state = AttemptState(nominated, exhaustive=exhaustive)
+    state.group, state.attempt = group, attempt
+    cycle = _Cycle(
+        framework, pod, snapshot, state, sampling, may_preempt, within, Diagnosis.blank(snapshot.n_nodes)
+    )
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
@@ -144,15 +147,15 @@ async def decide(
                 feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, cycle.diagnosis)
         if not feasible.size:
             return await cycle.nothing_fits()
-        feasible = cycle.preferred(feasible)
+        feasible = cycle.diagnosis.avoid(feasible, avoided)
         if choose is not None:
-            return cycle.picked(choose(pod, feasible, snapshot))
-        if not cycle.needs_scores(feasible):
-            return cycle.chosen(feasible, None)
-        scores = cycle.scores(feasible)
+            return cycle.chosen(choose(pod, feasible, snapshot))
+        if len(feasible) == 1 and not exhaustive:
+            return cycle.chosen(int(feasible[0]))
+        scores = framework.scoring.run(cycle.state, pod, snapshot, feasible)
         if extenders is not None:
             scores = scores.with_others(await extenders.scores(pod, snapshot, feasible))
-        return cycle.chosen(feasible, scores)
+        return cycle.chosen(pick(scores, pod, snapshot, random), scores)
     except PluginError as error:
         return cycle.failed(error)
 
@@ -180,9 +183,11 @@ class TieBreaker(Random):
         return int(best[self.randrange(len(best))])
 
 
-def pick(scores: Scores, random: Random) -> int:
+def pick(scores: Scores, pod: PodInfo, snapshot: Snapshot, random: Random) -> int:
     """Return a random one of the rows with the highest total."""
     best = scores.best
+    if isinstance(random, TieBreaker):
+        return random.choose(pod, best, snapshot)
     return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
 
 
@@ -198,24 +203,16 @@ def nominated_others(
 
 @dataclass(slots=True)
 class _Cycle:
-    """The steps of one pod's cycle, in order; the attributes are the arguments of `schedule_pod`."""
+    """The steps of one pod's cycle, in order; the attributes are the arguments of `decide`."""
 
     framework: Framework
     pod: PodInfo
     snapshot: Snapshot
-    nominated: Mapping[int, Sequence[PodInfo]]
-    random: Random
+    state: AttemptState
     sampling: NodeSampling | None
-    exhaustive: bool
-    avoided: Mapping[int, str]
     may_preempt: bool
-    within: Rows | None = None
-    state: AttemptState = field(init=False)
-    diagnosis: Diagnosis = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.state = AttemptState(self.nominated, exhaustive=self.exhaustive)
-        self.diagnosis = Diagnosis.blank(self.snapshot.n_nodes)
+    within: Rows | None
+    diagnosis: Diagnosis
 
     def pre_filter(self) -> bool:
         """Run PreFilter; return whether there are nodes to evaluate.
@@ -243,7 +240,7 @@ class _Cycle:
             PluginError: a plugin failed.
         """
         name = self.pod.pod.status.nominated_node_name
-        row = self.snapshot.row_of(name) if name and not self.exhaustive else None
+        row = self.snapshot.row_of(name) if name and not self.state.exhaustive else None
         if row is None or (self.within is not None and row not in self.within):
             return _NOWHERE, self.diagnosis
         trial = Diagnosis.blank(self.snapshot.n_nodes)
@@ -265,46 +262,20 @@ class _Cycle:
                 # A plugin failed as a whole: the results of the remaining nodes are unknown.
                 diagnosis.leave_out(diagnosis.feasible)
             raise
-        if self.sampling is None or self.exhaustive:
+        if self.sampling is None or self.state.exhaustive:
             return feasible
         return self.sampling.cut(self.framework, rows, feasible, diagnosis, extenders)
 
     def _find(self, rows: Rows, diagnosis: Diagnosis) -> Rows:
         return self.framework.filtering.find_feasible(
-            self.state, self.pod, self.snapshot, diagnosis, rows=rows, nominated=self.nominated
+            self.state, self.pod, self.snapshot, diagnosis, rows=rows, nominated=self.state.nominated
         )
 
-    def preferred(self, feasible: Rows) -> Rows:
-        """Leave out the avoided nodes, if there are others."""
-        return self.diagnosis.avoid(feasible, self.avoided)
-
-    def needs_scores(self, feasible: Rows) -> bool:
-        """Return whether there is a choice between nodes, or the caller requests all scores."""
-        return len(feasible) > 1 or self.exhaustive
-
-    def scores(self, feasible: Rows) -> Scores:
-        """Score the feasible nodes.
-
-        Raises:
-            PluginError: a plugin failed.
-        """
-        return self.framework.scoring.run(self.state, self.pod, self.snapshot, feasible)
-
-    def chosen(self, feasible: Rows, scores: Scores | None) -> Decision:
-        """Return the decision for one of the best nodes."""
-        if scores is None:
-            row = int(feasible[0])
-        elif isinstance(self.random, TieBreaker):
-            row = self.random.choose(self.pod, scores.best, self.snapshot)
-        else:
-            row = pick(scores, self.random)
-        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
-
-    def picked(self, row: int | None) -> Decision:
-        """Return the decision for a node that the caller selected; None means no node."""
+    def chosen(self, row: int | None, scores: Scores | None = None) -> Decision:
+        """Return the decision for the node in a row; None means no node."""
         if row is None:
             return Decision(self.pod, self.state, self.diagnosis, status=Status.unschedulable())
-        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row))
+        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
 
     async def nothing_fits(self) -> Decision:
         """Run PostFilter, and return the decision that no node fits."""

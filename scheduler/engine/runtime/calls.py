@@ -74,9 +74,9 @@ class NodeError(Exception):
 
 
 class PointTiming:
-    """Measures the duration of an extension point and reports it with the resulting code.
+    """Measures the duration of a block that runs an extension point, and reports it with the resulting code.
 
-    A PluginError sets the code of its status. A point that ends with NeedsTime is not reported, because it has no
+    The block sets `code`. A PluginError sets the code of its status. A point that ends with NeedsTime is not reported, because it has no
     result and is repeated.
 
     Attributes:
@@ -141,10 +141,6 @@ class PluginCalls:
         self.budget = budget or LoopBudget()
         self.stopped: Callable[[], None] = lambda: None
         self._foreign = frozenset(id(plugin) for plugin in plugins if may_pause(plugin))
-
-    def point(self, point: ExtensionPoint) -> PointTiming:
-        """Measure a whole extension point; the block sets `code` to the result."""
-        return PointTiming(self, point)
 
     def evaluated(self, plugin: Plugin, point: ExtensionPoint) -> None:
         """Count a call of a plugin for nodes; cached results do not count."""

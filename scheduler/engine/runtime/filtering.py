@@ -10,7 +10,7 @@ import numpy as np
 from scheduler.engine.runtime.adapters import FilterAdapter
 from scheduler.engine.runtime.cached_filter_result import CachedFilterResult, filter_unknown_rows
 from scheduler.engine.runtime.cached_verdicts import CacheBySignature, CachedOutcomes, gives_signatures
-from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
+from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError, PointTiming
 from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.engine.runtime.plugin_points import keeps_rows_apart, overrides
 from scheduler.engine.runtime.post_filters import ask_post_filters
@@ -93,7 +93,7 @@ class Filtering:
         Source:
             kube-scheduler v1.36, framework/runtime/framework.go, RunPreFilterPlugins.
         """
-        with self._call.point(ExtensionPoint.PRE_FILTER) as timing:
+        with PointTiming(self._call, ExtensionPoint.PRE_FILTER) as timing:
             prepared = self._prepared(state, pod, snapshot)
             if prepared is None:
                 status, _ = self._pre_filter_all(
@@ -338,18 +338,15 @@ class Filtering:
         Source:
             kube-scheduler v1.36, framework/runtime/framework.go, RunFilterPluginsWithNominatedPods.
         """
-        with self._call.point(ExtensionPoint.FILTER):
+        with PointTiming(self._call, ExtensionPoint.FILTER):
             feasible = self.passing(state, pod, snapshot, diagnosis, rows=rows, nominated=nominated)
-            self._raise_first_error(diagnosis, snapshot)
+            failed = diagnosis.first_error()
+            if failed is not None:
+                plugin, outcome, row = failed
+                node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
+                message = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
+                raise PluginError(Status(Code.ERROR, (message,), plugin))
         return feasible
-
-    def _raise_first_error(self, diagnosis: Diagnosis, snapshot: Snapshot) -> None:
-        failed = diagnosis.first_error()
-        if failed is not None:
-            plugin, outcome, row = failed
-            node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
-            message = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
-            raise PluginError(Status(Code.ERROR, (message,), plugin))
 
     def passing(
         self,
@@ -538,7 +535,7 @@ class Filtering:
         self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """Run PostFilter plugins until one succeeds or fails; the reasons of all called plugins are joined."""
-        with self._call.point(ExtensionPoint.POST_FILTER) as timing:
+        with PointTiming(self._call, ExtensionPoint.POST_FILTER) as timing:
             result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
             timing.code = result.status.code
         return result

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.engine.runtime.budget import OverBudgetError, is_ours
-from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
+from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls, PointTiming
 from scheduler.engine.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.engine.runtime.filtering import Filtering
 from scheduler.engine.runtime.instruments import NoInstruments
@@ -201,7 +201,7 @@ class Framework:
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first rejection or error of a PreEnqueue plugin, or a success."""
-        with self._call.point(ExtensionPoint.PRE_ENQUEUE) as timing:
+        with PointTiming(self._call, ExtensionPoint.PRE_ENQUEUE) as timing:
             for plugin in self._pre_enqueue:
                 status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
                 if not status.is_success:
@@ -272,7 +272,7 @@ class Framework:
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Reserve plugins in order; return the first rejection or error, after which the caller must unreserve."""
-        with self._call.point(ExtensionPoint.RESERVE) as timing:
+        with PointTiming(self._call, ExtensionPoint.RESERVE) as timing:
             for plugin in self._reserve:
                 status = self._call.status(
                     plugin, ExtensionPoint.RESERVE, plugin.reserve, state, pod, node_name
@@ -312,21 +312,18 @@ class Framework:
         Returns:
             A success; the first rejection or error; or, if a plugin holds the pod, plugin -> maximum seconds.
         """
-        with self._call.point(ExtensionPoint.PERMIT) as timing:
-            answer = self._permit_all(state, pod, node_name)
-            timing.code = answer.code if isinstance(answer, Status) else Code.WAIT
-        return answer
-
-    def _permit_all(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
-        holds: dict[str, float] = {}
-        for plugin in self._permit:
-            answer = self._call.guarded(
-                plugin, ExtensionPoint.PERMIT, plugin.permit, state, pod, node_name, expects=is_permit
-            )
-            if isinstance(answer, Wait):
-                holds[plugin.name] = max(0.0, min(answer.timeout_seconds, _LONGEST_PERMIT_SECONDS))
-            elif answer is not None and not answer.is_success:
-                return answer
+        with PointTiming(self._call, ExtensionPoint.PERMIT) as timing:
+            holds: dict[str, float] = {}
+            for plugin in self._permit:
+                answer = self._call.guarded(
+                    plugin, ExtensionPoint.PERMIT, plugin.permit, state, pod, node_name, expects=is_permit
+                )
+                if isinstance(answer, Wait):
+                    holds[plugin.name] = max(0.0, min(answer.timeout_seconds, _LONGEST_PERMIT_SECONDS))
+                    timing.code = Code.WAIT
+                elif answer is not None and not answer.is_success:
+                    timing.code = answer.code
+                    return answer
         return holds or SUCCESS
 
     # Binding.
@@ -360,7 +357,7 @@ class Framework:
         self, state: CycleState, pod: PodInfo, node_name: str, plugins: AbstractSet[str]
     ) -> Status:
         """Run the named PreBind plugins in order, and stop at the first failure."""
-        with self._call.point(ExtensionPoint.PRE_BIND) as timing:
+        with PointTiming(self._call, ExtensionPoint.PRE_BIND) as timing:
             for plugin in self._pre_bind:
                 if plugin.name not in plugins:
                     continue
@@ -374,7 +371,7 @@ class Framework:
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Run Bind plugins until one does not skip; return an error if all skip."""
-        with self._call.point(ExtensionPoint.BIND) as timing:
+        with PointTiming(self._call, ExtensionPoint.BIND) as timing:
             for plugin in self._bind:
                 status = await self._call.awaited(
                     plugin,
@@ -393,7 +390,7 @@ class Framework:
 
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Run PostBind plugins; exceptions are logged."""
-        with self._call.point(ExtensionPoint.POST_BIND):
+        with PointTiming(self._call, ExtensionPoint.POST_BIND):
             for plugin in self._post_bind:
                 await self._call.awaited(
                     plugin,

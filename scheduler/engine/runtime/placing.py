@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.calls import PluginError, PointTiming
 from scheduler.framework.placements import MAX_PLACEMENT_SCORE, Placement
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code, Status
@@ -60,7 +60,7 @@ class Placing:
             PluginError: the plugin failed or returned a rejection.
         """
         for plugin in self._generators:
-            with self._call.point(ExtensionPoint.PLACEMENT_GENERATE):
+            with PointTiming(self._call, ExtensionPoint.PLACEMENT_GENERATE):
                 answer = self._call.guarded(
                     plugin,
                     ExtensionPoint.PLACEMENT_GENERATE,
@@ -112,7 +112,7 @@ class Placing:
             PluginError: a plugin failed or returned an invalid score.
         """
         totals = [0] * len(assigned)
-        with self._call.point(ExtensionPoint.PLACEMENT_SCORE):
+        with PointTiming(self._call, ExtensionPoint.PLACEMENT_SCORE):
             for plugin in self._scorers:
                 scores = [
                     self._call.raising(

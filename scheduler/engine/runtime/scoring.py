@@ -21,7 +21,7 @@ from scheduler.engine.runtime.cached_verdicts import (
     CachedRawScores,
     gives_signatures,
 )
-from scheduler.engine.runtime.calls import SKIPS, PluginError
+from scheduler.engine.runtime.calls import SKIPS, PluginError, PointTiming
 from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
@@ -59,7 +59,7 @@ class Scoring:
         self._call = calls
         self._pre_score = pre_score
         self._score = [ScoreAdapter(plugin, calls) for plugin in scorers]
-        self._weights = weights
+        self._weights = {plugin.name: weights.get(plugin.name, 1) for plugin in scorers}
         self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._caches: Mapping[str, CacheBySignature[CachedVerdicts]] = {
             adapter.plugin.name: CacheBySignature(
@@ -90,9 +90,9 @@ class Scoring:
         if not self._score:
             return Scores(feasible, feasible, base=1)
         pod_class, filter_result = state.pod_class, state.filter_result
-        with self._call.point(ExtensionPoint.PRE_SCORE):
+        with PointTiming(self._call, ExtensionPoint.PRE_SCORE):
             self._run_pre_score(pod_class if filter_result else None, state, pod, snapshot, feasible)
-        with self._call.point(ExtensionPoint.SCORE):
+        with PointTiming(self._call, ExtensionPoint.SCORE):
             if pod_class is None or filter_result is None:
                 return self._rank_uncached(state, pod, snapshot, feasible)
             return self._rank(pod_class, filter_result, state, pod, snapshot, feasible)
@@ -170,7 +170,7 @@ class Scoring:
             ranking = pod_class.rankings[state.skipped_filters] = CachedScores(
                 self._call,
                 [
-                    (adapter, self._weight(adapter), self._cache_for(pod_class, adapter))
+                    (adapter, self._weights[adapter.plugin.name], self._cache_for(pod_class, adapter))
                     for adapter in self._score
                     if adapter.plugin.name in pod_class.signatures
                     and adapter.plugin.name not in state.skipped_scores
@@ -190,17 +190,14 @@ class Scoring:
         name = adapter.plugin.name
         return self._caches[name].keep(pod_class.signatures[name], pod_class.versions.get(name, 0))
 
-    def _weight(self, adapter: ScoreAdapter) -> int:
-        return self._weights.get(adapter.plugin.name, 1)
-
     def _scores(
         self, adapter: ScoreAdapter, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
     ) -> PluginScores:
-        def ask() -> PluginScores:
-            values = self._in_range(adapter, state, pod, snapshot, feasible)
-            return PluginScores(adapter.plugin.name, self._weight(adapter), values)
-
-        return self._call.raising(adapter.plugin, ExtensionPoint.SCORE, ask)
+        plugin = adapter.plugin
+        values = self._call.raising(
+            plugin, ExtensionPoint.SCORE, self._in_range, adapter, state, pod, snapshot, feasible
+        )
+        return PluginScores(plugin.name, self._weights[plugin.name], values)
 
     def _in_range(
         self, adapter: ScoreAdapter, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows

@@ -191,7 +191,9 @@ class ApiConnection:
         self._observe_watch(request, connection.status)
         try:
             if connection.status != 200:
-                pieces = [piece async for piece in _pieces(connection)]
+                pieces = []
+                while piece := await connection.take():
+                    pieces.append(piece)
                 raise self._refusal(request, connection, b"".join(pieces))
             yield []
             async with aclosing(_lines(connection)) as batches:
@@ -263,15 +265,10 @@ def _no_answer(request: Request, error: OSError) -> ApiError:
     return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
 
 
-async def _pieces(connection: HttpProtocol) -> AsyncGenerator[bytes, None]:
-    while piece := await connection.take():
-        yield piece
-
-
 async def _lines(connection: HttpProtocol) -> AsyncGenerator[list[bytes], None]:
     """Split the received data into lines; a line may be longer than any buffer."""
     begun: list[bytes] = []  # parts of an unfinished line
-    async for piece in _pieces(connection):
+    while piece := await connection.take():
         *ends, rest = piece.split(b"\n")
         if ends and begun:
             ends[0] = b"".join((*begun, ends[0]))

@@ -154,7 +154,7 @@ def test_a_clear_winner_needs_no_random_number():
 
     scores = Scores(np.array([3, 5]), best=np.array([5]))
 
-    assert pick(scores, Untouched()) == 5
+    assert pick(scores, POD, SNAPSHOT, Untouched()) == 5
 
 
 def test_a_decision_without_preemption_calls_no_post_filter():
