@@ -11,7 +11,7 @@ import msgspec
 from plugins.fair_queues.fair_queues import FairQueues
 from scheduler.daemon.app.consistency.state_check import Discrepancy
 from scheduler.daemon.app.needs import needs_of
-from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.state.cache import PodState
 from scheduler.objects.decode import decode_pod
@@ -341,7 +341,7 @@ def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
         judge.frameworks[info.scheduler_name],
         info,
         snapshot,
-        nominated=nominated_others(daemon.parts.nominator, info, snapshot),
+        nominated=daemon.parts.nominator.others(info, snapshot),
         random=Random(0),
     )
     return decision.node_name, decision.status.message

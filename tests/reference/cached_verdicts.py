@@ -18,7 +18,7 @@ from scheduler.configuration.load import parse
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.needs import needs_of, trimmed
 from scheduler.engine.cycle.explanation import explain
-from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
@@ -340,7 +340,7 @@ class Story:
             framework,
             pending,
             snapshot,
-            nominated=nominated_others(self.nominator, pending, snapshot)
+            nominated=self.nominator.others(pending, snapshot)
             if framework is self.kept
             else self._read_anew(pending, snapshot),
             random=Random(1),

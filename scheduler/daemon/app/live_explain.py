@@ -12,7 +12,6 @@ from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
 from scheduler.engine.cycle.refusal_details import RefusalDetails
-from scheduler.engine.cycle.scheduling import nominated_others
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -121,7 +120,7 @@ def attempt_json(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Cloc
     framework = parts.profiles.frameworks.get(pod.scheduler_name)
     if framework is not None and not pod.node_name:
         snapshot = parts.cache.snapshot()
-        nominated = nominated_others(parts.nominator, pod, snapshot)
+        nominated = parts.nominator.others(pod, snapshot)
         _details(parts, framework, clock).add_to(explanation, pod, snapshot, nominated)
     return {
         "at": rfc3339_micro(attempted.at),
@@ -147,7 +146,7 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
         framework,
         pod,
         snapshot,
-        nominated=nominated_others(parts.nominator, pod, snapshot),
+        nominated=parts.nominator.others(pod, snapshot),
         details=_details(parts, framework, clock),
         avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
         may_preempt=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
-from scheduler.engine.cycle.scheduling import decide, nominated_others
+from scheduler.engine.cycle.scheduling import decide
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime, run_to_end
 from scheduler.framework.status import Status
@@ -144,7 +144,7 @@ class PodCycle:
             attempt.framework,
             pod,
             snapshot,
-            nominated=nominated_others(self._nominator, pod, snapshot, own_group=group),
+            nominated=self._nominator.others(pod, snapshot, group),
             random=self._random,
             extenders=attempt.extenders if asks_extenders else None,
             sampling=self._sampling,

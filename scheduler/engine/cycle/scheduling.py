@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.sampling import NodeSampling
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.scoring import Scores
-    from scheduler.engine.state.nominator import Nominator
     from scheduler.extensions.extenders.chain import Extenders
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NONE: Mapping[int, str] = MappingProxyType({})
-_NOBODY: Mapping[int, Sequence[PodInfo]] = MappingProxyType({})
 _NOWHERE: Rows = np.empty(0, dtype=np.intp)
 
 
@@ -189,16 +187,6 @@ def pick(scores: Scores, pod: PodInfo, snapshot: Snapshot, random: Random) -> in
     if isinstance(random, TieBreaker):
         return random.choose(pod, best, snapshot)
     return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
-
-
-def nominated_others(
-    nominator: Nominator, pod: PodInfo, snapshot: Snapshot, own_group: PodGroup | None = None
-) -> Mapping[int, Sequence[PodInfo]]:
-    """Return row -> the other pods nominated to that node whose priority is at least the pod's.
-
-    Pods of the group of the attempt are left out, because they are decided together with the pod.
-    """
-    return nominator.others(pod, snapshot, None if own_group is None else own_group.key) or _NOBODY
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ class FilterAdapter:
         """Return outcomes, (n_nodes,), valid at `rows`, of a plugin that may read other nodes as well."""
         if not self._at_once:
             return self.each(state, pod, snapshot, rows).spread(rows, snapshot.n_nodes)
-        self._calls.evaluated(self.plugin, ExtensionPoint.FILTER)
+        self._calls.instruments.evaluated(self._calls.profile, self.plugin.name, ExtensionPoint.FILTER)
         return checked_outcomes(self.plugin.filter(state, pod, snapshot, rows), snapshot.n_nodes)
 
     def each(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
@@ -73,7 +73,7 @@ class FilterAdapter:
             ValueError: the plugin returned an invalid value for all nodes.
         """
         plugin = self.plugin
-        self._calls.evaluated(plugin, ExtensionPoint.FILTER)
+        self._calls.instruments.evaluated(self._calls.profile, plugin.name, ExtensionPoint.FILTER)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
             return _filter_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
         if self._at_once:
@@ -88,7 +88,7 @@ class FilterAdapter:
         """Return the outcome of one node, of a plugin that reads one node at a time; raises as `each`."""
         if not self._by_node:
             return self.each(state, pod, snapshot, np.array([row], dtype=np.intp)).of(0)
-        self._calls.evaluated(self.plugin, ExtensionPoint.FILTER)
+        self._calls.instruments.evaluated(self._calls.profile, self.plugin.name, ExtensionPoint.FILTER)
         node = snapshot.node_info(row)
         try:
             status = self.plugin.filter_node(state, pod, node)
@@ -118,7 +118,7 @@ class ScoreAdapter:
             scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
             scores[rows] = self.each(state, pod, snapshot, rows)
             return scores
-        self._calls.evaluated(self.plugin, ExtensionPoint.SCORE)
+        self._calls.instruments.evaluated(self._calls.profile, self.plugin.name, ExtensionPoint.SCORE)
         answer = self.plugin.score(state, pod, snapshot, rows)
         return answer if type(answer) is int else checked_scores(answer, snapshot.n_nodes, "score")
 
@@ -130,7 +130,7 @@ class ScoreAdapter:
             ValueError: the plugin returned an invalid value for all nodes.
         """
         plugin = self.plugin
-        self._calls.evaluated(plugin, ExtensionPoint.SCORE)
+        self._calls.instruments.evaluated(self._calls.profile, plugin.name, ExtensionPoint.SCORE)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
             return _score_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
         if self._at_once:
@@ -145,7 +145,7 @@ class ScoreAdapter:
         """Return the score of one node, of a plugin that reads one node at a time; raises as `each`."""
         if not self._by_node:
             return int(self.each(state, pod, snapshot, np.array([row], dtype=np.intp))[0])
-        self._calls.evaluated(self.plugin, ExtensionPoint.SCORE)
+        self._calls.instruments.evaluated(self._calls.profile, self.plugin.name, ExtensionPoint.SCORE)
         node = snapshot.node_info(row)
         try:
             return _whole(self.plugin.score_node(state, pod, node))

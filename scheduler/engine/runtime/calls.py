@@ -142,10 +142,6 @@ class PluginCalls:
         self.stopped: Callable[[], None] = lambda: None
         self._foreign = frozenset(id(plugin) for plugin in plugins if may_pause(plugin))
 
-    def evaluated(self, plugin: Plugin, point: ExtensionPoint) -> None:
-        """Count a call of a plugin for nodes; cached results do not count."""
-        self.instruments.evaluated(self.profile, plugin.name, point)
-
     def looped(self, plugin: Plugin, point: ExtensionPoint, nodes: int, began: float) -> None:
         """Report a loop over nodes, of a plugin that implements only the method for one node."""
         self.instruments.node_loop(plugin.name, point, nodes, self.clock() - began)

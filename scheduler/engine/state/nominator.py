@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import ChangeLog, Snapshot
 
+_NOBODY: Mapping[int, Sequence[PodInfo]] = MappingProxyType({})
 _MOST_VIEWS = 16
 """Maximum number of stored views; the least recently used view is dropped first."""
 _MOST_CHANGED = 1024
@@ -100,22 +103,23 @@ class Nominator:
                     del self._views[key]
 
     def others(
-        self, pod: PodInfo, snapshot: Snapshot, own_group: GroupKey | None = None
-    ) -> NominatedOthers | None:
-        """Return the other pods of at least a pod's priority that are nominated to nodes of the snapshot; None if none.
+        self, pod: PodInfo, snapshot: Snapshot, own_group: PodGroup | None = None
+    ) -> Mapping[int, Sequence[PodInfo]]:
+        """Return row -> the other pods nominated to that node whose priority is at least the pod's.
 
         The cost is linear in the changes since the last call for this priority, or in the nominations at the first call.
 
         Args:
             pod: the pod to place.
             snapshot: the cluster, or some of its rows.
-            own_group: the pods of this group are left out.
+            own_group: the group of the attempt; its pods are left out, because they are decided together with the pod.
         """
         place = bisect_left(self._priorities, pod.priority)
         if place == len(self._priorities):
-            return None
+            return _NOBODY
         # All pods between two priorities of nominated pods have the same view.
-        key = self._priorities[place], own_group if own_group in self._groups else None
+        group = None if own_group is None or own_group.key not in self._groups else own_group.key
+        key = self._priorities[place], group
         if snapshot.changes is None:
             view = _View(self, *key)
             view.read_all(snapshot)

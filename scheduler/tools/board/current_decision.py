@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.attempt_log import PastAttempt
-from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.engine.cycle.scheduling import schedule_pod
 
 if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
@@ -30,7 +30,7 @@ def current_decision(
         framework,
         pod,
         snapshot,
-        nominated=nominated_others(parts.nominator, pod, snapshot),
+        nominated=parts.nominator.others(pod, snapshot),
         random=Random(0),
         exhaustive=True,
         yields_to_loop=yields_to_loop,

@@ -9,7 +9,6 @@ from scheduler.engine.cycle.explanation import explain, explain_gated
 from scheduler.engine.cycle.group_explanation import brief
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
 from scheduler.engine.cycle.refusal_details import RefusalDetails
-from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.framework.sliced_work import NeedsTime, answer_to_end
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
 
@@ -124,7 +123,7 @@ def _evaluate(
         nodes_of_a_kind=scheduler.nodes_of_a_kind,
         budget=scheduler.parts.budget,
     )
-    nominated = nominated_others(scheduler.nominator, pod, snapshot)
+    nominated = scheduler.nominator.others(pod, snapshot)
     if group is not None:
         judged = _as_member(pod, group)
         before = snapshot.overlay(add=group.before(pod.uid, snapshot))

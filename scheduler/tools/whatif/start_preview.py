@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from scheduler.engine.cycle.explanation import explain, explain_gated
-from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.whatif.evaluation import evaluate_each, place
@@ -120,7 +120,7 @@ def _start(scheduler: OfflineScheduler, pod: PodInfo) -> Started:
 def _decide(scheduler: OfflineScheduler, pod: PodInfo) -> Decision:
     snapshot = scheduler.cache.snapshot()
     framework = scheduler.frameworks[pod.scheduler_name]
-    nominated = nominated_others(scheduler.nominator, pod, snapshot)
+    nominated = scheduler.nominator.others(pod, snapshot)
     return schedule_pod(framework, pod, snapshot, nominated=nominated, random=Random(0))
 
 

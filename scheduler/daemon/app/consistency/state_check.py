@@ -10,7 +10,6 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
@@ -272,7 +271,7 @@ def _decision(
     Raises:
         PluginError: a plugin failed.
     """
-    nominated = nominated_others(nominator, pod, snapshot)
+    nominated = nominator.others(pod, snapshot)
     state, diagnosis = AttemptState(nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
     if status.code is Code.ERROR:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.errors import SchedulerError
@@ -142,7 +141,7 @@ class VerbResults:
         self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> tuple[Rows, Diagnosis, AttemptState]:
         """Return the rows that pass PreFilter and Filter (with nominated pods), the rejections of the others, and the state."""
-        nominated = nominated_others(self._nominator, pod, snapshot)
+        nominated = self._nominator.others(pod, snapshot)
         state, diagnosis = AttemptState(nominated), Diagnosis.blank(snapshot.n_nodes)
         try:
             status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
@@ -160,7 +159,7 @@ class VerbResults:
 
     def _scores(self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s:
         """Return int64 (len(rows),), 0 to 10; all 0 if PreFilter now rejects the pod."""
-        state = AttemptState(nominated_others(self._nominator, pod, snapshot))
+        state = AttemptState(self._nominator.others(pod, snapshot))
         status = framework.filtering.run_pre_filter(state, pod, snapshot, Diagnosis.blank(snapshot.n_nodes))
         if not (status.is_success or status.is_rejected):
             raise _failed(framework, status)

@@ -12,7 +12,7 @@ import numpy as np
 from scheduler.daemon.app.shadow.decisions import ShadowedOutcome
 from scheduler.engine.cycle.explanation import refusal
 from scheduler.engine.cycle.sampling import nodes_to_find
-from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.framework.preemption import preemption_summary
 
@@ -152,7 +152,7 @@ class ShadowEvaluator:
             self._framework,
             pod,
             snapshot,
-            nominated=nominated_others(self._nominator, pod, snapshot),
+            nominated=self._nominator.others(pod, snapshot),
             random=Random(0),
             may_preempt=may_preempt,
             exhaustive=exhaustive,

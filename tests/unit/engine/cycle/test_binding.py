@@ -69,6 +69,29 @@ async def test_a_bound_pod_leaves_the_queue_with_an_event():
 
 
 @virtually
+async def test_an_unchanged_node_is_not_evaluated_again_before_a_binding():
+    cluster = Cluster(fit := puppets.NodeFilter("Fit"))
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await bound(cluster)
+
+        assert fit.called() == ["filter_node"]
+
+
+@virtually
+async def test_a_node_that_changed_after_the_decision_is_evaluated_again_before_a_binding():
+    cluster = Cluster(fit := puppets.NodeFilter("Fit"), Permit("Hold", Wait(60)))
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        cluster.nodes.on_update(node("n1"), node("n1", labels={"new": "label"}))
+        cluster.waiting_pods.allow(WEB.uid, "Hold")
+        await bound(cluster)
+
+        assert fit.called() == ["filter_node", "filter_node"]
+
+
+@virtually
 async def test_a_bound_pod_stays_assumed_until_the_watch_confirms_it():
     cluster = Cluster()
     async with cluster.running():

@@ -11,7 +11,7 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt
-from scheduler.engine.cycle.final_check import final_check, is_ours
+from scheduler.engine.cycle.final_check import final_check
 from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
@@ -42,8 +42,12 @@ class Chosen:
         self.choice = AssumedPod(attempt, CycleState(), placed, "n1", node_generation)
 
     def verdict(self) -> str:
-        """Return the current error of the choice, or "" without one."""
-        return final_check(self.cache, self.choice).message
+        """Return the error of a final check; "" if it finds none, or if an unchanged node needs none."""
+        return final_check(self.cache, self.choice).message if self.is_changed else ""
+
+    @property
+    def is_changed(self) -> bool:
+        return self.cache.node_generation("n1") != self.choice.node_generation
 
 
 def nothing(_: Chosen) -> None:
@@ -136,14 +140,14 @@ def test_a_choice_becomes_invalid_after(happened: Callable[[Chosen], None], expe
 
 def test_the_pod_stays_ours_until_it_is_deleted_recreated_bound_or_terminating() -> None:
     choice = Chosen().choice
-    assert is_ours(choice, pod("web", cpu="3"))
+    assert choice.is_current(pod("web", cpu="3"))
 
     going = pod_object("web")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     for other in (pod("web", uid="another"), pod("web", node="n2"), decode_pod(json.dumps(going).encode())):
-        assert not is_ours(choice, other)
+        assert not choice.is_current(other)
 
-    assert not is_ours(choice, None)
+    assert not choice.is_current(None)
 
 
 class Raises(FilterPlugin):
@@ -166,8 +170,10 @@ def test_a_plugin_that_fails_in_the_final_check_is_an_error_of_the_attempt() -> 
     assert "out of order" in status.message
 
 
-def test_an_unchanged_node_is_not_checked_again(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("happened", [nothing, our_own_next_choice, its_own_confirmation, a_change_elsewhere])
+def test_a_node_counts_as_unchanged_after(happened: Callable[[Chosen], None]) -> None:
     it = Chosen()
-    monkeypatch.setattr(it.cache, "snapshot", None)
 
-    assert it.verdict() == ""
+    happened(it)
+
+    assert not it.is_changed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from scheduler.engine.cycle.scheduling import nominated_others, pick, schedule_pod
+from scheduler.engine.cycle.scheduling import pick, schedule_pod
 from scheduler.engine.runtime.scoring import Scores
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import (
@@ -262,6 +262,6 @@ def test_only_nominated_pods_of_equal_or_higher_priority_keep_their_capacity():
     ]:
         nominator.add(pod(name, priority=priority), where)
 
-    found = nominated_others(nominator, pod("web", priority=5), SNAPSHOT)
+    found = nominator.others(pod("web", priority=5), SNAPSHOT)
 
     assert {row: [each.name for each in pods] for row, pods in found.items()} == {1: ["equal", "high"]}

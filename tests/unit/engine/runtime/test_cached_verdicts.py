@@ -715,7 +715,7 @@ class TestNominatedPods:
             snapshot,
             diagnosis,
             rows=snapshot.all_rows,
-            nominated=nominator.others(web, snapshot) or {},
+            nominated=nominator.others(web, snapshot),
         )
         return [snapshot.name_of(row) for row in rows.tolist()]
 

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
+from scheduler.framework.pod_groups import PodGroup
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from tests.support.builders import node, pod
 
@@ -44,9 +45,7 @@ def others(
 ) -> dict[str, list[str]]:
     snapshot = cache.snapshot()
     found = nominator.others(pod(name, priority=priority), snapshot)
-    return (
-        {} if found is None else {snapshot.name_of(row): [each.name for each in found[row]] for row in found}
-    )
+    return {snapshot.name_of(row): [each.name for each in found[row]] for row in found}
 
 
 def test_a_second_decision_reads_only_nodes_that_changed(cache: Cache, nominator: CountingNominator):
@@ -80,9 +79,9 @@ def test_pods_of_different_priorities_share_columns_if_the_nominated_pods_are_th
 
 
 def test_no_nomination_costs_nothing(cache: Cache, nominator: CountingNominator):
-    assert nominator.others(pod("web"), cache.snapshot()) is None
+    assert nominator.others(pod("web"), cache.snapshot()) == {}
     nominator.add(pod("low", priority=1), "n1")
-    assert nominator.others(pod("web", priority=2), cache.snapshot()) is None
+    assert nominator.others(pod("web", priority=2), cache.snapshot()) == {}
     assert nominator.reads == 0
 
 
@@ -121,11 +120,11 @@ def test_pods_of_the_own_group_are_left_out(cache: Cache, nominator: CountingNom
     for name, group in (("a", "g"), ("b", "g"), ("c", "h")):
         nominator.add(pod(name, schedulingGroup={"podGroupName": group}), "n1")
     snapshot = cache.snapshot()
-    own = nominator.others(pod("web"), snapshot, GroupKey(POD_GROUPS, "default", "g"))
-    nothing_left_out = nominator.others(pod("web"), snapshot, GroupKey(POD_GROUPS, "default", "other"))
+    own = nominator.others(pod("web"), snapshot, PodGroup(GroupKey(POD_GROUPS, "default", "g"), "g"))
+    nothing_left_out = nominator.others(
+        pod("web"), snapshot, PodGroup(GroupKey(POD_GROUPS, "default", "other"), "other")
+    )
     row = snapshot.row_of("n1")
-    assert own is not None
-    assert nothing_left_out is not None
     assert row is not None
 
     assert [each.name for each in own[row]] == ["c"]
