@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -24,15 +25,16 @@ from scheduler.framework.preemption import REPORT, preemption_summary
 from scheduler.objects.remembered import PARSED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from scheduler.engine.runtime.scoring import PluginScores
     from scheduler.framework.preemption import PreemptionSummary
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot import Int64s, Snapshot
 
 PLACED_BYTES = 16 * 1024 * 1024
 """Budget of placed pods: about 1200 pods if all of 5000 nodes are feasible, 700 if only some are."""
@@ -220,25 +222,26 @@ class _Shelf:
         return found and found[0]
 
 
-_DECIDED: Final = ("pod", "node_name", "nominated_node_name")
 _DIAGNOSED: Final = tuple(
     field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index", "_counted"}
 )
 _TABLES: Final = _DIAGNOSED.index("tables")
-_RANKED: Final = ("plugins", "others", "base")
-_decided, _diagnosed, _ranked = attrgetter(*_DECIDED), attrgetter(*_DIAGNOSED), attrgetter(*_RANKED)
+_diagnosed = attrgetter(*_DIAGNOSED)
+
+
+_NO_SCORES: Final[Mapping[str, Int64s]] = MappingProxyType({})
 
 
 class _Kept(NamedTuple):
     """The stored form of an attempt.
 
     Attributes:
-        decided: attributes of the decision.
+        pod, node_name, nominated_node_name: as in the decision.
         status: status of the decision, without its exception, whose frames refer to the whole cycle.
-        diagnosed: attributes of the diagnosis.
+        diagnosed: the attributes of the diagnosis that `_DIAGNOSED` names.
         rejected_by: `rejected_by` of the diagnosis; None if no node was rejected.
         outcomes: `index` of the diagnosis; None if no node was rejected.
-        ranked: attributes of the scores; None without scores.
+        plugins, others, base: as in the scores; `plugins` is None without scores.
         rows: the scored nodes; None if these are all feasible nodes.
         room: the summary of preemption; None if preemption did not run.
     """
@@ -246,12 +249,16 @@ class _Kept(NamedTuple):
     at: datetime
     number: int
     names: Sequence[str]
-    decided: tuple[Any, ...]
+    pod: PodInfo
+    node_name: str
+    nominated_node_name: str | None
     status: Status
     diagnosed: tuple[Any, ...]
     rejected_by: NDArray[Any] | None
     outcomes: NDArray[Any] | None
-    ranked: tuple[Any, ...] | None
+    plugins: Sequence[PluginScores] | None
+    others: Mapping[str, Int64s]
+    base: int
     rows: NDArray[Any] | None
     room: PreemptionSummary | None
     seconds: float
@@ -280,12 +287,16 @@ class _Kept(NamedTuple):
             at,
             number,
             names,
-            _decided(decision),
+            decision.pod,
+            decision.node_name,
+            decision.nominated_node_name,
             status,
             _diagnosed(diagnosis),
             rejected_by,
             outcomes,
-            None if scores is None else _ranked(scores),
+            None if scores is None else scores.plugins,
+            _NO_SCORES if scores is None else scores.others,
+            0 if scores is None else scores.base,
             rows,
             None if decision.node_name else preemption_summary(decision.state),
             seconds,
@@ -293,20 +304,12 @@ class _Kept(NamedTuple):
         )
 
     @property
-    def pod(self) -> PodInfo:
-        pod: PodInfo = self.decided[0]
-        return pod
-
-    @property
     def nbytes(self) -> int:
         """The approximate memory in bytes, without the names of nodes."""
-        written = len(self.decided[0].raw or b"")
+        written = len(self.pod.raw or b"")
         size = _RECORD_BYTES + written + PARSED * max(0, written - _COMMON_POD_BYTES)
         size += sum(map(len, self.status.reasons))
-        arrays: list[Any] = []
-        if self.ranked is not None:
-            plugins, others, _ = self.ranked
-            arrays = [each.values for each in plugins] + list(others.values())
+        arrays: list[object] = [each.values for each in self.plugins or ()] + list(self.others.values())
         if self.rejected_by is not None:
             arrays += [self.rejected_by, self.outcomes, self.rows]
             tables = self.diagnosed[_TABLES]
@@ -326,14 +329,15 @@ class _Kept(NamedTuple):
         for name, value in fields.items():
             setattr(diagnosis, name, value)
         scores = None
-        if self.ranked is not None:
+        if self.plugins is not None:
             rows: Any = diagnosis.feasible if self.rows is None else self.rows
-            scores = Scores(rows, rows[:0], *self.ranked)
-        decided = dict(zip(_DECIDED, self.decided, strict=True))
+            scores = Scores(rows, rows[:0], self.plugins, self.others, self.base)
         state = CycleState()
         if self.room is not None:
             state.write(REPORT, self.room)
-        decision = Decision(state=state, diagnosis=diagnosis, scores=scores, status=self.status, **decided)
+        decision = Decision(
+            self.pod, state, diagnosis, self.node_name, scores, self.status, self.nominated_node_name
+        )
         return PastAttempt(self.at, self.number, decision, self.names, self.seconds, self.serial)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.engine.cycle.binding import message_of_one_node
+from scheduler.engine.cycle.scheduling import DecisionOptions
 from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -357,16 +358,16 @@ class GroupPasses:
         options: PassOptions,
     ) -> bool:
         """Decide about a member, with additional time for plugins; return whether to continue with the next member."""
+        how = DecisionOptions(
+            tried.group,
+            options.within,
+            options.choose,
+            may_preempt=options.may_preempt and not options.is_trial,
+            asks_extenders=not options.is_trial,
+        )
         for _ in range(MAX_RESTARTS):
             try:
-                decision, snapshot = await self._pods.decide(
-                    attempt,
-                    group=tried.group,
-                    within=options.within,
-                    choose=options.choose,
-                    may_preempt=options.may_preempt and not options.is_trial,
-                    asks_extenders=not options.is_trial,
-                )
+                decision, snapshot = await self._pods.decide(attempt, how)
                 return self._take_in(tried, attempt, decision, snapshot)
             except NeedsTime as needs:
                 await self._pods.give_time(needs, yield_to_loop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
-from scheduler.engine.cycle.scheduling import decide
+from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions, decide
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime, run_to_end
 from scheduler.framework.status import Status
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.long_attempts import LongAttempts
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.sampling import NodeSampling
-    from scheduler.engine.cycle.scheduling import ChooseNode
     from scheduler.engine.cycle.shared import Shared
-    from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import Snapshot
 
 _PLUGINS_MEASURED = 0.1
 """The share of cycles that measure each plugin. Source: kube-scheduler v1.36, schedule_one.go."""
@@ -129,31 +127,21 @@ class PodCycle:
         return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
 
     async def decide(
-        self,
-        attempt: Attempt,
-        *,
-        group: PodGroup | None = None,
-        within: Rows | None = None,
-        choose: ChooseNode | None = None,
-        may_preempt: bool = True,
-        asks_extenders: bool = True,
+        self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
     ) -> tuple[Decision, Snapshot]:
-        """Decide on the current cluster; see `scheduling.decide` for the keywords."""
+        """Decide on the current cluster, and return the snapshot too."""
         snapshot, pod = self._cache.snapshot(), attempt.queued.pod
         decision = await decide(
             attempt.framework,
             pod,
             snapshot,
-            nominated=self._nominator.others(pod, snapshot, group),
+            nominated=self._nominator.others(pod, snapshot, options.group),
             random=self._random,
-            extenders=attempt.extenders if asks_extenders else None,
+            extenders=attempt.extenders if options.asks_extenders else None,
             sampling=self._sampling,
             avoided=self._cache.pauses.rows(snapshot, at=self._hooks.clock.monotonic()),
-            may_preempt=may_preempt,
-            group=group,
-            within=within,
-            choose=choose,
             attempt=attempt.queued.attempts,
+            options=options,
         )
         return decision, snapshot
 

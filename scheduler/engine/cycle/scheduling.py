@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,28 @@ T = TypeVar("T")
 
 _NONE: Mapping[int, str] = MappingProxyType({})
 _NOWHERE: Rows = np.empty(0, dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionOptions:
+    """How to decide about a member of a group; the defaults are those of a pod by itself.
+
+    Attributes:
+        group: the group of the attempt.
+        within: the allowed nodes; only PreFilter evaluates the other nodes too. None means all nodes.
+        choose: selects one of the feasible nodes, or None, instead of Score.
+        may_preempt: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
+        asks_extenders: whether extenders take part.
+    """
+
+    group: PodGroup | None = None
+    within: Rows | None = None
+    choose: ChooseNode | None = None
+    may_preempt: bool = True
+    asks_extenders: bool = True
+
+
+BY_ITSELF: Final = DecisionOptions()
 
 
 def schedule_pod(
@@ -89,7 +111,7 @@ def schedule_pod(
                 sampling=sampling,
                 exhaustive=exhaustive,
                 avoided=avoided,
-                may_preempt=may_preempt,
+                options=DecisionOptions(may_preempt=may_preempt),
             )
         )
 
@@ -107,16 +129,12 @@ async def decide(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
-    may_preempt: bool = True,
-    group: PodGroup | None = None,
-    within: Rows | None = None,
-    choose: ChooseNode | None = None,
     attempt: int = 0,
+    options: DecisionOptions = BY_ITSELF,
 ) -> Decision:
     """Decide as `schedule_pod`, with extenders.
 
-    For a member of a group, `group` is the group of the attempt, and `within` are the allowed nodes: only PreFilter sees
-    the other nodes. `choose` selects one of the feasible nodes, or None, instead of Score.
+    `attempt` is the number of the attempt at the pod.
 
     This waits for extenders, and yields to the event loop during the search for victims; the snapshot must not change
     meanwhile.
@@ -125,10 +143,9 @@ async def decide(
         NeedsTime: a plugin needs more time than one turn of the event loop.
     """
     state = AttemptState(nominated, exhaustive=exhaustive)
-    state.group, state.attempt = group, attempt
-    cycle = _Cycle(
-        framework, pod, snapshot, state, sampling, may_preempt, within, Diagnosis.blank(snapshot.n_nodes)
-    )
+    state.group, state.attempt = options.group, attempt
+    diagnosis = Diagnosis.blank(snapshot.n_nodes)
+    cycle = _Cycle(framework, pod, snapshot, state, diagnosis, sampling, options)
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
@@ -146,8 +163,8 @@ async def decide(
         if not feasible.size:
             return await cycle.nothing_fits()
         feasible = cycle.diagnosis.avoid(feasible, avoided)
-        if choose is not None:
-            return cycle.chosen(choose(pod, feasible, snapshot))
+        if options.choose is not None:
+            return cycle.chosen(options.choose(pod, feasible, snapshot))
         if len(feasible) == 1 and not exhaustive:
             return cycle.chosen(int(feasible[0]))
         scores = framework.scoring.run(cycle.state, pod, snapshot, feasible)
@@ -197,10 +214,9 @@ class _Cycle:
     pod: PodInfo
     snapshot: Snapshot
     state: AttemptState
-    sampling: NodeSampling | None
-    may_preempt: bool
-    within: Rows | None
     diagnosis: Diagnosis
+    sampling: NodeSampling | None
+    options: DecisionOptions
 
     def pre_filter(self) -> bool:
         """Run PreFilter; return whether there are nodes to evaluate.
@@ -211,8 +227,8 @@ class _Cycle:
         if not self.snapshot.n_nodes:
             return False
         status = self.framework.filtering.run_pre_filter(self.state, self.pod, self.snapshot, self.diagnosis)
-        if self.within is not None:
-            self.diagnosis.look_within(self.within)
+        if self.options.within is not None:
+            self.diagnosis.look_within(self.options.within)
         if not (status.is_success or status.is_rejected):
             self.diagnosis.leave_out(self.snapshot.all_rows)
             raise PluginError(status)
@@ -229,7 +245,7 @@ class _Cycle:
         """
         name = self.pod.pod.status.nominated_node_name
         row = self.snapshot.row_of(name) if name and not self.state.exhaustive else None
-        if row is None or (self.within is not None and row not in self.within):
+        if row is None or (self.options.within is not None and row not in self.options.within):
             return _NOWHERE, self.diagnosis
         trial = Diagnosis.blank(self.snapshot.n_nodes)
         return self._find(np.array([row], dtype=np.intp), trial), trial
@@ -241,7 +257,7 @@ class _Cycle:
             PluginError: a plugin failed.
         """
         diagnosis = self.diagnosis
-        is_narrowed = diagnosis.narrowed_to is not None or self.within is not None
+        is_narrowed = diagnosis.narrowed_to is not None or self.options.within is not None
         rows = diagnosis.feasible if is_narrowed else self.snapshot.all_rows
         try:
             feasible = self._find(rows, diagnosis)
@@ -272,7 +288,7 @@ class _Cycle:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
             return Decision(self.pod, self.state, self.diagnosis, status=status, nominated_node_name="")
         filtering = self.framework.filtering
-        if filtering.has_post_filter and self.may_preempt:
+        if filtering.has_post_filter and self.options.may_preempt:
             result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
             if over_budget(result.status.error) is not None:
                 raise PluginError(result.status)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.cycle.group_pass import GroupPasses, Pass, PassOptions
 from scheduler.engine.cycle.group_preemption import _Absent
+from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions
 from scheduler.engine.state.nominator import Nominator
 from tests.support.builders import pod
 from tests.unit.engine.cycle.test_group_search import KEY, Pods, Rests, Scene
@@ -29,9 +30,11 @@ class NotingPods(Pods):
         super().__init__(*args)
         self.decided: list[str] = []
 
-    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
+    async def decide(
+        self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
+    ) -> tuple[Decision, Snapshot]:
         self.decided.append(attempt.queued.pod.name)
-        return await super().decide(attempt, **options)
+        return await super().decide(attempt, options)
 
 
 class Pauses(Rests):

@@ -16,6 +16,7 @@ from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.group_pass import GroupPasses, PassOptions
 from scheduler.engine.cycle.group_placements import GroupPlacements
 from scheduler.engine.cycle.group_search import GroupSearch
+from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions
 from scheduler.engine.runtime.framework import EnabledPlugins
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.pod_cycle import PodCycle
     from scheduler.framework.pod_groups import PodGroup as Group
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import Snapshot
 
 KEY = GroupKey(POD_GROUPS, "default", "g")
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
@@ -84,8 +85,9 @@ class Pods:
         self._cache, self._min_count = cache, min_count
 
     async def decide(
-        self, attempt: Attempt, *, choose: Any = None, within: Rows | None = None, **_: Any
+        self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
     ) -> tuple[Decision, Snapshot]:
+        within, choose = options.within, options.choose
         snapshot, asking = self._cache.snapshot(), attempt.queued.pod
         rows = snapshot.all_rows if within is None else within
         free = snapshot.allocatable["cpu"] - snapshot.requested["cpu"]
@@ -228,10 +230,10 @@ class Breaks(Pods):
     """Fails with an error if no node is chosen for it, as in the part of a search that tries the skipped members."""
 
     async def decide(
-        self, attempt: Attempt, *, choose: Any = None, **options: Any
+        self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
     ) -> tuple[Decision, Snapshot]:
-        decision, snapshot = await super().decide(attempt, choose=choose, **options)
-        return (decision if choose else replace(decision, status=Status.failed("broken"))), snapshot
+        decision, snapshot = await super().decide(attempt, options)
+        return (decision if options.choose else replace(decision, status=Status.failed("broken"))), snapshot
 
 
 def test_each_decision_of_a_group_yields_to_the_event_loop_first() -> None:
@@ -290,8 +292,10 @@ def test_a_pass_interrupted_after_enough_placements_has_no_result() -> None:
 class Wavers(Pods):
     """Accepts the members of a group in any placement, at the first try only."""
 
-    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
-        decision, snapshot = await super().decide(attempt, **options)
+    async def decide(
+        self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
+    ) -> tuple[Decision, Snapshot]:
+        decision, snapshot = await super().decide(attempt, options)
         self.decisions = getattr(self, "decisions", 0) + 1
         if self.decisions > 6:
             decision = replace(decision, node_name="", status=Status.unschedulable("no more"))
@@ -325,9 +329,11 @@ class Slow(Pods):
         if (what, uid) not in self.known:
             raise NeedsTime(steps())
 
-    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
+    async def decide(
+        self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
+    ) -> tuple[Decision, Snapshot]:
         self._ask("decide", attempt.queued.pod.uid)
-        return await super().decide(attempt, **options)
+        return await super().decide(attempt, options)
 
     def reserve(self, assumed: AssumedPod) -> Status:
         self._ask("reserve", assumed.pod.uid)
