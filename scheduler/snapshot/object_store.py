@@ -40,6 +40,9 @@ class Objects(Mapping[str, Object]):
     """All objects of a kind, `namespace/name` -> object, kept up to date.
 
     An object has the state last received from the API server, or an assumed state: see `ObjectStore`.
+
+    Attributes:
+        changes: the number of changes so far.
     """
 
     __slots__ = (
@@ -47,11 +50,11 @@ class Objects(Mapping[str, Object]):
         "_by_index",
         "_by_namespace",
         "_changed",
-        "_changes",
         "_companions",
         "_objects",
         "_typed",
         "_versions",
+        "changes",
     )
 
     def __init__(self) -> None:
@@ -59,20 +62,15 @@ class Objects(Mapping[str, Object]):
         self._assumed: dict[str, Object | None] = {}  # key -> the object as received from the API server
         self._by_namespace: dict[str, dict[str, Object]] = {}
         self._versions: dict[str, int] = {}  # namespace -> its last change, for namespaces with objects
-        self._changes = 0
+        self.changes = 0
         self._changed: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)  # the keys of the last changes
         self._typed: dict[type[msgspec.Struct], dict[str, Any]] = {}
         self._by_index: dict[Index[Any], _Found] = {}
         self._companions: dict[type, Any] = {}
 
-    @property
-    def changes(self) -> int:
-        """The number of changes so far."""
-        return self._changes
-
     def changed_since(self, changes: int) -> set[str] | None:
         """Return the keys changed since `changes` changes; None if these are no longer recorded."""
-        missed = self._changes - changes
+        missed = self.changes - changes
         if missed > len(self._changed):
             return None
         return {self._changed[-place] for place in range(1, missed + 1)}
@@ -168,12 +166,12 @@ class Objects(Mapping[str, Object]):
             known.pop(key, None)
         for found in self._by_index.values():
             found.remove(key)
-        self._changes += 1
+        self.changes += 1
         self._changed.append(key)
         if obj is not None:
             self._objects[key] = obj
             self._by_namespace.setdefault(namespace, {})[key] = obj
-            self._versions[namespace] = self._changes
+            self._versions[namespace] = self.changes
             for index, found in self._by_index.items():
                 found.add(key, self.typed(index.struct, key))
             return
@@ -181,7 +179,7 @@ class Objects(Mapping[str, Object]):
         left = self._by_namespace[namespace]
         del left[key]
         if left:
-            self._versions[namespace] = self._changes
+            self._versions[namespace] = self.changes
         else:
             del self._by_namespace[namespace], self._versions[namespace]
 

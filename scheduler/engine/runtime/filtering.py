@@ -48,6 +48,9 @@ class Filtering:
 
     Args:
         classes: the equivalence classes of pods.
+
+    Attributes:
+        has_post_filter: whether the profile has PostFilter plugins.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Filtering:
         self._pre_filter = pre_filter
         self._filter = [FilterAdapter(plugin, calls) for plugin in filters]
         self._post_filter = post_filter
+        self.has_post_filter = bool(post_filter)
         self._classes = classes
         # The plugins whose state follows added pods.
         self._counting = {
@@ -70,10 +74,6 @@ class Filtering:
         self._caches = {
             plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
         }
-
-    @property
-    def has_post_filter(self) -> bool:
-        return bool(self._post_filter)
 
     def forget_cached_verdicts(self) -> None:
         """Drop the cached results of all signatures."""

@@ -47,6 +47,9 @@ class Scoring:
 
     Args:
         weights: name of a Score plugin -> its weight.
+
+    Attributes:
+        has_scorers: whether the profile has Score plugins.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Scoring:
         self._call = calls
         self._pre_score = pre_score
         self._score = [ScoreAdapter(plugin, calls) for plugin in scorers]
+        self.has_scorers = bool(scorers)
         self._weights = {plugin.name: weights.get(plugin.name, 1) for plugin in scorers}
         self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._caches: Mapping[str, CacheBySignature[CachedVerdicts]] = {
@@ -68,10 +72,6 @@ class Scoring:
             for adapter in self._score
             if gives_signatures(adapter.plugin)
         }
-
-    @property
-    def has_scorers(self) -> bool:
-        return bool(self._score)
 
     def forget_cached_verdicts(self) -> None:
         """Drop the cached results of all signatures."""
