@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from scheduler.engine.queue.scheduling_queue import SchedulingQueue
     from scheduler.framework.events import ClusterEvent
+    from scheduler.snapshot.object_store import Object
 
     Wanted = Callable[[ClusterEvent, object, object], bool]
     Objects = Collection[tuple[EventResource, str]]
@@ -115,12 +116,14 @@ class EventBus:
                 if not self._waiting_for[each]:
                     del self._waiting_for[each]
 
-    def _tell_of_object(self, kind: EventResource, obj: Any) -> None:
+    def _tell_of_object(self, kind: EventResource, obj: PodInfo | NodeObject | Object | None) -> None:
         for waiter in self._who_waits_for(EventResource.POD if kind in _PODS else kind, obj):
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _who_waits_for(self, kind: EventResource, obj: Any) -> Iterable[asyncio.Future[None]]:
+    def _who_waits_for(
+        self, kind: EventResource, obj: PodInfo | NodeObject | Object | None
+    ) -> Iterable[asyncio.Future[None]]:
         if obj is None:
             return chain.from_iterable(self._waiting_for.values())
         if isinstance(obj, PodInfo):

@@ -10,7 +10,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scheduler.framework.changes import NODE_ADD, NODE_DELETE, node_changes
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.shared import Shared
     from scheduler.errors import ObjectError
     from scheduler.kube.client.wire import ObjectIdentity
+    from scheduler.snapshot.object_store import Object
 
     Events = Sequence[ClusterEvent]
 
@@ -125,7 +126,7 @@ class NodeHandler(EventHandler[NodeObject]):
         self._observer.undecodable("Node")
 
 
-class ObjectHandler(EventHandler[Any]):
+class ObjectHandler(EventHandler["Object"]):
     """Updates the store of a kind that plugins read.
 
     Args:
@@ -146,17 +147,17 @@ class ObjectHandler(EventHandler[Any]):
             )
         )
 
-    def _added(self, obj: Any) -> Events:
+    def _added(self, obj: Object) -> Events:
         self._store[object_key(obj)] = obj
         self._bus.happened(self._add, None, obj)
         return (self._add,)
 
-    def _updated(self, old: Any, new: Any) -> Events:
+    def _updated(self, old: Object, new: Object) -> Events:
         self._store[object_key(new)] = new
         self._bus.happened(self._update, old, new)
         return (self._update,)
 
-    def _deleted(self, obj: Any) -> Events:
+    def _deleted(self, obj: Object) -> Events:
         self._store.pop(object_key(obj), None)
         self._bus.happened(self._delete, obj, None)
         return (self._delete,)
