@@ -92,7 +92,9 @@ class CachedFilterResult:
         if again is None or again:
             self._log = None  # stays None after an exception
             self._filter_again(again, evaluated, state, pod, snapshot)
-            self._note_tables()
+            for place, (_, cached) in enumerate(self._filters):
+                if cached.table is not self._numbers[place]:
+                    self._numbers[place], self._tables[place] = cached.table, ()
             self.failed = {
                 row
                 for place, (_, cached) in enumerate(self._filters)
@@ -112,11 +114,6 @@ class CachedFilterResult:
                 diagnosis.reject(plugin, self.tables[place], self.index[rejected], rejected)
         feasible: Rows = rows[rejected_by == FEASIBLE]
         return feasible
-
-    def _note_tables(self) -> None:
-        for place, (_, cached) in enumerate(self._filters):
-            if cached.table is not self._numbers[place]:
-                self._numbers[place], self._tables[place] = cached.table, ()
 
     def _changed(self, changes: ChangeLog, snapshot: Snapshot) -> set[int] | None:
         """Return the rows to evaluate again; None means all rows."""
