@@ -25,7 +25,7 @@ class UnlimitedTime:
     def seconds(self) -> float:
         return 0.0
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
+    def measured(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 
@@ -65,7 +65,7 @@ class PluginWork:
             return run_to_end(steps)
         is_over, result = self._advanced(steps)
         # Called once, whatever the number of steps: there are fewer if more results are cached from earlier calls.
-        if self._time_slice.branch(is_over):
+        if self._time_slice.measured(is_over):
             raise NeedsTime(_rest(steps, goes_on), is_unlimited=self._is_unlimited)
         return run_to_end(steps) if is_over else result  # type: ignore[return-value]  # the steps have ended
 

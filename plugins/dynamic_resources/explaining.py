@@ -148,7 +148,7 @@ class _ExplanationTimeSlice:
     def __init__(self, clock: Clock) -> None:
         self.seconds = clock.monotonic
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
+    def measured(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 

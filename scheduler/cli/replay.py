@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.tools.whatif.backtest.result import Backtest
-    from scheduler.tools.whatif.replay.replayed_hooks import Difference
+    from scheduler.tools.whatif.replay.replayed_ports import Difference
     from scheduler.tools.whatif.replay.script import Stretch
 
 _WORDS = {

@@ -468,7 +468,7 @@ async def _run(
                 no_bind=no_bind,
                 aside=in_a_thread,
                 max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-                hooks=None if recording is None else recording.hooks,
+                ports=None if recording is None else recording.recorder,
             )
 
         kept = LastGood(last_good, origin.name) if last_good is not None and origin.name else None

@@ -69,15 +69,15 @@ class TimeSlice(Protocol):
     def seconds(self) -> float:
         """Return the seconds of a clock that advances within a call, unlike `Clock`.
 
-        Decisions may depend on it only through `branch`: a replay of the recorded run has another speed.
+        Decisions may depend on it only through `measured`.
         """
         ...
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
-        """Return a measured condition, such as the end of a time slice; in a replay, the recorded condition.
+    def measured(self, is_so: bool, what: str = "") -> bool:
+        """Return a condition that follows from measured time, such as the end of a time slice.
 
         The number of calls must follow from the decision alone, not from elapsed time. `what` names
-        observations that are counted separately, because there is one in each step.
+        conditions that are counted separately, because there is one in each step.
         """
         ...
 

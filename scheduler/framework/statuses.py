@@ -53,7 +53,7 @@ class WantedStatus(NamedTuple):
 
 
 class StatusAccess(Protocol):
-    """What a status source may read and use; it works beside the decisions, and a replay does not contain it.
+    """What a status source may read and use; it works beside the decisions, which do not depend on it.
 
     Attributes:
         pods: `namespace/name` -> pod that has not ended, as watched last.

@@ -105,7 +105,7 @@ class FakeTimeSlice:
         self._now += self.each_reading
         return self._now
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
+    def measured(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 

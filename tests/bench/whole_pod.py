@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from scheduler.configuration.load import Configuration
-    from scheduler.replay_hooks import ReplayHooks
+    from scheduler.daemon.app.ports import Ports
 
 _SIZES = (100, 5000)
 _PODS = 2000
@@ -111,16 +111,16 @@ def _configuration() -> Configuration:
 
 async def _daemon(server: Loopback, folder: Path | None = None) -> float:
     """Return the CPU seconds from the first decision until everything is written; it is recorded in a folder, if given."""
-    hooks: ReplayHooks | None = None
+    ports: Ports | None = None
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         if folder is not None:
             header = Header.fresh(SystemClock(), Random(1))
             tape = RecordingWriter(RecordingLimits(folder), header)
             stack.callback(tape.close)
-            hooks = Recorder(SystemClock(), tape, header)
+            ports = Recorder(SystemClock(), tape, header)
         connection: Any = server
-        daemon = Daemon(connection, _configuration(), clock=SystemClock(), random=Random(1), hooks=hooks)
+        daemon = Daemon(connection, _configuration(), clock=SystemClock(), random=Random(1), ports=ports)
         daemon.parts.budget.take_clock()  # as `run` does
         stack.callback(daemon.parts.budget.give_clock_back)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())  # a daemon that ends early ends this too

@@ -136,7 +136,7 @@ class Life:
         assert self._task is not None
         self.is_ending = True
         if self.taped is not None:
-            self.taped.hooks.end()
+            self.taped.recorder.end()
         self._task.cancel()
         await self.over()
 
@@ -197,11 +197,11 @@ class Life:
             clock=self.clock,
             random=random,
             in_tree={**IN_TREE, **plugins},
-            hooks=None if taped is None else taped.hooks,
+            ports=None if taped is None else taped.recorder,
             max_in_unschedulable_seconds=self.flush_seconds,
         )
         if taped is not None:
-            taped.hooks.daemon = daemon
+            taped.recorder.daemon = daemon
         return daemon
 
 

@@ -24,17 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from random import Random
 
-    from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.replay_hooks import ReplayHooks
+    from scheduler.engine.ports import Time
 
 
-def _no_time(clock: Clock, hooks: ReplayHooks, _: float) -> LoopTimeSlice:
-    return LoopTimeSlice(clock, hooks, 0.0)
+def _no_time(time: Time, _: float) -> LoopTimeSlice:
+    return LoopTimeSlice(time, 0.0)
 
 
-def _all_time(clock: Clock, hooks: ReplayHooks, _: float) -> LoopTimeSlice:
-    return LoopTimeSlice(clock, hooks, inf)
+def _all_time(time: Time, _: float) -> LoopTimeSlice:
+    return LoopTimeSlice(time, inf)
 
 
 _LIMITS: Final[Mapping[str, Sequence[tuple[object, str, object]]]] = {

@@ -64,8 +64,8 @@ def material(
         async with cluster(folder, kubelet=True, controllers=controllers) as it:
             for story in stories:
                 tapes.append(Taped(LoopClock()))
-                async with it.daemon(configuration, hooks=tapes[-1].hooks) as daemon:
-                    tapes[-1].hooks.daemon = daemon
+                async with it.daemon(configuration, ports=tapes[-1].recorder) as daemon:
+                    tapes[-1].recorder.daemon = daemon
                     await asyncio.sleep(1.0)
                     await story(it)
                 if unheard is not None and story is not stories[-1]:

@@ -55,7 +55,7 @@ class Taped:
     """A recorder with a recording in memory.
 
     Attributes:
-        hooks: the hooks to build the daemon with.
+        recorder: the ports to build the daemon with.
         header: header of the first file.
     """
 
@@ -64,7 +64,7 @@ class Taped:
         self.header = Header.fresh(
             clock, Random(SEED), max_in_unschedulable_seconds=max_in_unschedulable_seconds
         )
-        self.hooks = Recorder(clock, self.tape, self.header)
+        self.recorder = Recorder(clock, self.tape, self.header)
 
     def notes(self, begin: int = 0) -> Iterator[list[Any]]:
         """Yield the notes from an index on, as a `Stretch` does."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 async def life(folder: Path, tape: Taped) -> None:
     """Pods come whose claims take long to refuse, and plain ones; devices of one node change meanwhile."""
     found = [long_search(name) for name in ("one", "two", "three")]
-    async with cluster(folder, kubelet=True) as it, it.daemon(hooks=tape.hooks) as daemon:
-        tape.hooks.daemon = daemon
+    async with cluster(folder, kubelet=True) as it, it.daemon(ports=tape.recorder) as daemon:
+        tape.recorder.daemon = daemon
         it.add_nodes(*(node_object(f"n{number}") for number in range(3)))
         create(it, device_class(), *(claim for _, claim in found))
         for number in range(3):

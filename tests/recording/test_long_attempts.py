@@ -60,9 +60,9 @@ async def life(folder: Path, tape: Taped) -> list[str]:
     """Add heavy pods and others, and meanwhile delete one and change one; return the order in which pods were bound."""
     async with (
         cluster(folder, kubelet=True) as it,
-        it.daemon(CONFIGURATION, plugins={"Hungry": Hungry}, hooks=tape.hooks) as daemon,
+        it.daemon(CONFIGURATION, plugins={"Hungry": Hungry}, ports=tape.recorder) as daemon,
     ):
-        tape.hooks.daemon = daemon
+        tape.recorder.daemon = daemon
         it.add_nodes(*(node_object(f"n{number}") for number in range(4)))
         for number in range(7):
             it.add_pods(pod_object(f"heavy-{number}", labels={"steps": str(20 + 10 * number)}))

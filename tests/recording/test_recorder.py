@@ -26,12 +26,12 @@ class Heard:
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self.read: list[float] = []
-        self.hooks: Recorder
+        self.recorder: Recorder
         self._clock, self._seconds = clock, seconds
 
     def on_add(self, _obj: object) -> None:
         for _ in range(3):
-            self.read.append(self.hooks.clock.monotonic())
+            self.read.append(self.recorder.monotonic())
             self._clock.now += self._seconds
 
     def on_update(self, _old: object, _new: object) -> None: ...
@@ -46,43 +46,43 @@ def recorder(clock: ManualClock) -> tuple[Recorder, Tape]:
 
 def test_time_does_not_advance_within_a_step() -> None:
     clock = ManualClock(5.0)
-    hooks, _ = recorder(clock)
+    made, _ = recorder(clock)
     heard = Heard(clock, 0.01)
-    heard.hooks = hooks
-    hooks.on_watch_event("v1/pods", heard).on_add(pod("p"))
-    hooks.on_watch_event("v1/pods", heard).on_add(pod("q"))
+    heard.recorder = made
+    made.event_handler("v1/pods", heard).on_add(pod("p"))
+    made.event_handler("v1/pods", heard).on_add(pod("q"))
     assert heard.read == pytest.approx([5.0] * 3 + [5.03] * 3)
     assert len(set(heard.read)) == 2
 
 
 def test_a_very_long_step_reads_the_time_again_and_records_it() -> None:
     clock = ManualClock(5.0)
-    hooks, tape = recorder(clock)
+    made, tape = recorder(clock)
     heard = Heard(clock, 0.6)
-    heard.hooks = hooks
-    hooks.on_watch_event("v1/pods", heard).on_add(pod("p"))
+    heard.recorder = made
+    made.event_handler("v1/pods", heard).on_add(pod("p"))
     assert heard.read == pytest.approx([5.0, 5.0, 6.2])
     assert tape.notes[-1] == (Note.READ, 3, 1_200_000)
 
 
 def test_an_observer_sees_the_current_time() -> None:
     clock = ManualClock(5.0)
-    hooks, tape = recorder(clock)
+    made, tape = recorder(clock)
     clock.now = 7.5
-    assert hooks.clock.monotonic() == 7.5
+    assert made.monotonic() == 7.5
     assert not tape.notes
 
 
 def test_a_branch_of_an_observer_is_not_recorded() -> None:
-    hooks, tape = recorder(ManualClock(5.0))
-    assert hooks.branch(True)  # an HTTP endpoint, whose plugin reads the time
+    made, tape = recorder(ManualClock(5.0))
+    assert made.measured(True)  # an HTTP endpoint, whose plugin reads the time
     assert not tape.notes
 
 
 def test_a_heartbeat_is_not_recorded() -> None:
     clock = ManualClock(5.0)
-    hooks, tape = recorder(clock)
-    handler: RecordedHandler[object] = hooks.on_watch_event("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
+    made, tape = recorder(clock)
+    handler: RecordedHandler[object] = made.event_handler("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
     first = decode_node(msgspec.json.encode(node_object("n")))
     second = NodeObject(msgspec.structs.replace(first.node), first.raw)  # the result of `heartbeat`
     handler.on_update(first, second)

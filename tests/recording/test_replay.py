@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from scheduler.replay_hooks import ReplayHooks
+    from scheduler.daemon.app.ports import Ports
     from scheduler.tools.whatif.replay.script import Stretch
     from tests.support.daemon_harness import Cluster
 
@@ -63,11 +63,11 @@ async def churn(it: Cluster) -> None:
     await it.until(lambda: it.node_of("late"))
 
 
-async def lives(folder: Path, *hooks: ReplayHooks) -> None:
+async def lives(folder: Path, *ports: Ports) -> None:
     """The same cluster with several daemons, one after another."""
     async with cluster(folder, kubelet=True) as it:
-        for number, each in enumerate(hooks):
-            async with it.daemon(hooks=each) as daemon:
+        for number, each in enumerate(ports):
+            async with it.daemon(ports=each) as daemon:
                 if isinstance(each, Recorder):
                     each.daemon = daemon
                 if number == 0:
@@ -80,7 +80,7 @@ async def lives(folder: Path, *hooks: ReplayHooks) -> None:
 def taped(folder: Path) -> Taped:
     async def story() -> Taped:
         made = Taped(LoopClock())
-        await lives(folder, made.hooks)
+        await lives(folder, made.recorder)
         return made
 
     return virtual_time.run(story())
@@ -96,12 +96,12 @@ def recorded(tmp_path: Path) -> Path:
     """Return a folder with the recording of two runs."""
 
     async def story() -> None:
-        folder, hooks, tapes = tmp_path / "recording", [], []
+        folder, recorders, tapes = tmp_path / "recording", [], []
         for number in range(2):
             header = Header.fresh(LoopClock(), Random(number))
             tapes.append(RecordingWriter(RecordingLimits(folder), header))
-            hooks.append(Recorder(LoopClock(), tapes[-1], header))
-        await lives(tmp_path, *hooks)
+            recorders.append(Recorder(LoopClock(), tapes[-1], header))
+        await lives(tmp_path, *recorders)
         for tape in tapes:
             tape.close()
 
@@ -146,7 +146,7 @@ def in_several_files(folder: Path) -> Taped:
     async def story() -> Taped:
         made = Taped(LoopClock())
         made.tape.notes_of_a_file = 60
-        await lives(folder, made.hooks)
+        await lives(folder, made.recorder)
         return made
 
     tape = virtual_time.run(story())
@@ -316,7 +316,7 @@ def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
 def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
     async def story() -> list[Any]:
         made = Taped(LoopClock())
-        async with cluster(tmp_path) as it, it.daemon(hooks=made.hooks):
+        async with cluster(tmp_path) as it, it.daemon(ports=made.recorder):
             it.add_nodes(node_object("n1"))
             secret = pod_object("p1")
             secret["spec"]["containers"][0] |= {

@@ -42,7 +42,7 @@ def foreign(name: str) -> dict[str, object]:
 
 async def story(it: Cluster) -> None:
     """Cause all kinds of events, one per second."""
-    hooks = [
+    steps = [
         lambda: it.add_pods(foreign("theirs")),
         lambda: it.server.store.bind("theirs", "n1"),
         lambda: it.add_pods(pod_object("ours", cpu="1")),
@@ -64,7 +64,7 @@ async def story(it: Cluster) -> None:
         lambda: it.add_nodes(node_object("n2")),
         lambda: it.server.store.delete("nodes", "n2"),
     ]
-    for step in hooks:
+    for step in steps:
         step()
         await asyncio.sleep(1.0)
 
@@ -77,7 +77,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def record() -> None:
         header = Header.fresh(LoopClock(), Random(1))
         tape = RecordingWriter(RecordingLimits(folder / "recording"), header)
-        hooks = Recorder(LoopClock(), tape, header)
+        recorder = Recorder(LoopClock(), tape, header)
         async with cluster(folder, kubelet=True, controllers=True) as it:
             it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(2)))
             create(it, storage_class("local", provisioner="kubernetes.io/no-provisioner"))
@@ -85,8 +85,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in ("before-0", "before-1"):
                 it.add_pods(pod_object(name, cpu="1"))
                 it.server.store.bind(name, "n0")
-            async with it.daemon(hooks=hooks) as daemon:
-                hooks.daemon = daemon
+            async with it.daemon(ports=recorder) as daemon:
+                recorder.daemon = daemon
                 await asyncio.sleep(1.0)
                 await story(it)
         tape.close()

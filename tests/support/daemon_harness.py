@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.app.ports import Ports
     from scheduler.daemon.app.rights import Named
     from scheduler.framework import Plugin
-    from scheduler.replay_hooks import ReplayHooks
 
 
 class GarblingConnection(ApiConnection):
@@ -69,7 +69,7 @@ class Cluster:
         no_bind: bool = False,
         config_map: Named | None = None,
         scheduler_profiles: bool = False,
-        hooks: ReplayHooks | None = None,
+        ports: Ports | None = None,
     ) -> AsyncIterator[Daemon]:
         """Run a daemon that has the rights its configuration takes; it is stopped in good order at the end.
 
@@ -81,7 +81,7 @@ class Cluster:
             no_bind: whether it writes nothing.
             config_map: that it may follow.
             scheduler_profiles: whether it may follow SchedulerProfiles.
-            hooks: hear everything.
+            ports: the connections of the engine.
         """
         account = self.account()
         async with GarblingConnection(self.endpoint, authorization=account) as connection:
@@ -97,7 +97,7 @@ class Cluster:
                 account=account,
                 config_map=config_map,
                 scheduler_profiles=scheduler_profiles,
-                hooks=hooks,
+                ports=ports,
             )
             stop = asyncio.Event()
             running = asyncio.create_task(daemon.run(stop))

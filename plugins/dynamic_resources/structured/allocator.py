@@ -334,7 +334,7 @@ class Allocator:
                         question.keep_search(key, search)
                     return search, likeness
                 question.keep_search(key, search)
-                if self._seconds and limit.branch(search.seconds > self._seconds, "search"):
+                if self._seconds and limit.measured(search.seconds > self._seconds, "search"):
                     search.seconds = 0.0  # the next attempt continues, for the same time
                     return None, None
                 yield

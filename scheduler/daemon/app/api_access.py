@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, Bindings, NoApiServer
+from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, NoApiServer
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.kube.client.events import EventRecorders
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.daemon.metrics import Metrics
-    from scheduler.engine.cycle.binding import PodGet
-    from scheduler.engine.cycle.preemption import VictimWriter
-    from scheduler.engine.cycle.reporting import PodEventRecorders
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.ports import PodEventRecorders, PodReader, PodWriter
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests
 
@@ -48,8 +46,8 @@ class ApiAccess:
     background: Background
     binder: PodBinder
     recorders: PodEventRecorders
-    writer: VictimWriter
-    reader: PodGet
+    writer: PodWriter
+    reader: PodReader
     spawn: Callable[[Coroutine[Any, Any, None], str], object]
 
     def capabilities(self, profile: str) -> Capabilities:
@@ -97,16 +95,15 @@ class ApiClient:
     def __init__(
         self, shared: Shared, connection: ApiConnection, writes: Requests, *, metrics: Metrics, random: Random
     ) -> None:
-        hooks, clock = shared.hooks, shared.clock
-        self.writer = ApiWriter(writes, clock, random=random, newest=shared.pods.get, observer=metrics)
-        self.recorders = EventRecorders(self.writer.queue_event, clock)
+        self.writer = ApiWriter(writes, shared.clock, random=random, newest=shared.pods.get, observer=metrics)
+        self.recorders = EventRecorders(self.writer.queue_event, shared.clock)
         self.tasks = Tasks()
-        self.background = BackgroundTasks(self.tasks, hooks)
+        self.background = BackgroundTasks(self.tasks, shared.time)
         self.access = ApiAccess(
-            get=ApiReads(connection, hooks),
-            write=ApiWrites(writes, hooks),
+            get=ApiReads(connection),
+            write=ApiWrites(writes),
             background=self.background,
-            binder=Bindings(self.writer, hooks),
+            binder=self.writer,
             recorders=self.recorders,
             writer=self.writer,
             reader=ApiPodReader(connection, random),

@@ -19,6 +19,7 @@ from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
 from scheduler.daemon.app.generation import Generation
 from scheduler.daemon.app.needs import needs_of, together, trimmed
+from scheduler.daemon.app.ports import Ports
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
 from scheduler.engine.cycle.event_handlers import ObjectHandler
@@ -35,6 +36,7 @@ from scheduler.engine.cycle.reporting import Reporter
 from scheduler.engine.cycle.scheduler import Scheduler
 from scheduler.engine.cycle.shared import Shared
 from scheduler.engine.cycle.time_slices import TimeSlices
+from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.engine.runtime.profiles import build_in_steps
 from scheduler.engine.runtime.registry import Registry
 from scheduler.extensions.wasm.library import GuestLibrary
@@ -60,7 +62,6 @@ from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.kube.certificates.trust import client_context
 from scheduler.kube.client.requests import RateLimitedRequests
 from scheduler.kube.http.client import HttpClient, HttpError
-from scheduler.replay_hooks import NO_HOOKS
 from scheduler.urls import shown_url
 from scheduler.worker_thread import in_a_thread
 
@@ -74,13 +75,11 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.cycle.preemption import NotedPreemptions
     from scheduler.engine.cycle.sampling import NodeSampling
-    from scheduler.engine.runtime.budget import LoopBudget
     from scheduler.extensions.extenders.chain import Extenders
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.replay_hooks import ReplayHooks
 
 T = TypeVar("T")
 
@@ -91,8 +90,7 @@ MAX_BYTES = 8 * 2**20
 class WebClient:
     """Sends requests to web servers; reads tokens and CA files again when they change."""
 
-    def __init__(self, hooks: ReplayHooks = NO_HOOKS) -> None:
-        self._hooks = hooks
+    def __init__(self) -> None:
         self._clients: dict[str, HttpClient] = {}  # CA file -> client; "" for the system's authorities
         self._insecure = HttpClient(client_context(verifies=False))
         # CA file -> its modification time, and its content
@@ -109,26 +107,14 @@ class WebClient:
         insecure: bool = False,
         bearer_token_file: str = "",
     ) -> bytes:
-        ask = partial(self._get, url, headers or {}, timeout_seconds, ca_file, insecure, bearer_token_file)
-        return await self._hooks.external_call(f"GET {shown_url(url)}", ask, bytes)
-
-    async def _get(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        timeout_seconds: float,
-        ca_file: str,
-        insecure: bool,
-        bearer_token_file: str,
-    ) -> bytes:
         if bearer_token_file:
             token = await self._read(bearer_token_file, _token, timeout_seconds)
-            headers = {**headers, "Authorization": f"Bearer {token}"}
+            headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
         client = self._insecure if insecure else self._clients.setdefault(ca_file, HttpClient())
         if ca_file and not insecure:
             client.tls = await self._read(ca_file, self._trusted, timeout_seconds)
         answer = await client.send(
-            "GET", url, headers=headers, timeout_seconds=timeout_seconds, most_bytes=MAX_BYTES
+            "GET", url, headers=headers or {}, timeout_seconds=timeout_seconds, most_bytes=MAX_BYTES
         )
         if not 200 <= answer.status <= 299:
             raise HttpError(f"GET {shown_url(url)}: {answer.status}: {answer.body[:256]!r}")
@@ -188,6 +174,7 @@ class Parts(Shared):
     """`Shared`, and what plugins are built with. That suffices to evaluate pods that another scheduler places.
 
     Attributes:
+        ports: the connections of the engine.
         web: the HTTP client of plugins; must be closed.
         guests: the compiled WebAssembly guests.
     """
@@ -200,19 +187,20 @@ class Parts(Shared):
         *,
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = math.inf,
-        hooks: ReplayHooks | None = None,
+        ports: Ports | None = None,
         budget: LoopBudget | None = None,
     ) -> None:
+        self.ports = ports = ports or Ports(clock)
         super().__init__(
             clock,
             observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=slice_seconds,
-            hooks=hooks,
+            time=ports.time,
+            budget=budget or LoopBudget(clock.monotonic, stopped=ports.stopped),
         )
-        self.budget = budget or self.budget
         self._slice_seconds = slice_seconds
-        self.web = WebClient(self.hooks)
+        self.web = WebClient()
         self.guests = GuestLibrary()
         self._in_tree = in_tree
 
@@ -259,7 +247,7 @@ class Parts(Shared):
         needs = needs_of(frameworks.values())
         if extenders is not None:
             needs = together([needs, extenders.needs])
-        return Generation(configuration, frameworks, needs, extenders, self.clock, registry, self.hooks)
+        return Generation(configuration, frameworks, needs, extenders, self.clock, registry, self.time)
 
     def activate(self, generation: Generation) -> None:
         """Use the profiles, the extenders and the times of a configuration; must be called between two cycles."""
@@ -273,9 +261,9 @@ class Parts(Shared):
     def capabilities(self) -> Capabilities:
         """Return the capabilities of plugins that are the same in every command."""
         return {
-            Clock: self.hooks.clock,
+            Clock: self.time,
             ClusterObjects: TableObjects(self.cache.table),
-            HttpGet: self.web,
+            HttpGet: self.ports.http_get(self.web),
             SlicedWork: WithoutSlices(),
             NominatedPods: self.nominator,
             PluginMetrics: self.observer,
@@ -286,7 +274,7 @@ class Parts(Shared):
             QueuedPods: self.queue,
             Sleep: LoopSleep(),
             KeyedLock: AsyncioKeyedLock(),
-            TimeSlice: LoopTimeSlice(self.hooks.stopwatch(self.clock), self.hooks, self._slice_seconds),
+            TimeSlice: LoopTimeSlice(self.time, self._slice_seconds),
             VictimReview: ExtenderReview(self.profiles),
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,
@@ -350,13 +338,11 @@ class Cycles:
         sampling: NodeSampling,
         preemptions: NotedPreemptions | None = None,
     ) -> None:
-        random = parts.hooks.random(random)
-
-        def observed_is_leading() -> bool:
-            return not parts.hooks.branch(not is_leading())
+        random = parts.time.random(random)
+        engine_is_leading = parts.ports.is_leading(is_leading)
 
         def spawn(work: Coroutine[Any, Any, None], name: str) -> object:
-            return api.spawn(parts.hooks.task(work, name), name)
+            return api.spawn(parts.time.task(work, name), name)
 
         self.sampling = sampling
         self.attempts = AttemptLog()
@@ -364,14 +350,14 @@ class Cycles:
         self.reporter = Reporter(api.recorders, api.writer, is_leading=is_leading, newest=parts.pods.get)
         self.failures = FailureHandler(parts, self.reporter)
         self.binding = BindingCycle(
-            parts, self.reporter, self.failures, api.reader, is_leading=observed_is_leading
+            parts, self.reporter, self.failures, api.reader, is_leading=engine_is_leading
         )
         executor = PreemptionExecutor(
             parts, binding=self.binding, writer=api.writer, reporter=self.reporter, spawn=spawn
         )
         self.preemptions = preemptions or executor
         self.rejections = KubeletRejections(
-            parts, reader=api.reader, reporter=self.reporter, is_leading=observed_is_leading
+            parts, reader=api.reader, reporter=self.reporter, is_leading=engine_is_leading
         )
         self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
         self.long = LongAttempts(parts, self.failures)
@@ -392,7 +378,7 @@ class Cycles:
             failures=self.failures,
             preemptions=self.preemptions,
             random=random,
-            release=GroupRelease(api.writer, self.reporter, spawn, parts.hooks),
+            release=GroupRelease(api.writer, self.reporter, spawn),
             attempts=self.group_attempts,
         )
         executor.let_go = self.groups.let_go
@@ -410,7 +396,7 @@ class Cycles:
         """Return the capabilities of plugins whose pods these cycles place on a running event loop."""
         parts = self._parts
         return {
-            SlicedWork: TimeSlices(parts.freeze, parts.clock, parts.hooks),
+            SlicedWork: TimeSlices(parts.freeze, parts.time),
             Preemptions: self.preemptions,
         }
 

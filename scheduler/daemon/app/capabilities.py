@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from scheduler.engine.ports import REAL_TIME
 from scheduler.engine.runtime.budget import ends_others
 from scheduler.errors import ApiError
 from scheduler.kube.http.request import JSON, Request
 from scheduler.objects.decode import decode_object
-from scheduler.replay_hooks import NO_HOOKS
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from scheduler.clock import Clock
     from scheduler.daemon.app.tasks import Tasks
-    from scheduler.framework import PodBinder
+    from scheduler.engine.ports import Time
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.pod import PodInfo
-    from scheduler.replay_hooks import ReplayHooks
     from scheduler.snapshot import ClusterTable, Objects, Snapshot
 
 logger = logging.getLogger(__name__)
@@ -55,42 +52,23 @@ class LoopTimeSlice:
     """Implements `TimeSlice`.
 
     Args:
-        clock: measures time.
-        hooks: the replay hooks; they record the measured results.
+        time: measures time.
         slice_seconds: the longest time of one call.
     """
 
-    def __init__(self, clock: Clock, hooks: ReplayHooks, slice_seconds: float) -> None:
+    def __init__(self, time: Time, slice_seconds: float) -> None:
         self.slice_seconds = slice_seconds
-        self.seconds = clock.monotonic
-        self.branch = hooks.branch
-
-
-class Bindings:
-    """Binds pods."""
-
-    def __init__(self, writer: PodBinder, hooks: ReplayHooks) -> None:
-        self._writer = writer
-        self._hooks = hooks
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        ask = partial(self._writer.bind, pod, node_name)
-        await self._hooks.external_call(f"bind {pod.key} to {node_name}", ask, type(None))
+        self.seconds = time.stopwatch
+        self.measured = time.measured
 
 
 class ApiReads:
     """Reads from the API server."""
 
-    def __init__(self, requests: Requests, hooks: ReplayHooks = NO_HOOKS) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self._hooks = hooks
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
-        return await self._hooks.external_call(
-            f"GET {path}", partial(self._get, path, timeout_seconds), bytes
-        )
-
-    async def _get(self, path: str, timeout_seconds: float) -> bytes:
         try:
             answer = await self._requests.send(Request("GET", path, timeout_seconds=timeout_seconds))
         except ApiError as error:
@@ -101,9 +79,8 @@ class ApiReads:
 class ApiWrites:
     """Writes to the API server."""
 
-    def __init__(self, requests: Requests, hooks: ReplayHooks = NO_HOOKS) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self._hooks = hooks
 
     async def api_write(
         self,
@@ -116,9 +93,6 @@ class ApiWrites:
     ) -> Mapping[str, Any]:
         encoded = None if body is None else msgspec.json.encode(body)
         request = Request(method, path, encoded, content_type, timeout_seconds=timeout_seconds)
-        return await self._hooks.external_call(f"{method} {path}", partial(self._send, request), dict)
-
-    async def _send(self, request: Request) -> dict[str, Any]:
         return decode_object((await self._requests.send(request)).body)
 
 
@@ -145,17 +119,17 @@ class BackgroundTasks:
     """Runs work in tasks of the daemon; a failure is logged and ends nothing else.
 
     Args:
-        hooks: the replay hooks; notified of each resumption.
         tasks: where the work runs; it is cancelled at the end, except work that `drain` waited for.
+        time: the work is a task of this engine.
     """
 
-    def __init__(self, tasks: Tasks, hooks: ReplayHooks = NO_HOOKS) -> None:
+    def __init__(self, tasks: Tasks, time: Time = REAL_TIME) -> None:
         self._tasks = tasks
-        self._hooks = hooks
+        self._time = time
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._tasks.spawn(self._hooks.task(self._carry_out(work, name), name), name)
+        task = self._tasks.spawn(self._time.task(self._carry_out(work, name), name), name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 

@@ -15,8 +15,8 @@ from scheduler.daemon.app.gauges import show_groups, show_queue, show_state
 from scheduler.daemon.app.generations import Generations
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.plugin_statuses import PluginStatuses, StatusAccess
+from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.app.watches import Watches
-from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.errors import LeadershipLostError
 from scheduler.extensions.extenders.chain import Extenders
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.events import EventRecorder, EventSeries
-    from scheduler.replay_hooks import ReplayHooks
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ class Daemon:
         random: breaks ties, spreads retries.
         aside: runs slow work of a reload, such as the import of plugins.
         max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
-        hooks: the replay hooks; notified of everything that happens, for a recording.
+        ports: the connections of the engine; None for those to the real world.
         no_bind: decide, explain and count, but write nothing, not even the lease.
 
     Attributes:
@@ -86,11 +85,12 @@ class Daemon:
         no_bind: bool = False,
         aside: Aside = at_once,
         max_in_unschedulable_seconds: float = 300.0,
-        hooks: ReplayHooks | None = None,
+        ports: Ports | None = None,
     ) -> None:
         settings = configuration.settings
         self._connection = connection
-        self.metrics = Metrics()
+        ports = ports or Ports(clock)
+        self.metrics = ports.metrics()
         connection.observer = self.metrics.rest_client
         self.parts = Parts(
             clock,
@@ -98,7 +98,7 @@ class Daemon:
             in_tree,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=SLICE_SECONDS,
-            hooks=hooks,
+            ports=ports,
         )
         self.leadership = Leadership()
         if settings.leader_election.leader_elect and not no_bind:
@@ -108,7 +108,8 @@ class Daemon:
         self.writes = writes
         client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
         self.writer, self._tasks = client.writer, client.tasks
-        self._recorders, self._background, self._access = client.recorders, client.background, client.access
+        self._recorders, self._background = client.recorders, client.background
+        self._access = ports.api_access(client.access)
         self.cycles = Cycles(
             self.parts,
             self._access,
@@ -203,7 +204,11 @@ class Daemon:
     def _extenders(self, configuration: Configuration) -> Extenders:
         """Build the extenders of a configuration; reads their certificates."""
         return Extenders(
-            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.hooks
+            configuration.settings.extenders,
+            self.cycles.failures,
+            self.leadership.check,
+            time=self.parts.time,
+            make=self.parts.ports.extender,
         )
 
     def _build(
@@ -228,7 +233,7 @@ class Daemon:
                 self.watches.start(self._tasks.spawn)
                 self.generations.start()
                 self._tasks.spawn(self._recorders.run(), "events")
-                rejections = self.parts.hooks.task(self.cycles.rejections.run(), REJECTIONS)
+                rejections = self.parts.time.task(self.cycles.rejections.run(), REJECTIONS)
                 self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 self._tasks.spawn(self._statuses.run(), "statuses")
@@ -246,7 +251,7 @@ class Daemon:
             try:
                 return await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
             finally:
-                self.parts.hooks.end()
+                self.parts.ports.end()
                 stopping.cancel()
 
     async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
@@ -271,10 +276,10 @@ class Daemon:
         """
         keeping = tasks.create_task(self.leadership.keep(), name="lease")
         working = tasks.create_task(self._schedule(), name="scheduling")
-        stopping.add_done_callback(lambda _: self.cycles.scheduler.stop())
+        stopping.add_done_callback(lambda _: self._stop())
         await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
-            self.parts.hooks.end()
+            self.parts.ports.end()
             working.cancel()
             return not stopping.done()
         keeping.cancel()
@@ -282,12 +287,17 @@ class Daemon:
         await self.leadership.release()
         return False
 
+    def _stop(self) -> None:
+        self.parts.ports.end()
+        self.cycles.scheduler.stop()
+
     async def _schedule(self) -> None:
         logger.info(
             "Scheduling",
             extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
         )
         self.cycles.reporter.catch_up()
-        await self.parts.hooks.task(self.cycles.scheduler.run(self.watches.cache_gate), SCHEDULING)
+        cache_gate = self.parts.ports.cache_gate(self.watches.cache_gate)
+        await self.parts.time.task(self.cycles.scheduler.run(cache_gate), SCHEDULING)
         await self._background.drain(_DRAIN_SECONDS)
         await self.writer.drain(_DRAIN_SECONDS)

@@ -7,19 +7,17 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scheduler.replay_hooks import NO_HOOKS
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
+    from scheduler.engine.ports import Time
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.registry import Registry
     from scheduler.extensions.extenders.chain import Extenders
     from scheduler.framework.interface import Needs, Plugin
-    from scheduler.replay_hooks import ReplayHooks
     from scheduler.snapshot import Snapshot
 
     Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -42,7 +40,7 @@ class Generation:
         extenders: the extenders of all profiles; None if extenders must not be called.
         clock: the time.
         registry: holds the code of the plugins.
-        hooks: the replay hooks; notified of each refresh.
+        time: the refreshes are tasks of this engine.
     """
 
     configuration: Configuration
@@ -51,7 +49,7 @@ class Generation:
     extenders: Extenders | None
     clock: Clock
     registry: Registry
-    hooks: ReplayHooks = NO_HOOKS
+    time: Time
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
     # (plugin, profile) -> last success, or start
@@ -78,7 +76,7 @@ class Generation:
             first = asyncio.Event()
             self._first.append(first)
             name = f"{REFRESH}{plugin.name} in {profile}"
-            refreshing = self.hooks.task(self._keep_fresh(profile, plugin, seconds, first, metrics), name)
+            refreshing = self.time.task(self._keep_fresh(profile, plugin, seconds, first, metrics), name)
             self._tasks.append(spawn(refreshing, name))
 
     async def wait_refreshed(self) -> None:

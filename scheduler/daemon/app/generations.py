@@ -128,8 +128,8 @@ class Generations:
         self._worker = aside
         self._metrics = metrics
         self._reloading = asyncio.Lock()
-        parts.hooks.configured("built", first.configuration)
-        parts.hooks.configured("active", first.configuration)
+        parts.ports.configured("built", first.configuration)
+        parts.ports.configured("active", first.configuration)
         parts.activate(first)
 
     def start(self) -> None:
@@ -158,7 +158,7 @@ class Generations:
         async with self._reloading:
             possible, left = keep_what_needs_a_restart(configuration, self.active.configuration)
             generation = await self._built(possible)
-            self._parts.hooks.configured("built", possible)
+            self._parts.ports.configured("built", possible)
             try:
                 await self._watches.grow(generation.needs)
                 generation.start_refreshing(self._tasks.spawn, self._metrics)
@@ -166,7 +166,7 @@ class Generations:
                 await self._parts.freeze.wait_over()
                 self.activate(generation)
             except BaseException:
-                self._parts.hooks.configured("dropped", possible)
+                self._parts.ports.configured("dropped", possible)
                 await generation.close()
                 await self._watches.shrink(self._needs())
                 raise
@@ -214,7 +214,7 @@ class Generations:
 
     def _swap(self, generation: Generation) -> None:
         parts = self._parts
-        parts.hooks.configured("active", generation.configuration)
+        parts.ports.configured("active", generation.configuration)
         served = frozenset(self.active.frameworks)
         self.active = generation
         self._let_go(generation)

@@ -81,14 +81,14 @@ class Watches:
         self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
             decode=self._decode_pod,
-            handler=wrap_handler(parts.hooks.on_watch_event(POD_KIND, pod_handler)),
+            handler=wrap_handler(parts.ports.event_handler(POD_KIND, pod_handler)),
             objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(
             NODES,
             decode=decode_node,
-            handler=wrap_handler(parts.hooks.on_watch_event(NODE_KIND, NodeHandler(parts))),
+            handler=wrap_handler(parts.ports.event_handler(NODE_KIND, NodeHandler(parts))),
             next_version=NodeObject.heartbeat,
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
@@ -185,6 +185,6 @@ class Watches:
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
         resource = resource_of(kind)
-        handler = self._wrap_handler(self._parts.hooks.on_watch_event(kind, self._parts.object_handler(kind)))
+        handler = self._wrap_handler(self._parts.ports.event_handler(kind, self._parts.object_handler(kind)))
         decode = partial(decode_object, struct=STRUCTS.get(kind))
         return self._reflector(resource, decode=decode, handler=handler, optional=True)

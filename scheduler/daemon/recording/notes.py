@@ -22,27 +22,27 @@ class Note(IntEnum):
     ANSWERED = 3
     """us, number, error, value: the answer of an external call; within a task's step, the task continues with it."""
     CONFIGURED = 4
-    """us, stage, YAML, folder: see `ReplayHooks.configured`."""
+    """us, stage, YAML, folder: see `Ports.configured`."""
     MENDED = 5
-    """us, what: see `ReplayHooks.repaired`."""
+    """us, what: see `Ports.repaired`."""
     LOST = 6
     """us, number: this many notes are missing, 0 if unknown; the following state does not continue the one before."""
 
     OBSERVED = 16
-    """ordinal: the nth observation in this step was true."""
+    """ordinal: the nth measured condition in this step was true."""
     READ = 17
     """ordinal, us: the nth reading of the clock in this step, long after the step's beginning."""
     ASKED = 18
     """number, what: an external call was made."""
     DECIDED = 19
-    """pod uid, node, message, nominated node: see `ReplayHooks.decided`."""
+    """pod uid, node, message, nominated node: see `ObservedPorts.decided`."""
     GAVE_UP = 20
     """number: nothing waits for the answer of an external call any more."""
     STOPPED = 21
     """An attempt was stopped at its time limit: the following state does not continue the one before."""
 
     NEEDED_TIME = 22
-    """An attempt needed more than a time slice of the loop: see `Steps.needs_time`."""
+    """An attempt needed more than a time slice of the loop: see `Time.has_slices`."""
 
     STATE = 32
     """us, state: the state at the beginning of a file that is not the first of its run; see `state`."""

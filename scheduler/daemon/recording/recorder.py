@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from scheduler.configuration.load import Configuration
 from scheduler.configuration.write import to_recorded
 from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING
 from scheduler.daemon.app.generation import REFRESH
 from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
+from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.state import is_quiet, state_notes
+from scheduler.engine.runtime.coroutines import resumed
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.objects.decode import decode_pod, outline_pod
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
-from scheduler.replay_hooks import ReplayHooks, resumed
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 
     from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.recording.notes import AnyNote
     from scheduler.daemon.recording.recording_files import Header
@@ -139,8 +140,8 @@ class NoteWriter(Protocol):
         ...
 
 
-class Recorder(ReplayHooks):
-    """Records the steps of one scheduler, from its start.
+class Recorder(ObservedPorts):
+    """Ports that record the steps of one scheduler, from its start.
 
     Args:
         clock: the real time.
@@ -163,7 +164,7 @@ class Recorder(ReplayHooks):
         self._base = header.base
         self._step_clock = StepClock(header.base, header.wall, self._look)
         super().__init__(self._step_clock)
-        self._now = clock.monotonic
+        self._now = self.stopwatch = clock.monotonic
         self._put = tape.put
         self._random = Random(header.seed)
         self._observations: dict[str, int] = {}  # of this step
@@ -203,7 +204,7 @@ class Recorder(ReplayHooks):
     def random(self, random: Random) -> Random:
         return self._random
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
+    def measured(self, is_so: bool, what: str = "") -> bool:
         if self.present is None and not self.is_telling:
             return is_so  # a reader outside of any step, such as an HTTP endpoint
         number = self._observations[what] = self._observations.get(what, 0) + 1
@@ -211,7 +212,7 @@ class Recorder(ReplayHooks):
             self._put((Note.OBSERVED, what, number) if what else (Note.OBSERVED, number))
         return is_so
 
-    def needs_time(self) -> bool:
+    def has_slices(self) -> bool:
         self._put((Note.NEEDED_TIME,))
         return True
 
@@ -220,7 +221,7 @@ class Recorder(ReplayHooks):
 
     # Inputs.
 
-    def on_watch_event(self, kind: str, handler: H) -> H:
+    def event_handler(self, kind: str, handler: H) -> H:
         given: Any = handler
         recorded: Any = RecordedHandler(self, kind, given)
         return recorded  # type: ignore[no-any-return]  # a handler of the given type
@@ -238,8 +239,7 @@ class Recorder(ReplayHooks):
         finally:
             self.is_telling = False
 
-    def configured(self, stage: str, configuration: object) -> None:
-        assert isinstance(configuration, Configuration)
+    def configured(self, stage: str, configuration: Configuration) -> None:
         folder = str(configuration.folder.absolute())
         self._put((Note.CONFIGURED, self.begin(), stage, to_recorded(configuration), folder))
 
@@ -290,7 +290,7 @@ class Recorder(ReplayHooks):
 
     # External calls.
 
-    async def external_call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+    async def call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
         self._calls += 1
         number = self._calls
         self._put((Note.ASKED, number, what))

@@ -294,7 +294,7 @@ class Recording:
         max_in_unschedulable_seconds: the daemon's value.
 
     Attributes:
-        hooks: the hooks to build the daemon with.
+        recorder: the ports to build the daemon with.
 
     Raises:
         OSError: the folder is not writable.
@@ -305,12 +305,12 @@ class Recording:
     ) -> None:
         header = Header.fresh(clock, random, max_in_unschedulable_seconds=max_in_unschedulable_seconds)
         self._tape = RecordingWriter(room, header)
-        self.hooks = Recorder(clock, self._tape, header)
+        self.recorder = Recorder(clock, self._tape, header)
 
     @asynccontextmanager
     async def of(self, daemon: Daemon) -> AsyncIterator[None]:
-        """Record a daemon that was built with these hooks, until the block ends."""
-        self.hooks.daemon = daemon
+        """Record a daemon that was built with these ports, until the block ends."""
+        self.recorder.daemon = daemon
         for name, text, read in (
             (
                 "custom_scheduler_recording_bytes",
@@ -334,7 +334,7 @@ class Recording:
             yield
         finally:
             flushing.cancel()
-            self.hooks.end()
+            self.recorder.end()
             self._tape.close()
 
     async def _flush_now_and_then(self) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.final_check import final_check
 from scheduler.engine.cycle.time_slices import answer_in_slices
@@ -25,7 +25,6 @@ from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work
-from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -34,8 +33,10 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.failure import FailureHandler
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.ports import PodReader
     from scheduler.engine.runtime.framework import Framework
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
 
@@ -47,19 +48,6 @@ def may_be_bound(error: ApiError) -> bool:
 
 class _NotOursError(Exception):
     """The pod was deleted or is bound elsewhere, so it is not tried again."""
-
-
-class PodGet(Protocol):
-    """Reads one pod from the API server, without any cache."""
-
-    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
-        """Return the current pod, or None if it does not exist; retries until there is a response.
-
-        Raises:
-            ApiError: the request was rejected.
-            ObjectError: the response cannot be decoded.
-        """
-        ...
 
 
 @dataclass(slots=True)
@@ -84,14 +72,14 @@ class BindingCycle:
         shared: Shared,
         reporter: Reporter,
         failures: FailureHandler,
-        reader: PodGet,
+        reader: PodReader,
         *,
         is_leading: Callable[[], bool],
     ) -> None:
         self._cache, self._queue, self._waiting_pods = shared.cache, shared.queue, shared.waiting_pods
         self._bus, self._freeze = shared.bus, shared.freeze
         self._clock, self._observer = shared.clock, shared.observer
-        self._hooks = shared.hooks
+        self._time = shared.time
         self._newest = shared.pods.get
         self._reporter = reporter
         self._failures = failures
@@ -199,7 +187,7 @@ class BindingCycle:
             if not assumed.is_current(self._newest(pod.key)):
                 raise _NotOursError("it was deleted, is terminating or is bound")
             if self._cache.node_generation(assumed.node_name) != assumed.node_generation:
-                status = await answer_in_slices(partial(final_check, self._cache, assumed), self._hooks)
+                status = await answer_in_slices(partial(final_check, self._cache, assumed), self._time)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can resolve a failure from here on, so the status names no plugin to wait for.
@@ -229,7 +217,7 @@ class BindingCycle:
     async def _pre_bind(self, assumed: AssumedPod, busy: frozenset[str]) -> Status:
         uid = assumed.pod.uid
         work = assumed.attempt.framework.run_pre_bind(assumed.state, assumed.pod, assumed.node_name, busy)
-        work = self._hooks.task(work, f"PreBind {assumed.pod.key}")
+        work = self._time.task(work, f"PreBind {assumed.pod.key}")
         running = self._pre_binding[uid] = _PreBind(asyncio.ensure_future(work))
         try:
             return await running.task
@@ -257,8 +245,7 @@ class BindingCycle:
             _NotOursError: the pod was deleted or is bound elsewhere.
         """
         try:
-            ask = partial(self._reader.read_pod, assumed.pod.namespace, assumed.pod.name)
-            pod = await self._hooks.external_call(f"read {assumed.pod.key}", ask, PodInfo)
+            pod = await self._reader.read_pod(assumed.pod.namespace, assumed.pod.name)
         except SchedulerError as unanswered:
             logger.warning(
                 "Cannot determine whether the pod was bound",

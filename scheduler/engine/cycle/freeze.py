@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scheduler.replay_hooks import NO_HOOKS
+from scheduler.engine.ports import REAL_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.replay_hooks import ReplayHooks
+    from scheduler.engine.ports import Time
 
 logger = logging.getLogger(__name__)
 
@@ -29,11 +28,11 @@ class ClusterFreeze:
     """Controls whether the cached state of the cluster may change.
 
     Args:
-        hooks: replay hooks; they record where deferred changes are left for the next slice.
+        time: says when deferred changes are left for the next slice.
     """
 
-    def __init__(self, hooks: ReplayHooks = NO_HOOKS) -> None:
-        self._hooks = hooks
+    def __init__(self, time: Time = REAL_TIME) -> None:
+        self._time = time
         self._over = asyncio.Event()
         self._over.set()
         self._later: deque[Callable[[], None]] = deque()
@@ -70,10 +69,10 @@ class ClusterFreeze:
     def _make_some(self) -> bool:
         """Make one slice of deferred changes; return whether some are left."""
         self._over.set()
-        until = time.perf_counter() + _SLICE_SECONDS
+        until = self._time.stopwatch() + _SLICE_SECONDS
         while self._later:
             _make(self._later.popleft())
-            if self._later and self._hooks.branch(time.perf_counter() >= until):
+            if self._later and self._time.is_over(until):
                 return True
         return False
 

@@ -8,31 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
     from typing import Any
 
     from scheduler.engine.cycle.reporting import Reporter
+    from scheduler.engine.ports import PodWriter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
-    from scheduler.replay_hooks import ReplayHooks
 
 logger = logging.getLogger(__name__)
-
-
-class PodDelete(Protocol):
-    """Deletes pods."""
-
-    async def delete_pod(self, pod: PodInfo) -> object:
-        """Delete a pod gracefully, if its uid is the same; raises ApiError."""
-        ...
 
 
 class GroupRelease:
@@ -44,12 +34,10 @@ class GroupRelease:
 
     def __init__(
         self,
-        writer: PodDelete,
+        writer: PodWriter,
         reporter: Reporter,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
-        hooks: ReplayHooks = NO_HOOKS,
     ) -> None:
-        self._hooks = hooks
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
@@ -60,8 +48,7 @@ class GroupRelease:
 
     async def _delete(self, pod: PodInfo, group: PodGroup, why: str) -> None:
         try:
-            ask = partial(self._writer.delete_pod, pod)
-            await self._hooks.external_call(f"delete {pod.key}", ask, object)
+            await self._writer.delete_pod(pod)
         except ApiError as error:
             level = logging.DEBUG if error.status in {404, 409} else logging.WARNING
             extra = {"pod": pod.key, "podgroup": group.key.key, "error": str(error)}

@@ -80,9 +80,9 @@ class GroupPauses:
 
     def __init__(self, shared: Shared, preemptions: GroupPreemptions) -> None:
         self._freeze, self._cache, self._queue = shared.freeze, shared.cache, shared.queue
-        self._hooks, self._profiles, self._preemptions = shared.hooks, shared.profiles, preemptions
-        self._now, self._budget = shared.clock.monotonic, shared.budget
-        self._slices = TimeSlices(shared.freeze, shared.clock, shared.hooks)
+        self._time, self._profiles, self._preemptions = shared.time, shared.profiles, preemptions
+        self._now, self._budget = shared.time.stopwatch, shared.budget
+        self._slices = TimeSlices(shared.freeze, shared.time)
         self._under_way = _UnderWay()
         self._holding: dict[int, _UnderWay] = {}
         self.yield_to_loop = self._slices.yield_to_loop
@@ -131,7 +131,7 @@ class GroupPauses:
         if self._under_way.is_given_up:
             raise ChangedError
         usage = self._budget.usage
-        if usage is not None and self._hooks.branch(usage.seconds > BUDGET_SECONDS):
+        if usage is not None and self._time.measured(usage.seconds > BUDGET_SECONDS):
             raise OverBudgetError(
                 f"the attempt at the pod group used more than {BUDGET_SECONDS:g}s of the processor"
             )
@@ -145,7 +145,7 @@ class GroupPauses:
         Raises:
             ChangedError: the members or the nodes changed.
         """
-        if self._hooks.branch(self._now() - self._under_way.began >= _UNIT_SECONDS):
+        if self._time.has_elapsed(self._under_way.began, _UNIT_SECONDS):
             await self._pause(holds=False, is_bound_to_nodes=is_bound_to_nodes)
 
     async def pause_within(self, kept: Iterable[str], *, is_bound_to_nodes: bool) -> None:
@@ -162,7 +162,7 @@ class GroupPauses:
             ChangedError: the members or the nodes changed, or another pod needs the capacity of its members.
         """
         mine = self._under_way
-        if not self._hooks.branch(self._now() - mine.began >= _PASS_SECONDS):
+        if not self._time.has_elapsed(mine.began, _PASS_SECONDS):
             return
         mine.holds = frozenset(kept)
         mine.seen.update(kept)
@@ -178,7 +178,7 @@ class GroupPauses:
     def is_due_in_dry_run(self) -> bool:
         """Return whether a dry run must pause now; see `pause_dry_run`."""
         mine = self._under_way
-        return self._hooks.branch(self._now() - mine.began >= max(_PASS_SECONDS, mine.dry_run_seconds))
+        return self._time.has_elapsed(mine.began, max(_PASS_SECONDS, mine.dry_run_seconds))
 
     async def pause_dry_run(
         self,
@@ -218,7 +218,7 @@ class GroupPauses:
 
     async def rest_at_the_end(self) -> None:
         """Pause after the members are decided, if the attempt ran for long; no member may be assumed."""
-        if self._hooks.branch(self._now() - self._under_way.began >= _UNIT_SECONDS):
+        if self._time.has_elapsed(self._under_way.began, _UNIT_SECONDS):
             await self._go_to_rest(holds=False)
 
     def released(self, uid: str) -> None:

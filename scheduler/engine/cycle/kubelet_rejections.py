@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.errors import ApiError, ObjectError
-from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.engine.cycle.binding import PodGet
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.ports import PodReader
+    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +58,10 @@ class KubeletRejections:
     """
 
     def __init__(
-        self, shared: Shared, *, reader: PodGet, reporter: Reporter, is_leading: Callable[[], bool]
+        self, shared: Shared, *, reader: PodReader, reporter: Reporter, is_leading: Callable[[], bool]
     ) -> None:
         self._profiles, self._cache = shared.profiles, shared.cache
-        self._hooks, self._observer = shared.hooks, shared.observer
+        self._time, self._observer = shared.time, shared.observer
         self._reader = reader
         self._reporter = reporter
         self._is_leading = is_leading
@@ -84,8 +83,7 @@ class KubeletRejections:
         while True:
             pod = await self._unasked.get()
             try:
-                ask = partial(self._reader.read_pod, pod.namespace, pod.name)
-                newest = await self._hooks.external_call(f"read {pod.key}", ask, PodInfo)
+                newest = await self._reader.read_pod(pod.namespace, pod.name)
             except (ApiError, ObjectError) as error:
                 fields = {"pod": pod.key, "node": pod.node_name, "error": str(error)}
                 logger.warning("Cannot determine whether the kubelet rejected the pod", extra=fields)
@@ -100,7 +98,7 @@ class KubeletRejections:
         is_there = self._cache.table.row_of(pod.node_name) is not None  # the node may have been deleted
         if is_there and reason not in _OF_THE_POD:
             seconds = self._cache.pauses.rejected(
-                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._hooks.clock.monotonic()
+                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._time.monotonic()
             )
         self._observer.rejected_by_kubelet(reason)
         self._reporter.rejected_by_kubelet(pod.scheduler_name, pod, why, seconds)

@@ -83,9 +83,8 @@ class LongAttempts:
 
     def __init__(self, shared: Shared, failures: FailureHandler) -> None:
         self._queue, self._profiles, self._budget = shared.queue, shared.profiles, shared.budget
-        self._hooks, self._observer = shared.hooks, shared.observer
-        self._now = shared.clock.monotonic
-        self._stopwatch = self._hooks.stopwatch(shared.clock).monotonic
+        self._time, self._observer = shared.time, shared.observer
+        self._now = shared.time.stopwatch
         self._failures = failures
         self.ready: deque[LongAttempt] = deque()
         self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first is advanced next
@@ -108,7 +107,7 @@ class LongAttempts:
     @property
     def is_due(self) -> bool:
         """Whether other pods have had as much time as the last slice of long attempts."""
-        return self._now() >= self._due
+        return self._time.is_over(self._due)
 
     def take_up(self, attempt: Attempt, needs: NeedsTime) -> None:
         """Store an attempt that needs time; a new attempt goes to the end of the line."""
@@ -166,7 +165,7 @@ class LongAttempts:
             if is_done:
                 self._close(long)
                 self.ready.append(long)
-            elif self._hooks.branch(long.usage.seconds > long.usage.limit):
+            elif self._time.measured(long.usage.seconds > long.usage.limit):
                 self._give_up(long, _over_budget(long), OVER_BUDGET)
             else:
                 self._advanced.append(long)
@@ -188,7 +187,7 @@ class LongAttempts:
     @loop_work("attempt", lambda long: f"long attempt at pod {long.pod.key}, plugin {long.plugin[0].name}")
     def _work(self, long: LongAttempt) -> bool:
         """Run a slice of an attempt's work; return whether all work is done."""
-        plugin, until = long.plugin[0], self._stopwatch() + SLICE_SECONDS
+        plugin, until = long.plugin[0], self._now() + SLICE_SECONDS
         is_foreign, was_asked = not is_ours(plugin), False
         while True:
             try:
@@ -197,13 +196,13 @@ class LongAttempts:
                 else:
                     next(long.steps)
             except StopIteration:
-                return was_asked or not self._hooks.branch(False)
+                return was_asked or not self._time.measured(False)
             except NeedsTime as needs:  # raised by a plugin that this one calls
                 long.steps, long.plugin = needs.steps, needs.plugin or long.plugin
-            # One branch for all steps, because a replay may have more or fewer steps.
-            if not was_asked and self._stopwatch() >= until:
+            # One condition for all steps, because their number depends on results of earlier calls.
+            if not was_asked and self._now() >= until:
                 was_asked = True
-                if self._hooks.branch(True):
+                if self._time.measured(True):
                     return False
 
     def _look_at_line(self) -> None:

@@ -54,7 +54,7 @@ class PodCycle:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
-        self._hooks, self._bus = shared.hooks, shared.bus
+        self._time, self._bus = shared.time, shared.bus
         self._binding = binding
         self._failures = failures
         self._reporter = reporter
@@ -81,7 +81,7 @@ class PodCycle:
             try:
                 return await self._schedule(attempt)
             except NeedsTime as needs:
-                if self._hooks.needs_time():
+                if self._time.has_slices():
                     self._long.take_up(attempt, needs)
                     return ()
                 run_to_end(needs.steps)
@@ -139,7 +139,7 @@ class PodCycle:
             random=self._random,
             extenders=attempt.extenders if options.asks_extenders else None,
             sampling=self._sampling,
-            avoided=self._cache.pauses.rows(snapshot, at=self._hooks.clock.monotonic()),
+            avoided=self._cache.pauses.rows(snapshot, at=self._time.monotonic()),
             attempt=attempt.queued.attempts,
             options=options,
         )
@@ -154,7 +154,7 @@ class PodCycle:
             needs: the exception of the plugin.
             yield_to_loop: yields to the event loop at the end of a time slice; None runs all work at once.
         """
-        if yield_to_loop is None or not self._hooks.needs_time():
+        if yield_to_loop is None or not self._time.has_slices():
             run_to_end(needs.steps)
             return
         for _ in needs.steps:
@@ -164,9 +164,6 @@ class PodCycle:
         """Record a decision for metrics and explanations."""
         queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
         self._observer.decided(queued, decision, seconds)
-        self._hooks.decided(
-            decision.pod.uid, decision.node_name, decision.status.message, decision.nominated_node_name
-        )
         self._attempts.note(
             decision, snapshot, number=queued.attempts, at=self._clock.utc_now(), seconds=seconds
         )

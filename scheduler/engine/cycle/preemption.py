@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.engine.cycle.reporting import StatusWriter
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ApiError
 from scheduler.objects.v1 import PodCondition
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.profiles import Profiles
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.ports import PodWriter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -80,18 +80,6 @@ class Preemptor:
         return min(pod.priority for pod in self.pods)
 
 
-class VictimWriter(StatusWriter, Protocol):
-    """Writes to the API server for victims."""
-
-    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
-        """Patch a pod's status, and wait for the response; raises ApiError."""
-        ...
-
-    async def delete_pod(self, pod: PodInfo) -> object:
-        """Delete a pod gracefully, if its uid is the same; raises ApiError."""
-        ...
-
-
 @dataclass(slots=True)
 class _Running:
     """A running preemption, and its last victim, once its eviction began."""
@@ -143,7 +131,7 @@ class PreemptionExecutor(_Holding):
         shared: Shared,
         *,
         binding: BindingCycle,
-        writer: VictimWriter,
+        writer: PodWriter,
         reporter: Reporter,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
@@ -152,7 +140,7 @@ class PreemptionExecutor(_Holding):
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
-        self._freeze, self._hooks = shared.freeze, shared.hooks
+        self._freeze, self._time = shared.freeze, shared.time
         self._newest = shared.pods.get
         self._binding = binding
         self._writer = writer
@@ -236,7 +224,7 @@ class PreemptionExecutor(_Holding):
                 return self._still_helps(preemptor) and await self._tell(victim, preemptor)
 
         *others, last = victims
-        telling = (self._hooks.task(tell(victim), f"preemption of {victim.key}") for victim in others)
+        telling = (self._time.task(tell(victim), f"preemption of {victim.key}") for victim in others)
         if not all(await asyncio.gather(*telling)):
             return False
         running.last = last
@@ -327,11 +315,8 @@ class PreemptionExecutor(_Holding):
             reason="PreemptionByScheduler",
             message=f"{name}: preempting to accommodate a higher priority {preemptor.kind}",
         )
-        tell = partial(self._writer.wait_pod_status_patched, victim, condition=condition)
-        await self._hooks.external_call(f"patch {victim.key}", tell, type(None))
-        await self._hooks.external_call(
-            f"delete {victim.key}", partial(self._writer.delete_pod, victim), object
-        )
+        await self._writer.wait_pod_status_patched(victim, condition=condition)
+        await self._writer.delete_pod(victim)
 
 
 class NoPreemptions:

@@ -6,7 +6,7 @@ own messages.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scheduler.objects.v1 import PodCondition
 from scheduler.snapshot import MOST_TERMS_AT_ONCE
@@ -14,44 +14,10 @@ from scheduler.snapshot import MOST_TERMS_AT_ONCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduler.engine.ports import PodEventRecorders, StatusWriter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
-
-
-class PodEventRecorder(Protocol):
-    """Queues events, which are written in the background."""
-
-    def record(
-        self,
-        regarding: PodInfo,
-        *,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        related: PodInfo | PodGroup | None = None,
-    ) -> None:
-        """Queue one event of type "Normal" or "Warning"; `related` is the event's related object."""
-        ...
-
-
-class PodEventRecorders(Protocol):
-    """The event recorder of each profile, including removed profiles."""
-
-    def of(self, scheduler_name: str) -> PodEventRecorder:
-        """Return the event recorder of a profile."""
-        ...
-
-
-class StatusWriter(Protocol):
-    """Queues patches of pods' status, if anything changes."""
-
-    def patch_pod_status(
-        self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> bool:
-        """Queue a patch; a nominated_node_name of "" clears it, None leaves it."""
-        ...
 
 
 class Reporter:

@@ -13,7 +13,7 @@ import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.time_slices import PausableAttempt, TimeSlices
 from scheduler.engine.queue.pod_places import Place
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.long_attempts import LongAttempt, LongAttempts
     from scheduler.engine.cycle.pod_cycle import PodCycle
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.ports import CacheGate
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
@@ -43,19 +44,6 @@ _BEGUN_AT_ONCE = 16
 """Number of bindings of a group that begin in one turn of the event loop."""
 _FINISH_SECONDS = 10.0
 """Maximum time that `run` waits for bindings at its end; the next leader starts the others again."""
-
-
-class CacheGate(Protocol):
-    """Reports whether the cache of the cluster is stale."""
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether to `wait` before anything is decided by it."""
-        ...
-
-    async def wait(self) -> None:
-        """Wait for a moment."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,9 +91,9 @@ class Scheduler:
     ) -> None:
         self._profiles, self._queue, self._cache = shared.profiles, shared.queue, shared.cache
         self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
-        self._hooks, self._observer = shared.hooks, shared.observer
+        self._time, self._observer = shared.time, shared.observer
         self._counted_late = counted_late
-        self._slices = TimeSlices(shared.freeze, shared.clock, shared.hooks)
+        self._slices = TimeSlices(shared.freeze, shared.time)
         self._pods, self._groups = pods, groups
         self._binding, self._long = binding, long
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
@@ -144,7 +132,6 @@ class Scheduler:
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns after the running bindings, or after 10 seconds."""
-        self._hooks.end()
         self._stopping = True
         self._bus.wake()
 
@@ -154,8 +141,8 @@ class Scheduler:
         try:
             await self._catch_up()
             while not self._stopping:
-                if cache_gate is not None and self._hooks.branch(cache_gate.is_stale):
-                    await self._hooks.external_call("picture", cache_gate.wait, type(None))
+                if cache_gate is not None and cache_gate.is_stale:
+                    await cache_gate.wait()
                     continue
                 self._work_the_cache()
                 self._work_the_queue()
@@ -170,7 +157,7 @@ class Scheduler:
                     continue
                 if self._long.has_work and (queued is None or self._may_advance(long)):
                     await self._advance_long()
-                if self._paused and (queued is None or self._hooks.branch(self._now() >= self._due)):
+                if self._paused and (queued is None or self._time.is_over(self._due)):
                     await self._go_on(bindings)
                     await asyncio.sleep(0)
             await _finish(bindings)
@@ -186,7 +173,7 @@ class Scheduler:
 
     def _may_advance(self, tried: LongAttempt | None) -> bool:
         """Return whether long attempts may run a slice while pods wait: if due, and not right after one was tried."""
-        return tried is None and self._hooks.branch(self._long.is_due)
+        return tried is None and self._long.is_due
 
     async def _try(
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
@@ -260,7 +247,7 @@ class Scheduler:
             if number and number % _BEGUN_AT_ONCE == 0:
                 await asyncio.sleep(0)  # the bindings begin in one turn of the event loop
             name = f"bind {each.pod.key}"
-            work = self._hooks.task(self._binding.run(each), name)
+            work = self._time.task(self._binding.run(each), name)
             binding = asyncio.create_task(work, name=name)
             bindings.add(binding)
             binding.add_done_callback(partial(self._bound, bindings, each.pod.uid))
@@ -315,7 +302,7 @@ class Scheduler:
     def _work_the_queue(self) -> None:
         """Run a slice of the queue's work."""
         try:
-            self._queue.work(self._hooks.clock.monotonic())
+            self._queue.work(self._time.monotonic())
         except Exception:
             # A bug of this scheduler: some pods miss one event; they are tried again after five minutes.
             logger.exception("The work of the queue failed")
@@ -338,12 +325,12 @@ class Scheduler:
                 await self._freeze.end()
 
     async def _wait_for_work(self) -> None:
-        now = self._hooks.clock.monotonic()
+        now = self._time.monotonic()
         deadline = self._queue.next_deadline(now)
         if self._cache.is_behind:
             deadline = now
         seconds = None if deadline is None else max(0.0, deadline - now)
-        # Replay hooks may count time in microseconds: a shorter wait would end too early, again and again.
+        # The time may have a resolution of microseconds: a shorter wait would end too early, again and again.
         await self._bus.wait_woken(max(seconds, _SHORTEST_SECONDS) if seconds else seconds)
 
     @loop_work("attempt", lambda members: f"attempt at pod {members[0].pod.key}")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from scheduler.engine.cycle.event_bus import EventBus
 from scheduler.engine.cycle.freeze import ClusterFreeze
 from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.ports import Time
 from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
-from scheduler.replay_hooks import ReplayHooks
 
 if TYPE_CHECKING:
     from scheduler.clock import Clock
@@ -26,7 +26,7 @@ class Shared:
 
     Attributes:
         clock: the clock for measurements.
-        hooks: the replay hooks, with the clock for decisions.
+        time: the time of decisions.
         observer: receives measurements.
         pods: `namespace/name` -> last version of a pod from the watch, of all schedulers.
         cache: the nodes, and the pods on them.
@@ -46,10 +46,11 @@ class Shared:
         *,
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = inf,
-        hooks: ReplayHooks | None = None,
+        time: Time | None = None,
+        budget: LoopBudget | None = None,
     ) -> None:
         self.clock = clock
-        self.hooks = hooks or ReplayHooks(clock)
+        self.time = time or Time(clock)
         self.observer = observer
         self.pods: dict[str, PodInfo] = {}
         self.cache = Cache(in_slices=slice_seconds < inf)
@@ -60,12 +61,11 @@ class Shared:
             plugins=self.profiles,
             nominator=self.nominator,
             groups=self.cache.groups,
-            hooks=self.hooks,
-            clock=clock,
+            time=self.time,
             observer=observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=slice_seconds,
         )
-        self.freeze = ClusterFreeze(self.hooks)
+        self.freeze = ClusterFreeze(self.time)
         self.bus = EventBus(self.queue)
-        self.budget = LoopBudget(clock.monotonic, stopped=self.hooks.stopped)
+        self.budget = budget or LoopBudget(clock.monotonic)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from scheduler.engine.ports import REAL_TIME
+from scheduler.engine.runtime.coroutines import resumed
 from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime, run_to_end
-from scheduler.replay_hooks import NO_HOOKS, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
-    from scheduler.clock import Clock
     from scheduler.engine.cycle.freeze import ClusterFreeze
-    from scheduler.replay_hooks import ReplayHooks
+    from scheduler.engine.ports import Time
 
 T = TypeVar("T")
 
@@ -26,14 +25,14 @@ _WORK_SECONDS: Final = 0.05
 """Maximum time of work that delays all other pods although it could continue in another attempt."""
 
 
-async def answer_in_slices(ask: Callable[[], T], hooks: ReplayHooks = NO_HOOKS) -> T:
+async def answer_in_slices(ask: Callable[[], T], time: Time = REAL_TIME) -> T:
     """Call a function until it returns; the work of its NeedsTime exceptions runs in time slices.
 
     This serves evaluations outside the queue; each call uses the current cluster.
 
     Args:
         ask: the function.
-        hooks: replay hooks that record each yield to the event loop, for recorded evaluations.
+        time: the time.
 
     Raises:
         RuntimeError: the function raises NeedsTime again and again.
@@ -42,21 +41,21 @@ async def answer_in_slices(ask: Callable[[], T], hooks: ReplayHooks = NO_HOOKS) 
         try:
             return ask()
         except NeedsTime as needs:
-            if hooks.needs_time():
-                await run_in_slices(needs.steps, hooks)
+            if time.has_slices():
+                await run_in_slices(needs.steps, time)
             else:
                 run_to_end(needs.steps)
     raise RuntimeError(TOO_MANY_RESTARTS)
 
 
-async def run_in_slices(work: Generator[None, None, T], hooks: ReplayHooks = NO_HOOKS) -> T:
+async def run_in_slices(work: Generator[None, None, T], time: Time = REAL_TIME) -> T:
     """Run work in time slices, with yields to the event loop in between, and return its result.
 
     Args:
         work: the work; each step takes a few milliseconds at most.
-        hooks: replay hooks that record each yield to the event loop, for recorded evaluations.
+        time: the time.
     """
-    until = time.perf_counter() + SLICE_SECONDS
+    until = time.stopwatch() + SLICE_SECONDS
     while True:
         try:
             next(work)
@@ -64,9 +63,9 @@ async def run_in_slices(work: Generator[None, None, T], hooks: ReplayHooks = NO_
             await asyncio.sleep(0)
             result: T = end.value
             return result
-        if hooks.branch(time.perf_counter() >= until):
+        if time.is_over(until):
             await asyncio.sleep(0)
-            until = time.perf_counter() + SLICE_SECONDS
+            until = time.stopwatch() + SLICE_SECONDS
 
 
 _PAUSES: Final = object()
@@ -125,21 +124,20 @@ class TimeSlices:
 
     Args:
         freeze: begun before the first yield to the event loop, so that the evaluated cluster does not change.
-        hooks: replay hooks that record each yield to the event loop.
+        time: says when a slice is over.
     """
 
-    def __init__(self, freeze: ClusterFreeze, clock: Clock, hooks: ReplayHooks = NO_HOOKS) -> None:
+    def __init__(self, freeze: ClusterFreeze, time: Time) -> None:
         self._freeze = freeze
-        self._hooks = hooks
-        self._now = clock.monotonic
+        self._time = time
         self._began = self._until = 0.0
 
     def begin(self) -> None:
         """Begin a slice."""
-        self._until = self._now() + SLICE_SECONDS
+        self._until = self._time.stopwatch() + SLICE_SECONDS
 
     async def done(self, work: Generator[None, None, T]) -> T:
-        self._began = self._now()
+        self._began = self._time.stopwatch()
         self._until = self._began + SLICE_SECONDS
         while True:
             try:
@@ -150,11 +148,11 @@ class TimeSlices:
             await self.yield_to_loop()
 
     def has_time(self) -> bool:
-        return not self._hooks.branch(self._now() - self._began >= _WORK_SECONDS)
+        return not self._time.has_elapsed(self._began, _WORK_SECONDS)
 
     async def yield_to_loop(self) -> None:
         """Yield to the event loop, if the current time slice is over."""
-        if self._hooks.branch(self._now() >= self._until):
+        if self._time.is_over(self._until):
             self._freeze.begin()
             await asyncio.sleep(0)
-            self._until = self._now() + SLICE_SECONDS
+            self._until = self._time.stopwatch() + SLICE_SECONDS

@@ -10,15 +10,12 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.replay_hooks import NO_HOOKS
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from scheduler.clock import Clock
+    from scheduler.engine.ports import Time
     from scheduler.engine.queue.in_flight import InFlightEvent
     from scheduler.objects.pod import PodInfo
-    from scheduler.replay_hooks import ReplayHooks
 
 _LONGEST_TURN_SECONDS = 0.1
 _MOST = 10_000
@@ -30,7 +27,7 @@ class QueueWork(NamedTuple):
     """Work that can take a while.
 
     Attributes:
-        hooks: does the work; yields after each step whether a pod is tried again because of it.
+        steps: does the work; yields after each step whether a pod is tried again because of it.
         number: number of the event.
         recorded: the event.
         pre_check: excludes the pods for which it returns False.
@@ -49,17 +46,15 @@ class Backlog:
     """Work in arrival order.
 
     Args:
-        clock: the time.
+        time: measures slices.
         slice_seconds: the longest time that work may take in one slice; infinite if nothing else needs the event loop.
-        hooks: the replay hooks; notified when a slice ends because its time is over.
     """
 
-    def __init__(self, clock: Clock, slice_seconds: float, hooks: ReplayHooks = NO_HOOKS) -> None:
-        self._hooks = hooks
-        self._clock = clock
+    def __init__(self, time: Time, slice_seconds: float) -> None:
+        self._time = time
         self._slice_seconds = slice_seconds
         self._left = slice_seconds  # of the current slice
-        self._turn_began = clock.monotonic()
+        self._turn_began = time.stopwatch()
         self._is_at_work = False
         self._works = deque[QueueWork]()
 
@@ -68,7 +63,7 @@ class Backlog:
         self._works.append(work)
         if self._is_at_work:
             return 0
-        if self._slice_seconds < inf and self._clock.monotonic() - self._turn_began > _LONGEST_TURN_SECONDS:
+        if self._slice_seconds < inf and self._time.stopwatch() - self._turn_began > _LONGEST_TURN_SECONDS:
             self._begin_turn()  # nobody calls take_turn: a standby tries no pods
         return self._go_on(at_least_the_first=len(self._works) > _MOST)
 
@@ -91,7 +86,7 @@ class Backlog:
     def _begin_turn(self) -> None:
         self._left = self._slice_seconds
         if self._left < inf:
-            self._turn_began = self._clock.monotonic()
+            self._turn_began = self._time.stopwatch()
 
     def _go_on(self, *, at_least_the_first: bool = False) -> int:
         self._is_at_work = True
@@ -99,7 +94,7 @@ class Backlog:
             if self._left == inf:
                 return self._do_all()
             moved = sum(self._works.popleft().steps) if at_least_the_first else 0
-            is_over = not self._works or self._hooks.branch(self._left <= 0)
+            is_over = not self._works or self._time.measured(self._left <= 0)
             return moved + (0 if is_over else self._do_some())
         finally:
             self._is_at_work = False
@@ -112,15 +107,15 @@ class Backlog:
         return moved
 
     def _do_some(self) -> int:
-        moved, began = 0, self._clock.monotonic()
+        moved, began = 0, self._time.stopwatch()
         until, now = began + self._left, began
         try:
             is_over = False
             while self._works and not is_over:
                 for has_moved in self._works[0].steps:
                     moved += has_moved
-                    now = self._clock.monotonic()
-                    is_over = self._hooks.branch(now >= until)
+                    now = self._time.stopwatch()
+                    is_over = self._time.measured(now >= until)
                     if is_over:
                         break
                 else:

@@ -13,7 +13,7 @@ from scheduler.objects.pod import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduler.clock import Clock
+    from scheduler.engine.ports import Time
     from scheduler.engine.queue.in_flight import InFlightEvent
     from scheduler.engine.queue.ports import QueueObserver, QueuePlugins
     from scheduler.framework.events import ClusterEvent, EventWithHint
@@ -45,10 +45,10 @@ class Hints:
         kube-scheduler v1.36, backend/queue/scheduling_queue.go, isPodWorthRequeuing.
     """
 
-    def __init__(self, plugins: QueuePlugins, *, observer: QueueObserver, clock: Clock) -> None:
+    def __init__(self, plugins: QueuePlugins, *, observer: QueueObserver, time: Time) -> None:
         self._plugins = plugins
         self._observer = observer
-        self._clock = clock
+        self._time = time
         # profile -> its registrations, and the listeners derived from them for each event
         self._listeners: dict[str, tuple[Registered, dict[ClusterEvent, Listeners]]] = {}
 
@@ -127,7 +127,7 @@ class Hints:
         if hint is None:
             self._observer.hint_asked(plugin, event.label, QueueingHint.QUEUE.value, 0.0)
             return True
-        start = self._clock.monotonic()
+        start = self._time.stopwatch()
         try:
             answer = hint(queued.pod, old, new)
             result = answer.value
@@ -138,5 +138,5 @@ class Hints:
                 "Queueing hint failed; the pod is tried again",
                 extra={"plugin": plugin, "pod": queued.pod.key, "event": event.label},
             )
-        self._observer.hint_asked(plugin, event.label, result, self._clock.monotonic() - start)
+        self._observer.hint_asked(plugin, event.label, result, self._time.stopwatch() - start)
         return answer is QueueingHint.QUEUE

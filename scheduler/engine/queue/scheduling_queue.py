@@ -26,12 +26,11 @@ from scheduler.framework.changes import (
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import Code
-from scheduler.replay_hooks import ReplayHooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from scheduler.clock import Clock
+    from scheduler.engine.ports import Time
     from scheduler.engine.queue.ports import QueueObserver, QueuePlugins
     from scheduler.engine.state.nominator import Nominator
     from scheduler.engine.state.pod_groups import PodGroups
@@ -88,8 +87,7 @@ class SchedulingQueue(QueueView):
         max_in_unschedulable_seconds: after this time an unschedulable pod is tried again without an event.
         slice_seconds: the longest time that the queue works between two calls of `work`, and within one call; the rest
             waits for the next call. By default all work is done at once.
-        clock: the time.
-        hooks: the replay hooks; provide the clock by which pods wait.
+        time: the time by which pods wait; measures slices.
         observer: notified of what cannot be read from the queue afterwards.
 
     Source:
@@ -103,9 +101,8 @@ class SchedulingQueue(QueueView):
         plugins: QueuePlugins,
         nominator: Nominator,
         groups: PodGroups,
-        clock: Clock,
+        time: Time,
         observer: QueueObserver,
-        hooks: ReplayHooks | None = None,
         initial_backoff_seconds: float = 1.0,
         max_backoff_seconds: float = 10.0,
         max_in_unschedulable_seconds: float = 300.0,
@@ -117,12 +114,10 @@ class SchedulingQueue(QueueView):
         super().__init__(QueueContents(plugins=plugins, backoff=backoff, groups=groups, observer=observer))
         self._plugins = plugins
         self._nominator = nominator
-        self._hooks = hooks or ReplayHooks(clock)
-        self._clock = self._hooks.clock
-        self._hints = Hints(plugins, observer=observer, clock=clock)
+        self._time = time
+        self._hints = Hints(plugins, observer=observer, time=time)
         self._requeuer = EventRequeuer(self._contents, self._hints, self._requeue_by_event)
-        self._backlog = Backlog(clock, slice_seconds, self._hooks)
-        self._measured = clock.monotonic
+        self._backlog = Backlog(time, slice_seconds)
         self._slice_seconds = slice_seconds
         self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
 
@@ -174,16 +169,16 @@ class SchedulingQueue(QueueView):
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(uid, None)
         elif place is not Place.OUTSIDE:
-            self._contents.drop(uid, at=self._clock.monotonic(), why=why)
+            self._contents.drop(uid, at=self._time.monotonic(), why=why)
 
     def readd(self, pod: PodInfo, why: str) -> None:
         """Add a pod again that was found in an inconsistent state; all its remains in the queue are removed first."""
-        self._contents.discard(pod.uid, at=self._clock.monotonic(), why=why)
+        self._contents.discard(pod.uid, at=self._time.monotonic(), why=why)
         self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
 
     def purge(self, uid: str, why: str) -> None:
         """Remove all remains of a pod that should not be in the queue."""
-        self._contents.discard(uid, at=self._clock.monotonic(), why=why)
+        self._contents.discard(uid, at=self._time.monotonic(), why=why)
         self._nominator.delete(uid)
 
     def resume(
@@ -219,7 +214,7 @@ class SchedulingQueue(QueueView):
         When activeQ is empty, this is the pod that would leave backoffQ next, if it was rejected and did not fail
         with an error.
         """
-        return self._contents.pop(self._clock.monotonic())
+        return self._contents.pop(self._time.monotonic())
 
     def pop_group(self, first: QueuedPodInfo) -> Generator[None, None, list[QueuedPodInfo]]:
         """Remove all pods of a popped pod's group that may be tried, wherever they wait; one in each step.
@@ -232,7 +227,7 @@ class SchedulingQueue(QueueView):
         Source:
             kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.
         """
-        at, key = self._clock.monotonic(), self._plugins.group_of(first.pod)
+        at, key = self._time.monotonic(), self._plugins.group_of(first.pod)
         members = [first]
         for uid in () if key is None else list(self._contents.groups.pending(key)):
             yield
@@ -273,7 +268,7 @@ class SchedulingQueue(QueueView):
         Raises:
             AssertionError: the pod is not in flight.
         """
-        uid, at, in_flight = queued.pod.uid, self._clock.monotonic(), self._contents.in_flight
+        uid, at, in_flight = queued.pod.uid, self._time.monotonic(), self._contents.in_flight
         if uid not in in_flight:
             problem = "came back without being in flight"
             raise AssertionError(self._contents.places.objection(uid, problem))
@@ -311,7 +306,7 @@ class SchedulingQueue(QueueView):
         """End the attempt of a pod that was bound or dropped and needs no other. Does nothing if it has ended."""
         if uid in self._contents.in_flight:
             self._contents.in_flight.end(uid)
-            self._contents.drop(uid, at=self._clock.monotonic(), why="done")
+            self._contents.drop(uid, at=self._time.monotonic(), why="done")
 
     def ignore_events(self, uid: str) -> None:
         """Record that an attempt continues, but that later events cannot help it.
@@ -328,7 +323,7 @@ class SchedulingQueue(QueueView):
     def needs_time(self, uid: str, why: str) -> None:
         """Record that an attempt has no result yet and will begin again; it then sees the changes made until that time."""
         self._contents.in_flight.ignore_events(uid)
-        self._contents.places.note(uid, at=self._clock.monotonic(), why=why)
+        self._contents.places.note(uid, at=self._time.monotonic(), why=why)
 
     def restart_attempt(self, uid: str) -> QueuedPodInfo | None:
         """Restart the attempt at a pod in flight with its newest version; end it and return None if it was deleted."""
@@ -395,7 +390,7 @@ class SchedulingQueue(QueueView):
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try pods again without further backoff; a pod in flight when it comes back."""
-        at, label = self._clock.monotonic(), FORCE_ACTIVATE.label
+        at, label = self._time.monotonic(), FORCE_ACTIVATE.label
         for uid in uids:
             place = self.place_of(uid)
             if place is Place.IN_FLIGHT:
@@ -413,7 +408,7 @@ class SchedulingQueue(QueueView):
 
     def work(self, now: float) -> None:
         """Work for one slice: first pods whose time has come, then events, in their order."""
-        self.flush(now, until=self._measured() + self._slice_seconds)
+        self.flush(now, until=self._time.stopwatch() + self._slice_seconds)
         self._backlog.take_turn()
 
     def flush(self, now: float, *, until: float = inf) -> int:
@@ -421,7 +416,7 @@ class SchedulingQueue(QueueView):
 
         Args:
             now: the time.
-            until: when to stop and leave the rest for later, by the clock that measures slices.
+            until: when to stop and leave the rest for later, by `Time.stopwatch`.
 
         Returns:
             The number of pods that moved to activeQ or backoffQ.
@@ -434,7 +429,7 @@ class SchedulingQueue(QueueView):
         for uid in contents.backoff.finished(now):
             contents.put(contents.pods[uid], Place.ACTIVE, at=now, label=BACKOFF_COMPLETE)
             moved += 1
-            if until < inf and self._hooks.branch(self._measured() >= until):
+            if until < inf and self._time.is_over(until):
                 return moved
         for uid in contents.unschedulable.due(now):
             queued = contents.pods[uid]
@@ -444,7 +439,7 @@ class SchedulingQueue(QueueView):
             ):
                 queued.was_flushed_from_unschedulable = True
                 moved += 1
-            if until < inf and self._hooks.branch(self._measured() >= until):
+            if until < inf and self._time.is_over(until):
                 return moved
         return moved
 
@@ -459,7 +454,7 @@ class SchedulingQueue(QueueView):
     # Moves of a pod.
 
     def _admit(self, pod: PodInfo, label: str) -> None:
-        at = self._clock.monotonic()
+        at = self._time.monotonic()
         self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
         queued, strategy = QueuedPodInfo(pod, at), RequeueStrategy.IMMEDIATELY
         if take_quarantine_from_condition(queued, pod, at):
@@ -469,7 +464,7 @@ class SchedulingQueue(QueueView):
 
     def _follow_quarantine(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> bool:
         """Requeue a quarantined pod that changed, or take over another leader's quarantine; return whether either applied."""
-        at = self._clock.monotonic()
+        at = self._time.monotonic()
         if queued.quarantine_seconds and is_changed_pod(old, new):
             queued.quarantine_seconds, queued.over_budget_count = 0.0, 0
             self._requeue(queued, RequeueStrategy.IMMEDIATELY, UNSCHEDULABLE_POD_UPDATE.label, at=at)
@@ -515,7 +510,7 @@ class SchedulingQueue(QueueView):
         self, queued: QueuedPodInfo, strategy: RequeueStrategy, event: ClusterEvent, *, shown: int
     ) -> bool:
         """Try a waiting pod again because of an event; return whether PreEnqueue admits it."""
-        at = self._clock.monotonic()
+        at = self._time.monotonic()
         return self._requeue(queued, strategy, event.label, at=at, shown=shown) in _RETRIED
 
     def _requeue_by_own_update(
@@ -544,7 +539,7 @@ class SchedulingQueue(QueueView):
             place = self.place_of(uid)
             if place in {Place.OUTSIDE, Place.IN_FLIGHT} or (waiting.shown(uid) or 0) >= number:
                 continue  # another event moved it since then
-            queued, at = self._contents.pods[uid], self._clock.monotonic()
+            queued, at = self._contents.pods[uid], self._time.monotonic()
             is_due = place is Place.ACTIVE or queued.quarantine_seconds > 0
             queued.quarantine_seconds, queued.over_budget_count = 0.0, 0
             strategy = RequeueStrategy.IMMEDIATELY if is_due else RequeueStrategy.AFTER_BACKOFF

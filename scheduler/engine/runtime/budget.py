@@ -30,10 +30,10 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from scheduler.engine.runtime.coroutines import resumed
 from scheduler.errors import SchedulerError
 from scheduler.framework.slow_plugins import SlowPlugin, TimeLimitError
 from scheduler.loop_work import calls_plugin_code
-from scheduler.replay_hooks import resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from scheduler.engine.ports import REAL_TIME
 from scheduler.extensions.extenders.http_extender import HttpExtender
 from scheduler.extensions.extenders.wire import MAX_EXTENDER_PRIORITY, ExtenderError
 from scheduler.framework.events import EXTENDER
 from scheduler.framework.interface import MAX_NODE_SCORE, Needs
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
-from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scheduler.configuration.types import Extender
+    from scheduler.engine.ports import Time
     from scheduler.extensions.extenders.wire import FilterAnswer
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.objects.pod import PodInfo
-    from scheduler.replay_hooks import ReplayHooks
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Extenders:
         settings: the settings of each.
         observer: is notified of failures.
         check_leading: called immediately before a bind request; raises if this scheduler must not bind.
-        hooks: the replay hooks; record requests and responses.
+        time: starts concurrent requests.
         make: builds an extender from its settings, its path in the configuration, and `check_leading`.
 
     Raises:
@@ -79,13 +79,12 @@ class Extenders:
         settings: Sequence[Extender],
         observer: ExtenderObserver,
         check_leading: Callable[[], None] = lambda: None,
-        hooks: ReplayHooks = NO_HOOKS,
+        time: Time = REAL_TIME,
         make: Callable[..., HttpExtender] = HttpExtender,
     ) -> None:
-        self._hooks = hooks
+        self._time = time
         made = [
-            make(extender, f"extenders[{place}]", check_leading, hooks)
-            for place, extender in enumerate(settings)
+            make(extender, f"extenders[{place}]", check_leading) for place, extender in enumerate(settings)
         ]
         self._extenders = sorted(made, key=lambda extender: extender.ignorable)
         self._observer = observer
@@ -137,7 +136,7 @@ class Extenders:
         place_of = {node.name: place for place, node in enumerate(nodes)}
         answers = await asyncio.gather(
             *(
-                self._hooks.task(extender.prioritize(pod, nodes), f"prioritize of {extender.name}")
+                self._time.task(extender.prioritize(pod, nodes), f"prioritize of {extender.name}")
                 for extender in asked
             ),
             return_exceptions=True,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +17,6 @@ from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.files import read_regular
 from scheduler.kube.certificates.trust import client_context, load_key_pair
 from scheduler.kube.http.client import HttpClient, HttpError
-from scheduler.replay_hooks import NO_HOOKS
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.replay_hooks import ReplayHooks
 
 
 @dataclass(slots=True)
@@ -82,7 +79,6 @@ class HttpExtender:
         settings: its settings.
         path: their path in the configuration, for messages.
         check_leading: see `Extenders`.
-        hooks: see `Extenders`.
 
     Attributes:
         name: its URL prefix without secrets, as in kube-scheduler's messages.
@@ -98,9 +94,7 @@ class HttpExtender:
         settings: Extender,
         path: str,
         check_leading: Callable[[], None] = lambda: None,
-        hooks: ReplayHooks = NO_HOOKS,
     ) -> None:
-        self._hooks = hooks
         self.settings = settings
         self._check_leading = check_leading
         self.name = shown_url(settings.url_prefix)
@@ -165,8 +159,7 @@ class HttpExtender:
         began = time.monotonic()
         try:
             url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
-            asking = partial(self._post, url, verb, body)
-            answer = read(await self._hooks.external_call(f"POST {shown_url(url)}", asking, bytes))
+            answer = read(await self._post(url, verb, body))
         except ExtenderError as error:
             self.health.fails(str(error))
             # An owner of the error must not keep the frames that raised it, with the whole request and response.

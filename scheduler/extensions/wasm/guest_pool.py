@@ -61,7 +61,7 @@ class Beside(Generic[T]):
     def steps(self, seconds: float) -> Generator[None, None, T]:
         """Make the call; return its result, or raise its error.
 
-        The number of steps depends only on `seconds`, so that a recorded run can be replayed.
+        The number of steps depends only on `seconds`, and not on the speed of the machine.
 
         Args:
             seconds: the longest time of the call.
@@ -293,12 +293,12 @@ class GuestAttempt:
             is_cut = may_have_more
             if not is_cut:
                 raise
-        if pool.limit.branch(is_cut):
+        if pool.limit.measured(is_cut):
             pool.long.add(export)
             raise NeedsTime(self._start_again(export))
         self._kept[key] = _Kept(about, result, self.scene.answers)
         pool.keep(self, self._attempt)  # another plugin may raise NeedsTime
-        if pool.limit.branch(pool.limit.seconds() >= self._until):
+        if pool.limit.measured(pool.limit.seconds() >= self._until):
             raise NeedsTime(_one_turn())
         return result
 
@@ -336,7 +336,7 @@ class GuestAttempt:
             raise
         self._kept[key] = _Kept(about, result, scene.answers, error)
         is_short = error is None and self._spent_seconds - spent < CALL_SECONDS / 2
-        if self._pool.limit.branch(is_short):
+        if self._pool.limit.measured(is_short):
             self._pool.long.discard(key[0])
         self._pool.keep(self, self._attempt)
 

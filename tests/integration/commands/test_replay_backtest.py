@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         async with (
             cluster(there, kubelet=True) as it,
-            it.daemon(SPREADING, hooks=recording.hooks) as daemon,
+            it.daemon(SPREADING, ports=recording.recorder) as daemon,
             recording.of(daemon),
         ):
             zone = "topology.kubernetes.io/zone"

@@ -298,7 +298,7 @@ class ConsistencyChecker:
                 report = await self.check(repair=True)
                 if self._is_restored:
                     self._is_restored = False
-                    self._parts.hooks.repaired("restored")
+                    self._parts.ports.repaired("restored")
                     self._parts.bus.happened(RESTORED, None, None)
                 if is_dump_wanted:
                     logger.info("Cache was compared", extra={"result": report.result, **report.compared})
@@ -328,7 +328,7 @@ class ConsistencyChecker:
         missed = [finding for finding in again.findings if finding in server.findings]
         unclear = _Unclear(again)
         if state and repair:
-            self._parts.hooks.repaired("put right")
+            self._parts.ports.repaired("put right")
         derived = await self.look(unclear, found_before=state, repair=repair) if state else []
         if repair:
             for reflector in dict.fromkeys(again.of[finding] for finding in missed):

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.engine.cycle.binding import PodGet
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.ports import PodReader
     from scheduler.engine.runtime.framework import Framework
     from scheduler.extensions.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
@@ -60,7 +60,7 @@ class ExtenderBinding:
         self,
         shared: Shared,
         verdicts: VerbResults,
-        reader: PodGet,
+        reader: PodReader,
         framework_of: Callable[[PodInfo], Framework],
     ) -> None:
         self._cache, self._newest = shared.cache, shared.pods.get

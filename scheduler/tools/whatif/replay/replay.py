@@ -24,7 +24,7 @@ from scheduler.daemon.recording.state import State, resume
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.wire import ObjectIdentity
-from scheduler.tools.whatif.replay.replayed_hooks import ReplayedHooks
+from scheduler.tools.whatif.replay.replayed_ports import ReplayedPorts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.recording.recording_files import Header
     from scheduler.framework import Plugin
     from scheduler.kube.http.request import Request
-    from scheduler.tools.whatif.replay.replayed_hooks import Difference
+    from scheduler.tools.whatif.replay.replayed_ports import Difference
     from scheduler.tools.whatif.replay.script import Script
 
 
@@ -76,7 +76,7 @@ class Replay:
 
     Attributes:
         decisions: number of decisions that were identical to the recording.
-        hooks: number of steps.
+        n_steps: number of steps.
         difference: the first difference from the recording, if there is one.
         ended: why the replay ended before the recording, if it did.
         daemon: the replayed daemon.
@@ -89,7 +89,7 @@ class Replay:
         self.ended = ""
         self._header = header
         self._script = script
-        self._told = ReplayedHooks(script, header, Random(header.seed))
+        self._told = ReplayedPorts(script, header, Random(header.seed))
         self._daemon: ReplayedDaemon | None = None
         self._built: Generation | None = None
 
@@ -118,7 +118,7 @@ class Replay:
             try:
                 await self._go_through(loop, until, stack)
             finally:
-                self._told.is_over = True  # tasks that wait for their step cannot end otherwise
+                self._told.has_ended = True  # tasks that wait for their step cannot end otherwise
 
     async def _go_through(
         self, loop: ReplayLoop, until: Callable[[Replay], bool], stack: AsyncExitStack
@@ -271,7 +271,7 @@ class ReplayedDaemon(Daemon):
     def __init__(
         self,
         configuration: Configuration,
-        hooks: ReplayedHooks,
+        ports: ReplayedPorts,
         max_in_unschedulable_seconds: float,
         in_tree: Mapping[str, type[Plugin]],
     ) -> None:
@@ -279,21 +279,21 @@ class ReplayedDaemon(Daemon):
         super().__init__(
             connection,
             configuration,
-            clock=hooks.clock,
+            clock=ports.clock,
             random=Random(0),
             in_tree=in_tree,
             no_bind=True,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-            hooks=hooks,
+            ports=ports,
         )
-        self._hooks = hooks
+        self._ports = ports
         self._objects: dict[str, dict[str, Any]] = {POD_KIND: self.parts.pods}
         self.have_time()
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self.generations.start()
-        self.spawn(self.parts.hooks.task(self.cycles.rejections.run(), REJECTIONS), "")
+        self.spawn(self.parts.time.task(self.cycles.rejections.run(), REJECTIONS), "")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -313,13 +313,14 @@ class ReplayedDaemon(Daemon):
 
     def begin_scheduling(self) -> None:
         """Start scheduling, as the leader does."""
-        self.spawn(self.parts.hooks.task(self.cycles.scheduler.run(self.watches.cache_gate), SCHEDULING), "")
+        cache_gate = self._ports.cache_gate(self.watches.cache_gate)
+        self.spawn(self._ports.task(self.cycles.scheduler.run(cache_gate), SCHEDULING), "")
 
     def told_of(self, kind: str) -> tuple[Any, dict[str, Any]]:
         """Return the handler of a kind, and its known objects."""
-        if kind not in self._hooks.handlers:
-            self._hooks.handlers[kind] = self.parts.object_handler(kind)
-        return self._hooks.handlers[kind], self._objects.setdefault(kind, {})
+        if kind not in self._ports.handlers:
+            self._ports.handlers[kind] = self.parts.object_handler(kind)
+        return self._ports.handlers[kind], self._objects.setdefault(kind, {})
 
     @property
     def needs(self) -> Any:

@@ -88,7 +88,7 @@ class ClusterWitness(Protocol):
 class MemoryCluster:
     """Implements the daemon's writes and reads, and offers methods for changes by others.
 
-    It implements PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; `ObjectWrites` changes objects of
+    It implements PodBinder, PodWriter, PodReader, PodEventRecorders and PodEvents; `ObjectWrites` changes objects of
     other kinds. Pods are in `parts.pods`.
 
     Args:

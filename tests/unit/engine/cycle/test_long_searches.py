@@ -13,6 +13,7 @@ from scheduler.engine.cycle.freeze import ClusterFreeze
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.cycle.time_slices import TimeSlices
+from scheduler.engine.ports import Time
 from scheduler.engine.queue import Place
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
@@ -70,7 +71,7 @@ class Searching:
             dry_run=dry_run,
             review=ExtenderReview(Cluster().profiles),
             preemptions=self.started,
-            work=TimeSlices(freeze, SlowClock(0.0)),
+            work=TimeSlices(freeze, Time(SlowClock(0.0))),
             members=PodGroups(),
             groups=Profiles(),
         )

@@ -13,6 +13,7 @@ from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS, TimeSlices
+from scheduler.engine.ports import Time
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import PostFilterPlugin, PostFilterResult
@@ -43,7 +44,7 @@ def counting(steps: int) -> Generator[None, None, int]:
 def test_short_work_neither_waits_nor_freezes() -> None:
     freeze = ClusterFreeze()
 
-    assert run_now(TimeSlices(freeze, ManualClock(0.0)).done(counting(1000))) == 1000
+    assert run_now(TimeSlices(freeze, Time(ManualClock(0.0))).done(counting(1000))) == 1000
     assert not freeze.is_on
 
 
@@ -57,7 +58,7 @@ async def test_other_tasks_run_between_slices_and_the_cluster_is_frozen() -> Non
             await asyncio.sleep(0)
 
     others = asyncio.create_task(other())
-    assert await TimeSlices(freeze, SlowClock(0.0)).done(counting(100)) == 100
+    assert await TimeSlices(freeze, Time(SlowClock(0.0))).done(counting(100)) == 100
     others.cancel()
 
     assert 100 * 0.003 / SLICE_SECONDS * 0.5 <= len(turns) <= 100
@@ -81,7 +82,7 @@ def preempting(clock: Any) -> tuple[Cluster, list[str]]:
         dry_run=dry_run,
         review=ExtenderReview(Cluster().profiles),
         preemptions=NoPreemptions(),
-        work=TimeSlices(freeze, clock),
+        work=TimeSlices(freeze, Time(clock)),
         members=PodGroups(),
         groups=Profiles(),
     )
@@ -142,7 +143,7 @@ class Broken(PostFilterPlugin):
 async def test_a_freeze_ends_with_its_attempt_in_any_case() -> None:
     freeze = ClusterFreeze()
     cluster = Cluster(
-        made(NodeResourcesFit), Broken(TimeSlices(freeze, SlowClock(0.0))), nodes=("n1",), freeze=freeze
+        made(NodeResourcesFit), Broken(TimeSlices(freeze, Time(SlowClock(0.0)))), nodes=("n1",), freeze=freeze
     )
     cluster.api.create(pod("large", cpu="100"))
     async with cluster.running():

@@ -35,7 +35,7 @@ class Slices:
     def __init__(self) -> None:
         self.seconds = LoopClock().monotonic
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
+    def measured(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from scheduler.engine.ports import Time
 from scheduler.engine.queue import SchedulingQueue
 from scheduler.engine.state.nominator import Nominator
 from scheduler.engine.state.pod_groups import PodGroups
@@ -98,8 +99,8 @@ class Cluster:
         asked: number of calls of PreEnqueue.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        self.clock = ManualClock(1000.0)
+    def __init__(self, clock: ManualClock | None = None, **settings: Any) -> None:
+        self.clock = clock or ManualClock(1000.0)
         self.counts = Counts()
         self.held: set[str] = set()
         self.under_curfew: set[str] = set()
@@ -110,7 +111,7 @@ class Cluster:
             plugins=self,
             nominator=self.nominator,
             groups=PodGroups(),
-            clock=self.clock,
+            time=Time(self.clock),
             observer=self.counts,
             **settings,
         )

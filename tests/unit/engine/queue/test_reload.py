@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.engine.ports import Time
 from scheduler.engine.queue import Place, SchedulingQueue
 from scheduler.engine.state.nominator import Nominator
 from scheduler.engine.state.pod_groups import PodGroups
@@ -34,7 +35,7 @@ class Profiles:
             plugins=self,
             nominator=Nominator(),
             groups=PodGroups(),
-            clock=self.clock,
+            time=Time(self.clock),
             observer=Counts(),
             initial_backoff_seconds=100,
             max_backoff_seconds=1000,

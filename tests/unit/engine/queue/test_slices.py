@@ -35,12 +35,8 @@ class TickingClock(ManualClock):
 class SlicedCluster(Cluster):
     """A queue that does the given number of steps in each slice."""
 
-    def __init__(self, hooks: float, **options: Any) -> None:
-        super().__init__(slice_seconds=hooks * STEP, **options)
-        self.clock = TickingClock(1000.0)
-        for part in (self.queue, self.queue._hints, self.queue._backlog):
-            part._clock = self.clock
-        self.queue._measured = self.clock.monotonic
+    def __init__(self, steps: float, **options: Any) -> None:
+        super().__init__(TickingClock(1000.0), slice_seconds=steps * STEP, **options)
 
     def retried(self) -> set[str]:
         return {each.pod.name for each in self.queue.pods() if self.queue.place_of(each.pod.uid) in RETRIED}
@@ -233,15 +229,15 @@ STORIES = st.lists(
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
-    hooks=st.sampled_from([1, 2, 5, 9]),
+    steps=st.sampled_from([1, 2, 5, 9]),
     first=st.lists(PLUGINS, min_size=1, max_size=6),
     sizes=st.lists(st.integers(0, 9), min_size=12, max_size=12),
     history=STORIES,
 )
-def test_slices_requeue_the_same_pods_as_one_pass(hooks: int, first: Any, sizes: Any, history: Any) -> None:
+def test_slices_requeue_the_same_pods_as_one_pass(steps: int, first: Any, sizes: Any, history: Any) -> None:
     """Six pods wait, and six are in flight and come back at any time."""
     found = []
-    for slice_steps in (inf, hooks):
+    for slice_steps in (inf, steps):
         cluster = SlicedCluster(slice_steps)
         pods = [pod(f"p{number}", labels={"size": str(size)}) for number, size in enumerate(sizes)]
         for each, rejectors in zip(pods, first, strict=False):

@@ -139,7 +139,7 @@ def test_a_function_that_was_stopped_runs_in_a_thread_until_the_attempt_ends(
     calls: list[Call],
 ) -> None:
     class AlwaysOver(FakeTimeSlice):
-        def branch(self, is_so: bool, what: str = "") -> bool:
+        def measured(self, is_so: bool, what: str = "") -> bool:
             return True
 
     limit = AlwaysOver()

@@ -299,7 +299,7 @@ def test_the_number_of_slice_checks_does_not_depend_on_the_cache():
     kit = Kit(*on_nodes(4, "a", "b"), claim("one"), claim("two"))
     limit = kit.fakes.time_slice
     limit.slice_seconds = 1.0
-    limit.branch = lambda is_so: bool(asked.append(is_so)) or is_so  # type: ignore[method-assign]
+    limit.measured = lambda is_so: bool(asked.append(is_so)) or is_so  # type: ignore[method-assign]
 
     counts = []
     for each in (WEB, WEB, OTHER):
@@ -316,7 +316,7 @@ def test_a_recorded_attempt_that_needed_time_needs_it_in_a_replay():
     limit = kit.fakes.time_slice
     limit.slice_seconds = 1.0
     said = iter([True])
-    limit.branch = lambda _: next(said, False)  # type: ignore[method-assign]
+    limit.measured = lambda _: next(said, False)  # type: ignore[method-assign]
 
     with pytest.raises(NeedsTime) as needs:
         kit.begin(WEB)

@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from scheduler.clock import Clock, SystemClock
+from scheduler.clock import SystemClock
 from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.recorder import StepClock, unpacked, unpacked_error
-from scheduler.replay_hooks import ReplayHooks, resumed
+from scheduler.engine.runtime.coroutines import resumed
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class Difference:
     before: list[Any]
 
 
-class ReplayedHooks(ReplayHooks):
-    """Replay hooks that follow a script.
+class ReplayedPorts(ObservedPorts):
+    """Ports that follow a script.
 
     Args:
         random: the random number generator that breaks ties.
@@ -50,15 +51,20 @@ class ReplayedHooks(ReplayHooks):
         difference: the first difference, if there is one.
         decisions: number of decisions.
         handlers: kind -> handler of its watch events.
-        is_over: whether tasks end when they are cancelled, instead of at their step.
+        clock: the time of the current step, for measurements: unlike the time of decisions, it may be read any number of
+            times.
+        has_ended: whether tasks end when they are cancelled, instead of at their step.
     """
 
     def __init__(self, script: Script, header: Header, random: Random) -> None:
         self._clock = StepClock(header.base, header.wall, self._look)
+        self.clock = StepClock(header.base, header.wall)
         super().__init__(self._clock)
+        # Work is really measured: a search without results until its time limit would be made to its end.
+        self.stopwatch = SystemClock().monotonic
         self.difference: Difference | None = None
         self.handlers: dict[str, Any] = {}
-        self.is_over = False
+        self.has_ended = False
         self.decisions = 0
         self._script = script
         self._random = random
@@ -70,7 +76,7 @@ class ReplayedHooks(ReplayHooks):
 
     def begin(self, us: int) -> None:
         """Begin a step."""
-        self._clock.us = us
+        self._clock.us = self.clock.us = us
         self._observations.clear()
         self._readings = 0
 
@@ -86,21 +92,18 @@ class ReplayedHooks(ReplayHooks):
         note = self._script.take_if(Note.READ, self._readings)
         return None if note is None else int(note[2])
 
-    def stopwatch(self, clock: Clock) -> Clock:
-        return SystemClock()  # else a search that was ended, since it took too long, would be made to its end
-
     def random(self, random: Random) -> Random:
         return self._random
 
-    def branch(self, is_so: bool, what: str = "") -> bool:
+    def measured(self, is_so: bool, what: str = "") -> bool:
         number = self._observations[what] = self._observations.get(what, 0) + 1
         named = (what, number) if what else (number,)
         return self._script.take_if(Note.OBSERVED, *named) is not None
 
-    def needs_time(self) -> bool:
+    def has_slices(self) -> bool:
         return self._script.take_if(Note.NEEDED_TIME) is not None
 
-    def on_watch_event(self, kind: str, handler: H) -> H:
+    def event_handler(self, kind: str, handler: H) -> H:
         self.handlers[kind] = handler
         return handler
 
@@ -112,8 +115,8 @@ class ReplayedHooks(ReplayHooks):
 
     # Answers of external calls.
 
-    async def external_call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
-        if self.is_over:
+    async def call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        if self.has_ended:
             raise asyncio.CancelledError
         note = self._script.peek()
         if note is None or note[0] != Note.ASKED or shown_text(note[2]) != what:
@@ -125,7 +128,7 @@ class ReplayedHooks(ReplayHooks):
         try:
             error, value = await answered
         except asyncio.CancelledError:
-            if not self.is_over and self._script.take_if(Note.GAVE_UP, number) is None:
+            if not self.has_ended and self._script.take_if(Note.GAVE_UP, number) is None:
                 self.differs(Note.GAVE_UP, number)
             raise
         if error is not None:
@@ -182,8 +185,8 @@ class _ReplayedTask(Generic[T]):
         turn: completed to let it continue; None while it waits for something else.
     """
 
-    def __init__(self, hooks: ReplayedHooks, work: Coroutine[Any, Any, T], name: str) -> None:
-        self._hooks = hooks
+    def __init__(self, ports: ReplayedPorts, work: Coroutine[Any, Any, T], name: str) -> None:
+        self._ports = ports
         self._work = work
         self.name = name
         self.is_started = False
@@ -196,7 +199,7 @@ class _ReplayedTask(Generic[T]):
         work = self._work
         step: Callable[..., Any] = work.send
         value: Any = None
-        self._hooks.come(self)
+        self._ports.come(self)
         try:
             while True:
                 try:
@@ -211,10 +214,10 @@ class _ReplayedTask(Generic[T]):
                     return result
                 step, value = yield from resumed(work, waits_for)
         finally:
-            self._hooks.leave(self)
+            self._ports.leave(self)
 
     def _wait_for_turn(self) -> Generator[Any, Any, None]:
-        if self._hooks.is_over:
+        if self._ports.has_ended:
             return
         self.turn = asyncio.get_running_loop().create_future()
         try:
