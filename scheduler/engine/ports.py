@@ -123,18 +123,14 @@ class PodEventRecorders(Protocol):
         ...
 
 
-class StatusWriter(Protocol):
-    """Queues patches of pods' status, if anything changes."""
+class PodWriter(Protocol):
+    """Writes pods to the API server."""
 
     def patch_pod_status(
         self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
-        """Queue a patch; a nominated_node_name of "" clears it, None leaves it."""
+        """Queue a patch, if it changes anything; a nominated_node_name of "" clears it, None leaves it."""
         ...
-
-
-class PodWriter(StatusWriter, Protocol):
-    """Writes pods to the API server."""
 
     async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
         """Patch a pod's status, and wait for the response; raises ApiError."""

@@ -16,6 +16,7 @@ from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from random import Random
 
     from scheduler.clock import Clock
     from scheduler.daemon.app.api_access import ApiAccess
@@ -32,10 +33,12 @@ class ObservedPorts(Time, Ports, ABC):
 
     Args:
         clock: the time of decisions.
+        random: breaks ties.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, random: Random) -> None:
         Time.__init__(self, clock)
+        self._random = random
         self.time = self
 
     @abstractmethod
@@ -51,6 +54,9 @@ class ObservedPorts(Time, Ports, ABC):
     @abstractmethod
     def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
         """Take note of a decision about a pod: its node, or the message and the nominated node."""
+
+    def random(self, random: Random) -> Random:
+        return self._random
 
     def is_over(self, until: float) -> bool:
         return self.measured(self.stopwatch() >= until)

@@ -163,10 +163,9 @@ class Recorder(ObservedPorts):
         self.header = header
         self._base = header.base
         self._step_clock = StepClock(header.base, header.wall, self._look)
-        super().__init__(self._step_clock)
+        super().__init__(self._step_clock, Random(header.seed))
         self._now = self.stopwatch = clock.monotonic
         self._put = tape.put
-        self._random = Random(header.seed)
         self._observations: dict[str, int] = {}  # of this step
         self._readings = 0  # of this step
         self._late_at = 0.0  # when this step must read the clock again
@@ -200,9 +199,6 @@ class Recorder(ObservedPorts):
         self._late_at = now + LATE_SECONDS
         self._put((Note.READ, self._readings, us))
         return us
-
-    def random(self, random: Random) -> Random:
-        return self._random
 
     def measured(self, is_so: bool, what: str = "") -> bool:
         if self.present is None and not self.is_telling:

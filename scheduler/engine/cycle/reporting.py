@@ -14,7 +14,7 @@ from scheduler.snapshot import MOST_TERMS_AT_ONCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.engine.ports import PodEventRecorders, StatusWriter
+    from scheduler.engine.ports import PodEventRecorders, PodWriter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
@@ -35,7 +35,7 @@ class Reporter:
     def __init__(
         self,
         recorders: PodEventRecorders,
-        status: StatusWriter,
+        status: PodWriter,
         *,
         is_leading: Callable[[], bool],
         newest: Callable[[str], PodInfo | None],

@@ -59,7 +59,7 @@ class ReplayedPorts(ObservedPorts):
     def __init__(self, script: Script, header: Header, random: Random) -> None:
         self._clock = StepClock(header.base, header.wall, self._look)
         self.clock = StepClock(header.base, header.wall)
-        super().__init__(self._clock)
+        super().__init__(self._clock, random)
         # Work is really measured: a search without results until its time limit would be made to its end.
         self.stopwatch = SystemClock().monotonic
         self.difference: Difference | None = None
@@ -67,7 +67,6 @@ class ReplayedPorts(ObservedPorts):
         self.has_ended = False
         self.decisions = 0
         self._script = script
-        self._random = random
         self._observations: dict[str, int] = {}
         self._readings = 0
         self._asked: dict[int, asyncio.Future[tuple[Any, Any]]] = {}
@@ -91,9 +90,6 @@ class ReplayedPorts(ObservedPorts):
         self._readings += 1
         note = self._script.take_if(Note.READ, self._readings)
         return None if note is None else int(note[2])
-
-    def random(self, random: Random) -> Random:
-        return self._random
 
     def measured(self, is_so: bool, what: str = "") -> bool:
         number = self._observations[what] = self._observations.get(what, 0) + 1
