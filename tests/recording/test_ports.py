@@ -10,7 +10,10 @@ import pytest
 
 from scheduler.configuration.types import Extender
 from scheduler.daemon.app.api_access import ApiAccess
+from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.recording.notes import Note
+from scheduler.engine.cycle.observer import NoObserver
+from scheduler.framework import HttpGet
 from scheduler.kube.http.client import HttpClient
 from scheduler.kube.http.request import Response
 from scheduler.tools.whatif.replay.replayed_ports import ReplayedPorts
@@ -138,3 +141,16 @@ def test_the_clock_for_measurements_does_not_count_as_the_time_of_decisions() ->
     ports.begin(1_000_000)
     assert ports.clock.monotonic() == pytest.approx(6.0)
     assert ports.monotonic() == pytest.approx(7.0)
+
+
+@virtually
+async def test_the_parts_of_a_scheduler_use_the_given_ports() -> None:
+    taped = Taped(ManualClock(5.0))
+    parts = Parts(ManualClock(5.0), NoObserver(), {}, ports=taped.recorder)
+    parts.web = World(b"a")  # type: ignore[assignment]
+    web: Any = parts.capabilities()[HttpGet]
+    assert await web.http_get("http://w/a") == b"a"
+    assert taped.tape.notes[0] == (Note.ASKED, 1, "GET http://w/a")
+
+    parts.budget._on_stopped()
+    assert taped.tape.notes[-1] == (Note.STOPPED,)
