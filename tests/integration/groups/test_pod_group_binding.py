@@ -184,6 +184,17 @@ async def test_no_member_is_bound_alone_while_another_is_slow_to_return(tmp_path
         await it.until(lambda: len(placed(it)) == 2, seconds=120)
 
 
+@virtually
+async def test_a_member_that_another_scheduler_binds_counts(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2))
+        await asyncio.sleep(0.5)  # g-1 has failed, so the binding of g-0 is given up; it still prepares
+        it.server.store.bind("g-0", "n")
+        await it.until(lambda: placed(it) == {"g-0", "g-1"}, seconds=20)
+
+
 class Dawdles(PreBindPlugin):
     """Takes long for the last member."""
 
