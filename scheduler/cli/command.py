@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -36,6 +36,7 @@ COMMANDS: Final = (
     "completion",
 )
 """Names of the commands; each is a function of that name in a module of that name."""
+_INSTALL: Final = "install custom-scheduler[tools]"
 _LONGEST_SENTENCE = 1000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 """Errors of an output that is full or broken."""
@@ -60,6 +61,10 @@ class _Commands(click.Group):
         gc.disable()  # modules stay until the process ends: collecting garbage in them takes a sixth of the time
         try:
             command: click.Command = getattr(import_module(f"scheduler.cli.{function}"), function)
+        except ModuleNotFoundError as error:
+            if not _is_of_tools(error):
+                raise
+            return _missing(cmd_name, error)
         finally:
             gc.freeze()
             gc.enable()
@@ -74,6 +79,23 @@ class _Commands(click.Group):
             formatter.write_dl(
                 [(f"{ctx.command_path} {step}", text) for step, text in _FIRST_STEPS], col_max=40
             )
+
+
+def _is_of_tools(error: ModuleNotFoundError) -> bool:
+    """Return whether a module of this program is missing: only those of custom-scheduler-tools can be."""
+    return (error.name or "").startswith("scheduler.")
+
+
+def _missing(name: str, error: ModuleNotFoundError) -> click.Command:
+    """Return a command that raises an error, for the list of commands and for completion."""
+
+    def fail() -> NoReturn:
+        raise error
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(
+        name, context_settings=settings, callback=fail, help=_INSTALL.capitalize(), add_help_option=False
+    )
 
 
 def _sentence(command: click.Command | None) -> str:
@@ -103,7 +125,7 @@ def kubectl_why() -> None:
 
 
 def _run(command: Callable[[], object]) -> None:
-    """Run a command. Exit status 2: the configuration is invalid; 1: any other SchedulerError."""
+    """Run a command. Exit status 2: the configuration is invalid; 1: another SchedulerError, or the tools are missing."""
     # Numpy's linear algebra library starts a thread for each core, which takes as long as all our imports. We do not
     # use linear algebra; a plugin that does can set this variable.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -119,6 +141,11 @@ def _run(command: Callable[[], object]) -> None:
         sys.exit(2)
     except SchedulerError as error:
         sys.stderr.write(f"error: {error}\n")
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if not _is_of_tools(error):
+            raise
+        sys.stderr.write(f"error: {error.name} is not installed: {_INSTALL}\n")
         sys.exit(1)
     except OSError as error:
         if not _is_of_output(error):

@@ -161,7 +161,7 @@ def why(
 
         run_in_loop(look_at_pending(look))
     elif filenames:
-        from scheduler.cli.why_current import look_at_files
+        from scheduler.cli.why_planned import look_at_files
 
         run_in_loop(look_at_files(look, filenames, replicas))
     elif group is not None:

@@ -11,39 +11,43 @@ import sys
 import venv
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.image import base_temp, built_once, check
 from tests.third_party.profiles import cluster_of_two_racks, profile_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(__file__).parent / "quiet_racks"
 SECONDS = 120
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder with the commands of a fresh environment, in which the package was installed."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
-    binaries = folder / "bin"
+    with built_once(base_temp(tmp_path_factory) / "quiet-racks", install) as folder:
+        yield folder / "environment" / "bin"
+
+
+def install(folder: Path) -> None:
+    environment = folder / "environment"
+    venv.create(environment)
+    python = environment / "bin" / "python"
     # This scheduler and what it needs, as they are in this environment.
-    inside = subprocess.run(
-        [binaries / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    inside = check(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder)
     shared = "\n".join([str(ROOT), *site.getsitepackages()])
-    Path(inside.stdout.strip(), "scheduler.pth").write_text(shared)
+    Path(inside.strip(), "scheduler.pth").write_text(shared)
     source = folder / "source"
     shutil.copytree(PACKAGE, source)  # building writes beside the source
     # Where hatchling is at hand nothing is fetched; elsewhere pip fetches it, as when the image is built.
     offline = ["--no-index", "--no-build-isolation"] if find_spec("hatchling") else []
-    done = subprocess.run(
-        [binaries / "python", "-m", "pip", "install", *offline, "--no-deps", source],
-        capture_output=True, text=True, check=False, timeout=SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return binaries
+    # Another's pip works on it: to make one there takes seconds.
+    pip = [sys.executable, "-Im", "pip", "--python", python]
+    check(*pip, "install", *offline, "--no-deps", source, folder=folder)
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.pod_defaults import default_pod_spec
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
 from scheduler.simulator.apimachinery.objects import names, restore
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
@@ -26,7 +27,6 @@ from scheduler.simulator.kinds.core import (
 from scheduler.simulator.kinds.devices import DeviceClassStrategy, ResourceSliceStrategy
 from scheduler.simulator.kinds.persistent_volume_claims import PersistentVolumeClaimStrategy
 from scheduler.simulator.kinds.persistent_volumes import PersistentVolumeStrategy
-from scheduler.simulator.kinds.pod_defaults import default_pod_spec
 from scheduler.simulator.kinds.pod_groups import GroupWorkloadStrategy, PodGroupStrategy
 from scheduler.simulator.kinds.pods import PodStrategy
 from scheduler.simulator.kinds.resource_claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.pod_defaults import default_claim_spec
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.causes import (
     Cause,
@@ -29,7 +30,6 @@ from scheduler.simulator.kinds.persistent_volumes import (
     validate_class_name,
     validate_positive,
 )
-from scheduler.simulator.kinds.pod_defaults import default_claim_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.pod_defaults import default_pod, qos_class
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
-from scheduler.simulator.kinds.pod_defaults import default_pod, qos_class
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
 
 if TYPE_CHECKING:

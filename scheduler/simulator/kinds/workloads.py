@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.pod_defaults import default_claim_spec, default_pod_spec
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.objects import (
     is_terminating,
@@ -21,7 +22,6 @@ from scheduler.simulator.apimachinery.objects import (
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
-from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_pod_spec
 from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 from scheduler.simulator.kinds.pods import is_ready
 

@@ -14,9 +14,9 @@ from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
 from scheduler.objects.decode import decode_node, decode_object, decode_pod, without_nulls
 from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.pod_defaults import default_pod
 from scheduler.objects.v1 import Pod
 from scheduler.objects.wording import entry, was
-from scheduler.simulator.kinds.pod_defaults import default_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

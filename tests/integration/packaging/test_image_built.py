@@ -114,7 +114,7 @@ def test_the_image_is_built_and_runs_as_deployed(tmp_path: Path) -> None:
         has_what_is_listed_and_nothing_else(run)
         is_nobody_who_may_write_nothing_but_temporary_files(run)
         assert "Usage: custom-scheduler" in run(*run.as_deployed("--help"))
-        assert "Every pod is where it should be." in run(*run.as_deployed("demo", "--exit"))
+        assert "valid, profiles custom-scheduler" in run(*run.as_deployed("check"))
         asyncio.run(places_pods_and_ends_when_it_is_told(run, tmp_path))
 
 

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,6 +152,30 @@ def test_a_broken_pipe_that_is_not_the_output_is_an_error() -> None:
 
     with pytest.raises(BrokenPipeError):
         _run(hung_up)
+
+
+def test_a_command_whose_package_is_missing_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "scheduler.cli.demo", None)  # so that it cannot be imported
+    monkeypatch.setattr("sys.argv", ["custom-scheduler", "demo", "--exit"])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 1
+    assert capsys.readouterr() == (
+        "",
+        "error: scheduler.cli.demo is not installed: install custom-scheduler[tools]\n",
+    )
+
+
+def test_a_missing_package_of_others_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.cli.command.import_module", lambda _: import_module("no_such_package"))
+    monkeypatch.setattr("sys.argv", ["custom-scheduler", "demo"])
+
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        main()
 
 
 def redirected(arguments: str) -> subprocess.CompletedProcess[str]:

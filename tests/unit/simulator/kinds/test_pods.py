@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.objects.pod_defaults import qos_class
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.kinds.pod_defaults import qos_class
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 
 NOT_READY = {

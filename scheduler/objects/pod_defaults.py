@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from scheduler.objects.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from typing import Any
+
+    Object = dict[str, Any]
 
 _COMPUTE: Final = ("cpu", "memory")
 _WITH_MODES: Final = ("configMap", "downwardAPI", "projected", "secret")
