@@ -44,7 +44,7 @@ class Installation(NamedTuple):
         source: the unpacked source archive.
         wheels: the wheels of both packages.
         image: the environment of the image.
-        with_tools: a copy of it in which `custom-scheduler[tools]` is installed.
+        with_tools: an environment with the same packages in which `custom-scheduler[tools]` is installed.
     """
 
     source: Path
@@ -126,9 +126,8 @@ def base_temp(factory: pytest.TempPathFactory) -> Path:
 
 
 def remove(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
+    for place, _, _ in os.walk(folder):
+        Path(place).chmod(0o755)  # only root can remove the files of a folder that is read-only
     shutil.rmtree(folder)
 
 
@@ -137,7 +136,8 @@ def install(folder: Path) -> None:
     made = Installation.at(folder)
     _unpack_source(folder, made.source)
     _build_image(folder, made)
-    shutil.copytree(made.image, made.with_tools, symlinks=True, copy_function=os.link)
+    check(made.image / "bin" / "python", "-m", "venv", "--without-pip", made.with_tools, folder=folder)
+    _share_packages(made)
     tools = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", made.wheels]
     check(*tools, folder=made.source / "tools")
     pip = [
@@ -188,6 +188,17 @@ def _build_image(folder: Path, made: Installation) -> None:
             )
             check("/bin/sh", "-ec", command, folder=context)
     (context / "wheels").rename(made.wheels)
+
+
+def _share_packages(made: Installation) -> None:
+    """Link the packages of the image into the other environment, and copy the one to which the tools add modules."""
+    (packages,) = made.image.glob("lib/*/site-packages")
+    there = made.with_tools / packages.relative_to(made.image)
+    for path in packages.iterdir():
+        if path.name == "scheduler":
+            shutil.copytree(path, there / path.name)
+        else:
+            (there / path.name).symlink_to(path)
 
 
 def _copy(path: Path, where: Path) -> None:
