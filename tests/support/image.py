@@ -139,7 +139,7 @@ def install(folder: Path) -> None:
     check(made.image / "bin" / "python", "-m", "venv", "--without-pip", made.with_tools, folder=folder)
     _share_packages(made)
     tools = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", made.wheels]
-    check(*tools, folder=made.source / "tools")
+    check(*tools, folder=made.source / "scheduler" / "tools")
     pip = [
         sys.executable,
         "-Im",

@@ -60,7 +60,7 @@ def test_the_lock_file_with_guests_adds_only_their_runtime() -> None:
 
 
 def test_the_environment_of_the_demo_has_what_the_tools_require() -> None:
-    tools = tomllib.loads((ROOT / "tools" / "pyproject.toml").read_text())["project"]
+    tools = tomllib.loads((ROOT / "scheduler" / "tools" / "pyproject.toml").read_text())["project"]
     required = {re.split(r"[=<>]", each)[0] for each in tools["dependencies"]}
 
     assert required - {"custom-scheduler"} <= locked("requirements.lock").keys()
