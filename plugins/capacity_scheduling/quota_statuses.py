@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, Quotas, add
+from scheduler.framework import WantedStatus
 from scheduler.framework.statuses import (
     ACCEPTED,
     Acceptance,
     StatusSource,
-    WantedStatus,
     named_in,
     written,
 )

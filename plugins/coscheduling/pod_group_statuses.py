@@ -19,7 +19,7 @@ from plugins.coscheduling.objects import (
 )
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError, ObjectError
-from scheduler.framework.statuses import StatusSource, WantedStatus
+from scheduler.framework import StatusSource, WantedStatus
 from scheduler.objects import pod_group as kinds
 from scheduler.objects.decode import decode_object, typed_object
 from scheduler.objects.pod_group import GroupKey, group_of, task_of

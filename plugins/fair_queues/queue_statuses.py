@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plugins.fair_queues.queues import QUEUES
+from scheduler.framework import WantedStatus
 from scheduler.framework.statuses import (
     ACCEPTED,
     Acceptance,
     StatusSource,
-    WantedStatus,
     named_in,
     written,
 )

@@ -6,39 +6,31 @@ Source:
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from plugins.gang_scheduling.gangs import GangArgs, Gangs
-from scheduler.clock import rfc3339
-from scheduler.errors import ApiError
 from scheduler.framework import (
     ActionType,
-    ApiWrite,
     Background,
-    Clock,
     ClusterObjects,
     Needs,
     PodGroup,
     PodGroupMembers,
-    Sleep,
     Status,
+    StatusWrite,
+    WantedStatus,
     WorkloadFeatures,
 )
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.pod_group import POD_GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
-
-logger = logging.getLogger(__name__)
 
 SCHEDULED: Final = "PodGroupScheduled"
 """The condition that shows the result of a group's scheduling."""
@@ -124,11 +116,6 @@ class PodGroupObject(ApiStruct, frozen=True):
         )
 
 
-_STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-_TRIES: Final = 8
-_FIRST_PAUSE_SECONDS: Final = 0.1
-
-
 class GroupConditions:
     """Writes the condition PodGroupScheduled.
 
@@ -138,14 +125,8 @@ class GroupConditions:
         kube-scheduler v1.36, schedule_one_podgroup.go, updatePodGroupCondition.
     """
 
-    def __init__(
-        self, *, api: ApiWrite, objects: ClusterObjects, background: Background, sleep: Sleep, clock: Clock
-    ) -> None:
-        self._api = api
-        self._objects = objects
-        self._background = background
-        self._sleep = sleep
-        self._clock = clock
+    def __init__(self, *, objects: ClusterObjects, background: Background, statuses: StatusWrite) -> None:
+        self._objects, self._background, self._statuses = objects, background, statuses
         self._wanted: dict[str, tuple[str, Condition]] = {}  # key -> uid and the condition to write
 
     def tell(self, key: str, status: Status) -> None:
@@ -168,43 +149,14 @@ class GroupConditions:
         try:
             while self._wanted[key][1] != written:
                 uid, written = self._wanted[key]
-                await self._patch(key, uid, written)
+                wanted = WantedStatus({}, ({"message": "", **msgspec.to_builtins(written)},))
+                answer = await self._statuses.write_status(
+                    POD_GROUPS, key, uid, wanted, condition_types=frozenset({SCHEDULED})
+                )
+                if answer is not None and key in self._objects.objects(POD_GROUPS):
+                    self._objects.assume(POD_GROUPS, answer)
         finally:
             del self._wanted[key]
-
-    async def _patch(self, key: str, uid: str, condition: Condition) -> None:
-        namespace, _, name = key.partition("/")
-        path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace}/podgroups/{name}/status"
-        pause = _FIRST_PAUSE_SECONDS
-        for left in reversed(range(_TRIES)):
-            body = self._body(key, uid, condition)
-            if body is None:
-                return
-            try:
-                answer = await self._api.api_write("PATCH", path, body, content_type=_STRATEGIC_MERGE_PATCH)
-            except ApiError as error:
-                if error.status == 404:
-                    return
-                if not left or not (error.is_transient or error.status == 409):
-                    raise
-                await self._sleep.sleep(error.pause_seconds(pause))
-                pause *= 2
-                continue
-            if key in self._objects.objects(POD_GROUPS):
-                self._objects.assume(POD_GROUPS, answer)
-            return
-
-    def _body(self, key: str, uid: str, condition: Condition) -> Mapping[str, Any] | None:
-        """Return the patch; None if nothing is to be written any more."""
-        found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key)
-        if found is None or found.metadata.uid != uid:
-            return None
-        before = found.scheduled()
-        fields: dict[str, Any] = msgspec.to_builtins(condition)
-        fields.setdefault("message", "")
-        if before.status != condition.status:
-            fields["lastTransitionTime"] = rfc3339(self._clock.utc_now())
-        return {"metadata": {"uid": uid}, "status": {"conditions": [fields]}}
 
 
 def _condition(status: Status) -> Condition:
@@ -234,18 +186,14 @@ class GangScheduling(Gangs):
         objects: ClusterObjects,
         members: PodGroupMembers,
         features: WorkloadFeatures,
-        api: ApiWrite,
         background: Background,
-        sleep: Sleep,
-        clock: Clock,
+        statuses: StatusWrite,
     ) -> None:
         self._objects = objects
         self._members = members
         self._features = features
         self._releases = args.releases
-        self._conditions = GroupConditions(
-            api=api, objects=objects, background=background, sleep=sleep, clock=clock
-        )
+        self._conditions = GroupConditions(objects=objects, background=background, statuses=statuses)
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)

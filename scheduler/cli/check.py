@@ -33,7 +33,7 @@ from scheduler.daemon.config_watch.config_map import ConfigMap
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.engine.runtime.checking import constructor_wants
 from scheduler.errors import ApiError, ConfigurationError, FieldError
-from scheduler.framework import ApiGet, ApiWrite
+from scheduler.framework import ApiGet, ApiWrite, StatusWrite
 from scheduler.kube.client.connect import connect
 from scheduler.objects.wording import quoted
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFile
@@ -95,7 +95,9 @@ class Checked:
         """Return the third-party plugins that may call the API server and declare no rights."""
         plugins = [plugin for profile in self.profiles for plugin in profile.plugins.all()]
         callers = [
-            each for each in plugins if {ApiGet, ApiWrite} & set(constructor_wants(type(each)).values())
+            each
+            for each in plugins
+            if {ApiGet, ApiWrite, StatusWrite} & set(constructor_wants(type(each)).values())
         ]
         return sorted({each.name for each in callers if not each.needs.rights} - IN_TREE.keys())
 

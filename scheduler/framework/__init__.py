@@ -15,9 +15,11 @@ from scheduler.framework.capabilities import (
     QueuedPods,
     Sleep,
     SlicedWork,
+    StatusWrite,
     TimeSlice,
     WaitForEvent,
     WaitingPods,
+    WantedStatus,
 )
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
@@ -67,7 +69,7 @@ from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
-from scheduler.framework.statuses import Acceptance, StatusAccess, StatusSource, WantedStatus
+from scheduler.framework.statuses import Acceptance, StatusAccess, StatusSource
 
 __all__ = [
     "API_VERSION",
@@ -135,6 +137,7 @@ __all__ = [
     "Status",
     "StatusAccess",
     "StatusSource",
+    "StatusWrite",
     "TimeSlice",
     "Wait",
     "WaitForEvent",

@@ -9,7 +9,7 @@ runtime passes exactly those. So a plugin needs no client and no event loop, and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
@@ -178,6 +178,58 @@ class ApiWrite(Protocol):
         Raises:
             ApiError: refused (409 is a conflict: read the object again), or no answer (status 0), in which
                 case the write may have taken effect.
+        """
+        ...
+
+
+class WantedStatus(NamedTuple):
+    """The status that an object should have.
+
+    Attributes:
+        fields: the fields, without conditions.
+        conditions: the conditions, without times; the object loses other conditions of the source's types.
+    """
+
+    fields: Mapping[str, Any]
+    conditions: Sequence[Mapping[str, Any]] = ()
+
+    def status(self) -> dict[str, Any]:
+        """Return the status, without times."""
+        return {**self.fields, "conditions": [dict(each) for each in self.conditions]}
+
+
+@runtime_checkable
+class StatusWrite(Protocol):
+    """Writes statuses of objects while this scheduler leads: for background work.
+
+    If the server is busy or does not answer, or another client has changed the object, the write is retried.
+    """
+
+    async def write_status(
+        self,
+        kind: str,
+        key: str,
+        uid: str,
+        wanted: WantedStatus,
+        *,
+        condition_types: Collection[str] = (),
+    ) -> Mapping[str, Any] | None:
+        """Write fields and conditions of an object's status; all others stay.
+
+        If several statuses of one object wait, only the newest is written.
+
+        Args:
+            kind: a kind in the plugin's `needs`, whose rights have `patch KIND/status`.
+            key: `namespace/name`, or `name`.
+            uid: uid of the object; another object of that name is not written.
+            wanted: the fields and the conditions, which get their lastTransitionTime.
+            condition_types: the types of conditions that the plugin owns; those that are not wanted are removed.
+
+        Returns:
+            The object as written; None if it does not exist any more.
+
+        Raises:
+            ApiError: refused, or given up after several tries.
         """
         ...
 

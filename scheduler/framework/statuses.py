@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Ty
 from scheduler.objects.quantity import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 
     from scheduler.clock import Clock
-    from scheduler.framework.capabilities import ClusterObjects, PluginMetrics
+    from scheduler.framework.capabilities import ClusterObjects, PluginMetrics, WantedStatus
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
 
@@ -34,22 +34,6 @@ class Acceptance(NamedTuple):
         """Return the condition, without times."""
         status = str(self.reason == "Valid")
         return {"type": ACCEPTED, "status": status, "reason": self.reason, "message": self.message}
-
-
-class WantedStatus(NamedTuple):
-    """The status that an object should have.
-
-    Attributes:
-        fields: the fields, without conditions.
-        conditions: the conditions, without times; the object loses other conditions of the source's types.
-    """
-
-    fields: Mapping[str, Any]
-    conditions: Sequence[Mapping[str, str]] = ()
-
-    def status(self) -> dict[str, Any]:
-        """Return the status, without times."""
-        return {**self.fields, "conditions": [dict(each) for each in self.conditions]}
 
 
 class StatusAccess(Protocol):

@@ -25,6 +25,7 @@ from scheduler.framework import (
     QueuedPods,
     Sleep,
     SlicedWork,
+    StatusWrite,
     TimeSlice,
     WaitForEvent,
     WaitingPods,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
-    from scheduler.framework import ClusterEvent, EventResource, PodGroup
+    from scheduler.framework import ClusterEvent, EventResource, PodGroup, WantedStatus
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
 
@@ -139,23 +140,35 @@ class FakeWeb:
 
 
 class FakeApi:
-    """Implements `ApiWrite`: every write succeeds and returns its body.
+    """Implements `ApiWrite` and `StatusWrite`: every write succeeds and returns its body, or the status.
 
     Attributes:
         written: (method, path, body) of every call, oldest first.
+        statuses: (kind, key, status) of every status, oldest first.
         refusals: exceptions that the next calls raise, in order; None for success.
     """
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str, Mapping[str, Any] | None]] = []
+        self.statuses: list[tuple[str, str, Mapping[str, Any]]] = []
         self.refusals: list[Exception | None] = []
+
+    async def write_status(
+        self, kind: str, key: str, uid: str, wanted: WantedStatus, **_options: Any
+    ) -> Mapping[str, Any]:
+        self._refuse()
+        self.statuses.append((kind, key, wanted.status()))
+        return {"metadata": {"uid": uid}, "status": wanted.status()}
+
+    def _refuse(self) -> None:
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None:
+            raise refusal
 
     async def api_write(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: Any
     ) -> Mapping[str, Any]:
-        refusal = self.refusals.pop(0) if self.refusals else None
-        if refusal is not None:
-            raise refusal
+        self._refuse()
         self.written.append((method, path, body))
         return body or {}
 
@@ -355,6 +368,7 @@ class Fakes:
             HttpGet: self.web,
             ApiGet: self.web,
             ApiWrite: self.api,
+            StatusWrite: self.api,
             Background: self.background,
             SlicedWork: WithoutSlices(),
             PodEvents: self.events,

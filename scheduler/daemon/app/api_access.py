@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, NoApiServer
+from scheduler.daemon.app.capabilities import (
+    ApiReads,
+    ApiWrites,
+    BackgroundTasks,
+    NoApiServer,
+    StatusWrites,
+)
 from scheduler.daemon.app.tasks import Tasks
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents, StatusWrite
 from scheduler.kube.client.events import EventRecorders
 from scheduler.kube.client.pod_reader import ApiPodReader
 from scheduler.kube.client.writer import ApiWriter
@@ -33,6 +39,7 @@ class ApiAccess:
     Attributes:
         get: reads for plugins.
         write: writes of plugins.
+        statuses: statuses that plugins write.
         background: background tasks of plugins.
         binder: binds pods.
         recorders: the event recorder of each profile.
@@ -43,6 +50,7 @@ class ApiAccess:
 
     get: ApiGet
     write: ApiWrite
+    statuses: StatusWrite
     background: Background
     binder: PodBinder
     recorders: PodEventRecorders
@@ -55,6 +63,7 @@ class ApiAccess:
         return {
             ApiGet: self.get,
             ApiWrite: self.write,
+            StatusWrite: self.statuses,
             Background: self.background,
             PodBinder: self.binder,
             PodEvents: self.recorders.of(profile),
@@ -65,6 +74,7 @@ _NOTHING = NoApiServer()
 NO_API_SERVER = ApiAccess(
     get=_NOTHING,
     write=_NOTHING,
+    statuses=_NOTHING,
     background=_NOTHING,
     binder=_NOTHING,
     recorders=_NOTHING,
@@ -102,6 +112,7 @@ class ApiClient:
         self.access = ApiAccess(
             get=ApiReads(connection),
             write=ApiWrites(writes),
+            statuses=StatusWrites(self.writer, shared.cache.table),
             background=self.background,
             binder=self.writer,
             recorders=self.recorders,

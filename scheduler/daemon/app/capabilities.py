@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from scheduler.daemon.app.needs import resource_of
 from scheduler.engine.ports import REAL_TIME
 from scheduler.engine.runtime.budget import ends_others
 from scheduler.errors import ApiError
@@ -17,11 +18,13 @@ from scheduler.objects.decode import decode_object
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Collection, Coroutine, Mapping
 
     from scheduler.daemon.app.tasks import Tasks
     from scheduler.engine.ports import Time
+    from scheduler.framework import WantedStatus
     from scheduler.kube.client.requests import Requests
+    from scheduler.kube.client.writer import ApiWriter
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import ClusterTable, Objects, Snapshot
 
@@ -96,6 +99,36 @@ class ApiWrites:
         return decode_object((await self._requests.send(request)).body)
 
 
+class StatusWrites:
+    """Writes statuses of objects.
+
+    Args:
+        writer: sends them.
+        table: the objects as last seen.
+    """
+
+    def __init__(self, writer: ApiWriter, table: ClusterTable) -> None:
+        self._writer, self._table = writer, table
+
+    async def write_status(
+        self,
+        kind: str,
+        key: str,
+        uid: str,
+        wanted: WantedStatus,
+        *,
+        condition_types: Collection[str] = (),
+    ) -> Mapping[str, Any] | None:
+        return await self._writer.write_status(
+            resource_of(kind),
+            key,
+            uid,
+            wanted,
+            condition_types=condition_types,
+            newest=partial(self._table.watch_kind(kind).get, key),
+        )
+
+
 class TableObjects:
     """The objects kept for plugins, in the view that all plugins share."""
 
@@ -153,7 +186,7 @@ class BackgroundTasks:
 class NoApiServer:
     """Replaces all capabilities that need an API server where there is none.
 
-    PodBinder, ApiGet, ApiWrite, Background, PodEvents and the writes of the cycles.
+    PodBinder, ApiGet, ApiWrite, StatusWrite, Background, PodEvents and the writes of the cycles.
     """
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
@@ -166,6 +199,11 @@ class NoApiServer:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: object
     ) -> Mapping[str, Any]:
         raise AssertionError(f"{method} {path}: there is no API server")
+
+    async def write_status(
+        self, kind: str, key: str, uid: str, wanted: WantedStatus, *, condition_types: Collection[str] = ()
+    ) -> Mapping[str, Any] | None:
+        raise AssertionError(f"status of {kind} {key}: there is no API server")
 
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
         raise AssertionError(f"pod {namespace}/{name}: there is no API server to read it from")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.daemon.app.api_access import ApiClient
 from scheduler.daemon.app.assembly import Cycles, Parts, limited
+from scheduler.daemon.app.capabilities import StatusWrites
 from scheduler.daemon.app.consistency.checker import ConsistencyChecker
 from scheduler.daemon.app.gauges import show_groups, show_queue, show_state
 from scheduler.daemon.app.generations import Generations
@@ -63,8 +64,7 @@ class Daemon:
         metrics: all metrics.
         parts: state, profiles and queue.
         cycles: the scheduling and binding cycles.
-        writes: sends requests that change something; only the leader's are sent.
-        writer: writes about pods to the API server.
+        writer: writes about pods, events and statuses; only the leader's are sent.
         watches: the watches of the API server.
         generations: the active configuration, and earlier ones that have not ended.
         consistency: compares the daemon's state with the cluster.
@@ -105,7 +105,6 @@ class Daemon:
             self.leadership = self._elector(settings.leader_election, clock, random)
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
-        self.writes = writes
         client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
         self.writer, self._tasks = client.writer, client.tasks
         self._recorders, self._background = client.recorders, client.background
@@ -150,7 +149,7 @@ class Daemon:
         self._statuses = PluginStatuses(
             self.parts,
             StatusAccess(self.parts, self.watches.pods.store, self.metrics, reads=connection, aside=aside),
-            requests=writes,
+            writes=StatusWrites(self.writer, self.parts.cache.table),
             is_leading=self.leadership.is_leading,
             recorder=self._recorders.of(CONTROLLER),
         )

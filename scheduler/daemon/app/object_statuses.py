@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from math import inf
 from operator import itemgetter
@@ -11,27 +10,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from scheduler.clock import rfc3339
 from scheduler.daemon.app.needs import resource_of
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.errors import ApiError
 from scheduler.framework.statuses import ACCEPTED
-from scheduler.kube.client import wire
 from scheduler.kube.client.events import ObjectReference
-from scheduler.kube.http.request import MERGE_PATCH, Request
+from scheduler.kube.client.status_queue import timeless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from scheduler.daemon.app.assembly import Parts
-    from scheduler.framework.statuses import StatusOf, StatusSource, WantedStatus
+    from scheduler.framework.capabilities import StatusWrite, WantedStatus
+    from scheduler.framework.statuses import StatusOf, StatusSource
     from scheduler.kube.client.events import EventRecorder
-    from scheduler.kube.client.requests import Requests
 
     _Change = tuple[str, Mapping[str, Any]]
     """An object whose status must change, after its key."""
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -61,7 +56,7 @@ class ObjectStatuses:
     Args:
         source: the wanted statuses.
         parts: the objects.
-        requests: for writes.
+        writes: writes the statuses.
         is_leading: whether writes are allowed now.
         recorder: recorder of events about the objects.
     """
@@ -71,13 +66,13 @@ class ObjectStatuses:
         source: StatusSource,
         parts: Parts,
         *,
-        requests: Requests,
+        writes: StatusWrite,
         is_leading: Callable[[], bool],
         recorder: EventRecorder,
     ) -> None:
         self._source = source
         self._parts = parts
-        self._requests = requests
+        self._writes = writes
         self._is_leading = is_leading
         self._recorder = recorder
         self._clock = parts.clock
@@ -134,45 +129,34 @@ class ObjectStatuses:
             or self._clock.monotonic() - last.at < _REPAIR_SECONDS
         ):
             return _json(wanted) != last.status
-        return wanted != _timeless(obj.get("status") or {}, wanted, self._source.condition_types)
+        return wanted != timeless(obj.get("status") or {}, wanted, self._source.condition_types)
 
     async def _write(self, key: str, obj: Mapping[str, Any], wanted: WantedStatus) -> None:
-        namespace, _, name = key.rpartition("/")
-        before = obj.get("status") or {}
-        old = {each.get("type"): each for each in before.get("conditions") or ()}
-        status = {field: _merging(before.get(field), value) for field, value in wanted.fields.items()}
-        if self._source.condition_types:
-            now = rfc3339(self._clock.utc_now())
-            status["conditions"] = [
-                *(each for type_, each in old.items() if type_ not in self._source.condition_types),
-                *(_timed(each, old.get(each["type"], {}), now) for each in wanted.conditions),
-            ]
-        path = self._resource.path(namespace, name, "status")
-        # The version protects conditions that another client has written and the watch has not shown yet.
-        version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        body = msgspec.json.encode({"metadata": version, "status": status})
+        source, uid = self._source, obj["metadata"]["uid"]
         try:
-            answer = await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
-        except ApiError as error:
-            if error.status not in {404, 409}:
-                fields = {"kind": self._source.object_kind, "object": key, "error": str(error)}
-                logger.warning("Status could not be written", extra=fields)
+            written = await self._writes.write_status(
+                source.kind, key, uid, wanted, condition_types=source.condition_types
+            )
+        except ApiError:  # logged; the next comparison finds the difference again
             return
-        self._written[obj["metadata"]["uid"]] = _Written(
-            _json(wanted.status()), _version(answer.body), self._clock.monotonic()
-        )
+        if written is None:
+            return
+        version = written["metadata"].get("resourceVersion", "")
+        self._written[uid] = _Written(_json(wanted.status()), version, self._clock.monotonic())
+        old = {each.get("type"): each for each in (obj.get("status") or {}).get("conditions") or ()}
         for condition in wanted.conditions:
             if condition["type"] == ACCEPTED and condition["status"] == "False":
                 known = old.get(ACCEPTED, {})
                 if any(known.get(field) != condition[field] for field in ("reason", "message")):
-                    self._warn(namespace, name, obj, condition)
+                    self._warn(key, uid, condition)
 
-    def _warn(self, namespace: str, name: str, obj: Mapping[str, Any], condition: Mapping[str, str]) -> None:
+    def _warn(self, key: str, uid: str, condition: Mapping[str, str]) -> None:
+        namespace, _, name = key.rpartition("/")
         about = ObjectReference(
             kind=self._source.object_kind,
             namespace=namespace,
             name=name,
-            uid=obj["metadata"]["uid"],
+            uid=uid,
             api_version=self._resource.api_version,
         )
         self._recorder.record(
@@ -202,36 +186,3 @@ async def run_in_slices(steps: Generator[None, None, T]) -> T:
 
 def _json(status: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(status, order="sorted")
-
-
-def _merging(before: object, wanted: object) -> object:
-    """Return a field for a merge patch: of a mapping, keys that are no longer wanted are removed."""
-    if isinstance(before, dict) and isinstance(wanted, dict):
-        return {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
-    return wanted
-
-
-def _version(answer: bytes) -> str:
-    """Return the resourceVersion after a write; "" if the response has none."""
-    try:
-        return wire.decode_identity(answer).resource_version
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-
-
-def _timed(condition: Mapping[str, str], before: Mapping[str, Any], now: str) -> dict[str, str]:
-    """Return a condition with its lastTransitionTime."""
-    since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
-    return {**condition, "lastTransitionTime": since or now}
-
-
-def _timeless(
-    status: Mapping[str, Any], fields: Iterable[str], condition_types: frozenset[str]
-) -> dict[str, Any]:
-    """Return the given fields of a status and its conditions of the given types, without times."""
-    conditions = [
-        {name: value for name, value in each.items() if name != "lastTransitionTime"}
-        for each in status.get("conditions") or ()
-        if each.get("type") in condition_types
-    ]
-    return {**{field: status.get(field) for field in fields}, "conditions": conditions}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
     from scheduler.engine.runtime.framework import Framework
     from scheduler.framework import PluginMetrics
+    from scheduler.framework.capabilities import StatusWrite
     from scheduler.framework.interface import Plugin
     from scheduler.framework.statuses import StatusSource
     from scheduler.kube.client.events import EventRecorder
@@ -74,7 +75,7 @@ class PluginStatuses:
     Args:
         parts: the objects, and the active profiles.
         access: what the sources may use.
-        requests: for writes.
+        writes: writes the statuses.
         is_leading: whether writes are allowed now.
         recorder: recorder of events about the objects.
     """
@@ -84,12 +85,12 @@ class PluginStatuses:
         parts: Parts,
         access: StatusAccess,
         *,
-        requests: Requests,
+        writes: StatusWrite,
         is_leading: Callable[[], bool],
         recorder: EventRecorder,
     ) -> None:
         self._parts, self._access = parts, access
-        self._requests, self._is_leading, self._recorder = requests, is_leading, recorder
+        self._writes, self._is_leading, self._recorder = writes, is_leading, recorder
 
     async def run(self) -> NoReturn:
         """Write statuses until cancelled."""
@@ -133,7 +134,7 @@ class PluginStatuses:
                     statuses = ObjectStatuses(
                         source,
                         self._parts,
-                        requests=self._requests,
+                        writes=self._writes,
                         is_leading=self._is_leading,
                         recorder=self._recorder,
                     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
 
 

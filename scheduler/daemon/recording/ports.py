@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduler.daemon.app.needs import resource_of
 from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.ports import Time
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.daemon.app.api_access import ApiAccess
     from scheduler.engine.ports import CacheGate
-    from scheduler.framework import HttpGet
+    from scheduler.framework import HttpGet, WantedStatus
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.v1 import PodCondition
 
@@ -69,7 +70,7 @@ class ObservedPorts(Time, Ports, ABC):
 
     def api_access(self, access: ApiAccess) -> ApiAccess:
         api = _ObservedApi(access, self)
-        return replace(access, get=api, write=api, binder=api, writer=api, reader=api)
+        return replace(access, get=api, write=api, statuses=api, binder=api, writer=api, reader=api)
 
     def http_get(self, web: HttpGet) -> HttpGet:
         return _ObservedWeb(web, self)
@@ -105,6 +106,13 @@ class _ObservedApi:
     ) -> Mapping[str, Any]:
         ask = partial(self._access.write.api_write, method, path, body, **options)
         return await self._call(f"{method} {path}", ask, dict)
+
+    async def write_status(
+        self, kind: str, key: str, uid: str, wanted: WantedStatus, **options: Any
+    ) -> Mapping[str, Any] | None:
+        ask = partial(self._access.statuses.write_status, kind, key, uid, wanted, **options)
+        namespace, _, name = key.rpartition("/")
+        return await self._call(f"PATCH {resource_of(kind).path(namespace, name, 'status')}", ask, dict)
 
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
         ask = partial(self._access.reader.read_pod, namespace, name)

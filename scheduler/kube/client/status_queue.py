@@ -1,4 +1,4 @@
-"""Status patches of pods: at most one pending for each pod; the newest one wins."""
+"""Status patches of pods and of other objects: at most one pending for each object; the newest one wins."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import msgspec
 from scheduler.clock import rfc3339
 from scheduler.kube.client.background import JobQueue
 from scheduler.kube.client.resources import PODS
-from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
+from scheduler.kube.http.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.decode import decode_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from scheduler.clock import Clock
     from scheduler.errors import ApiError
+    from scheduler.framework.capabilities import WantedStatus
     from scheduler.kube.client.requests import Requests
+    from scheduler.kube.client.resources import Resource
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
 
@@ -121,13 +124,134 @@ def _changed_condition(old: PodCondition, wanted: PodCondition, now: datetime) -
     return patch
 
 
+def merged_status(
+    before: Mapping[str, Any], wanted: WantedStatus, condition_types: Collection[str], now: datetime
+) -> dict[str, Any]:
+    """Return the merge patch of a status that has the wanted fields and conditions.
+
+    The lastTransitionTime of a condition changes only with its status. Conditions of other types stay.
+
+    Args:
+        before: the status as last seen.
+        wanted: the wanted fields and conditions.
+        condition_types: the types of conditions that the writer owns; those that are not wanted are removed.
+        now: for lastTransitionTime.
+    """
+    status: dict[str, Any] = {
+        name: _merging(before.get(name), value) for name, value in wanted.fields.items()
+    }
+    if condition_types:
+        old = {each.get("type"): each for each in before.get("conditions") or ()}
+        status["conditions"] = [each for type_, each in old.items() if type_ not in condition_types]
+        for each in wanted.conditions:
+            present = old.get(each["type"], {})
+            since = present.get("lastTransitionTime") if present.get("status") == each["status"] else None
+            status["conditions"].append({**each, "lastTransitionTime": since or rfc3339(now)})
+    return status
+
+
+def timeless(
+    status: Mapping[str, Any], fields: Iterable[str], condition_types: Collection[str]
+) -> dict[str, Any]:
+    """Return the given fields of a status and its conditions of the given types, as `WantedStatus.status`."""
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastTransitionTime"}
+        for each in status.get("conditions") or ()
+        if each.get("type") in condition_types
+    ]
+    return {**{field: status.get(field) for field in fields}, "conditions": conditions}
+
+
+def _merging(before: object, wanted: object) -> object:
+    """Return a value for a merge patch: keys that are no longer wanted are removed, at any depth."""
+    if isinstance(before, dict) and isinstance(wanted, dict):
+        kept = {name: _merging(before.get(name), value) for name, value in wanted.items()}
+        return {**dict.fromkeys(before.keys() - wanted.keys()), **kept}
+    return wanted
+
+
 if TYPE_CHECKING:
     Newest = Callable[[str], PodInfo | None]
 
 _MAX_TRIES = 12
 
 
-# Refused, but the next try may find it otherwise.
+class _StatusJob:
+    """One status to write, and the tasks that wait for it.
+
+    Attributes:
+        about: `namespace/name`, or `name`.
+        uid: uid of the object.
+        waiters: get the object as written; None for a pod, and if nothing was written.
+    """
+
+    def __init__(self, about: str, uid: str) -> None:
+        self.about = about
+        self.uid = uid
+        self.waiters: list[asyncio.Future[Mapping[str, Any] | None]] = []
+        self.written: Mapping[str, Any] | None = None
+        self._tries = 0
+
+    def should_retry(self, error: ApiError) -> bool:
+        self._tries += 1
+        return (error.is_transient or error.status == 409) and self._tries < _MAX_TRIES
+
+    def finished(self, error: ApiError | None) -> None:
+        for waiter in self.waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(self.written)
+            else:
+                waiter.set_exception(error)
+
+
+class ObjectStatus(_StatusJob):
+    """The wanted status of an object that is not a pod.
+
+    It is made for the object as last seen, and sent with its resourceVersion: this protects conditions that another
+    client has written and the watch has not shown yet. After a conflict it is made again.
+
+    Args:
+        clock: gives the time of transitions.
+        resource: the kind.
+        about: `namespace/name`, or `name`.
+        uid: uid of the object; another object of that name is not written.
+        wanted: the wanted fields and conditions.
+        condition_types: the types of conditions that the writer owns.
+        newest: returns the object as last seen, None if there is none.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        resource: Resource,
+        about: str,
+        uid: str,
+        wanted: WantedStatus,
+        condition_types: Collection[str],
+        newest: Callable[[], Mapping[str, Any] | None],
+    ) -> None:
+        super().__init__(about, uid)
+        self._clock, self._resource, self._newest = clock, resource, newest
+        self._wanted, self._condition_types = wanted, condition_types
+
+    def replace(self, older: _StatusJob) -> None:
+        """Take over the waiters of an older status of the object."""
+        self.waiters = older.waiters + self.waiters
+
+    async def send(self, connection: Requests) -> None:
+        obj = self._newest()
+        if obj is None or obj["metadata"].get("uid") != self.uid:
+            return
+        before, version = obj.get("status") or {}, obj["metadata"]["resourceVersion"]
+        status = merged_status(before, self._wanted, self._condition_types, self._clock.utc_now())
+        body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "status": status})
+        namespace, _, name = self.about.rpartition("/")
+        path = self._resource.path(namespace, name, "status")
+        self.written = decode_object((await connection.send(Request("PATCH", path, body, MERGE_PATCH))).body)
+
+
 _UNSEEN_KEPT = 10_000
 """Maximum number of pods with remembered status changes. A watch usually shows a change within milliseconds."""
 
@@ -162,7 +286,7 @@ class UnseenChanges:
             self._of.pop(pod.uid, None)
 
 
-class StatusPatch:
+class StatusPatch(_StatusJob):
     """The wanted status of one pod.
 
     Args:
@@ -183,15 +307,13 @@ class StatusPatch:
         newest: Newest,
         unseen: UnseenChanges,
     ) -> None:
-        self.about = pod.key
+        super().__init__(pod.key, pod.uid)
         self.pod = pod
         self.conditions = {} if condition is None else {condition.type: condition}
         self.nominated_node_name = nominated_node_name
-        self.waiters: list[asyncio.Future[None]] = []
         self._clock = clock
         self._newest = newest
         self._unseen = unseen
-        self._tries = 0
 
     def body(self) -> bytes | None:
         """Return the patch, None if there is nothing to change."""
@@ -203,12 +325,13 @@ class StatusPatch:
             again=self._unseen.of(self.pod),
         )
 
-    def replace(self, older: StatusPatch) -> None:
+    def replace(self, older: _StatusJob) -> None:
         """Add the fields of an older patch that this one leaves open.
 
         Source:
             kube-scheduler v1.36, framework/api_calls/pod_status_patch.go, Merge.
         """
+        assert isinstance(older, StatusPatch), "a uid belongs to one object"
         self.conditions = older.conditions | self.conditions
         if self.nominated_node_name is None:
             self.nominated_node_name = older.nominated_node_name
@@ -234,22 +357,13 @@ class StatusPatch:
             return False
         return newest.uid != self.pod.uid or bool(newest.node_name and not self.pod.node_name)
 
-    def should_retry(self, error: ApiError) -> bool:
-        self._tries += 1
-        return (error.is_transient or error.status == 409) and self._tries < _MAX_TRIES
 
-    def finished(self, error: ApiError | None) -> None:
-        for waiter in self.waiters:
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
+if TYPE_CHECKING:
+    StatusJob = StatusPatch | ObjectStatus
 
 
-class StatusQueue(JobQueue[StatusPatch]):
-    """Status patches by pod; at most one patch of a pod is in flight.
+class StatusQueue(JobQueue["StatusJob"]):
+    """Status patches by object; at most one patch of an object is in flight.
 
     Attributes:
         unseen: written fields that the watch has not shown.
@@ -258,27 +372,27 @@ class StatusQueue(JobQueue[StatusPatch]):
     def __init__(self, capacity: int) -> None:
         super().__init__("status", capacity)
         self.unseen = UnseenChanges()
-        self._by_uid: OrderedDict[str, StatusPatch] = OrderedDict()  # pod uid -> waiting patch
-        self._sent: dict[str, asyncio.Event] = {}  # pod uid -> set at the end of the patch in flight
+        self._by_uid: OrderedDict[str, StatusJob] = OrderedDict()  # uid -> waiting patch
+        self._sent: dict[str, asyncio.Event] = {}  # uid -> set at the end of the patch in flight
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def put(self, job: StatusPatch) -> bool:
-        older = self._by_uid.get(job.pod.uid)
+    def put(self, job: StatusJob) -> bool:
+        older = self._by_uid.get(job.uid)
         if older is None:
             return super().put(job)
         job.replace(older)
         self._append(job)
         return True
 
-    def put_back(self, job: StatusPatch) -> None:
+    def put_back(self, job: StatusJob) -> None:
         super().put_back(job)
-        self._sent.pop(job.pod.uid).set()
+        self._sent.pop(job.uid).set()
 
-    def done(self, job: StatusPatch) -> None:
+    def done(self, job: StatusJob) -> None:
         super().done(job)
-        self._sent.pop(job.pod.uid).set()
+        self._sent.pop(job.uid).set()
 
     def is_pending(self, uid: str) -> bool:
         """Return whether a patch of a pod waits or is in flight."""
@@ -297,13 +411,13 @@ class StatusQueue(JobQueue[StatusPatch]):
                 return
             await sent.wait()
 
-    def _key(self, job: StatusPatch) -> str:
-        return job.pod.uid
+    def _key(self, job: StatusJob) -> str:
+        return job.uid
 
-    def _append(self, job: StatusPatch) -> None:
-        self._by_uid[job.pod.uid] = job
+    def _append(self, job: StatusJob) -> None:
+        self._by_uid[job.uid] = job
 
-    def _pop(self) -> StatusPatch | None:
+    def _pop(self) -> StatusJob | None:
         if not self._by_uid:
             return None
         uid = next((uid for uid in self._by_uid if uid not in self._sent), None)
@@ -312,10 +426,10 @@ class StatusQueue(JobQueue[StatusPatch]):
         self._sent[uid] = asyncio.Event()
         return self._by_uid.pop(uid)
 
-    def _push_front(self, job: StatusPatch) -> None:
-        newer = self._by_uid.get(job.pod.uid)
+    def _push_front(self, job: StatusJob) -> None:
+        newer = self._by_uid.get(job.uid)
         if newer is not None:
             newer.replace(job)
         else:
-            self._by_uid[job.pod.uid] = job
-            self._by_uid.move_to_end(job.pod.uid, last=False)
+            self._by_uid[job.uid] = job
+            self._by_uid.move_to_end(job.uid, last=False)

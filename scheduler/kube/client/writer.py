@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
@@ -22,17 +22,19 @@ from scheduler.kube.client.background import BackgroundLane, Job, JobQueue
 from scheduler.kube.client.lane import AdaptiveLimit, Lane
 from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import PODS
-from scheduler.kube.client.status_queue import StatusPatch, StatusQueue
+from scheduler.kube.client.status_queue import ObjectStatus, StatusPatch, StatusQueue
 from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Callable, Collection, Mapping, Sized
     from random import Random
 
     from scheduler.clock import Clock
+    from scheduler.framework.capabilities import WantedStatus
     from scheduler.kube.client.background import WorkObserver
     from scheduler.kube.client.requests import Requests
-    from scheduler.kube.client.status_queue import Newest
+    from scheduler.kube.client.resources import Resource
+    from scheduler.kube.client.status_queue import Newest, StatusJob
     from scheduler.kube.http.request import Response
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
@@ -189,7 +191,10 @@ class ApiWriter:
         Returns:
             Whether a patch was queued: there was a difference, and the queue was not full.
         """
-        return self._queue_status(self._status_patch(pod, condition, nominated_node_name))
+        patch = self._status_patch(pod, condition, nominated_node_name)
+        if patch.body() is None and not self._status.is_pending(pod.uid):
+            return False
+        return self._queue_status(patch)
 
     async def wait_pod_status_patched(
         self,
@@ -204,12 +209,36 @@ class ApiWriter:
             ApiError: the patch failed; status 429 without a request if the queue is full.
         """
         patch = self._status_patch(pod, condition, nominated_node_name)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        patch.waiters.append(done)
-        if self._queue_status(patch):
-            await done
-        elif patch.body() is not None:
-            raise ApiError(429, "", f"patch of {pod.key}: the queue of status patches is full")
+        if patch.body() is not None or self._status.is_pending(pod.uid):
+            await self._wait_written(patch)
+
+    async def write_status(
+        self,
+        resource: Resource,
+        about: str,
+        uid: str,
+        wanted: WantedStatus,
+        *,
+        condition_types: Collection[str],
+        newest: Callable[[], Mapping[str, Any] | None],
+    ) -> Mapping[str, Any] | None:
+        """Write the status of an object that is not a pod, and wait for the result; see `ObjectStatus`.
+
+        If several statuses of one object wait, only the newest is written.
+
+        Returns:
+            The object as written; None if it does not exist any more.
+
+        Raises:
+            ApiError: the write failed; status 429 without a request if the queue is full.
+        """
+        job = ObjectStatus(self._clock, resource, about, uid, wanted, condition_types, newest)
+        try:
+            return await self._wait_written(job)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
 
     async def delete_pod(self, pod: PodInfo) -> Response:
         """Delete a pod gracefully, if it is still this pod.
@@ -252,14 +281,20 @@ class ApiWriter:
             self._clock, pod, condition, nominated_node_name, self._newest, self._status.unseen
         )
 
-    def _queue_status(self, patch: StatusPatch) -> bool:
-        if patch.body() is None and not self._status.is_pending(patch.pod.uid):
-            return False
+    def _queue_status(self, patch: StatusJob) -> bool:
         if not self._status.put(patch):
             self._count_drop("status")
             return False
         self._background.wake()
         return True
+
+    async def _wait_written(self, job: StatusJob) -> Mapping[str, Any] | None:
+        """Queue a status, and return the object as written; raises ApiError."""
+        done: asyncio.Future[Mapping[str, Any] | None] = asyncio.get_running_loop().create_future()
+        job.waiters.append(done)
+        if not self._queue_status(job):
+            raise ApiError(429, "", f"patch of {job.about}: the queue of status patches is full")
+        return await done
 
     def _background_places(self) -> int:
         return _PLACES_WHILE_BINDS_WAIT if self._binds.is_saturated else max(_PLACES, self._binds.free)

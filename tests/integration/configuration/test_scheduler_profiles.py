@@ -24,7 +24,6 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
 from tests.support.reloads import offer_of, reloader_of
-from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
@@ -58,9 +57,7 @@ class Followed:
         self.it = it
         self.daemon = daemon
         self.begun_again = 0
-        statuses = ProfileStatusWriter(
-            daemon.writes, is_leading=daemon.leadership.is_leading, clock=LoopClock()
-        )
+        statuses = ProfileStatusWriter(daemon.writer, is_leading=daemon.leadership.is_leading)
         self.profiles = ClusterProfiles(daemon, recorder=daemon.recorder(CONTROLLER), on_change=statuses.look)
         watch_up = daemon.metrics.configuration.watch_up
         self.listener = ProfileListener(self.profiles, daemon._connection, watch_up, self._begin_again)

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import msgspec
-
-from scheduler.clock import rfc3339
 from scheduler.configuration.more_profiles import read_profile
 from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
-from scheduler.daemon.config_watch.scheduler_profile import ACCEPTED, ACTIVE
+from scheduler.daemon.config_watch.scheduler_profile import ACTIVE
 from scheduler.errors import ApiError, FieldError
+from scheduler.framework.capabilities import WantedStatus
+from scheduler.framework.statuses import ACCEPTED
 from scheduler.kube.client.resources import SCHEDULER_PROFILES
-from scheduler.kube.http.request import JSON_PATCH, Request
+from scheduler.kube.client.status_queue import timeless
 from scheduler.objects.wording import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from scheduler.clock import Clock
     from scheduler.configuration.more_profiles import ReadProfile
     from scheduler.configuration.types import Profile
     from scheduler.daemon.config_watch.scheduler_profile import ProfileVersion, SchedulerProfile
-    from scheduler.kube.client.requests import Requests
-
-logger = logging.getLogger(__name__)
+    from scheduler.kube.client.writer import ApiWriter
 
 VALID: Final = "Valid"
 INVALID: Final = "Invalid"
@@ -64,6 +59,11 @@ class KnownProfile:
     def age(self) -> tuple[str, str]:
         """Sort key of objects: the oldest first."""
         return self.object.created, self.object.name
+
+    def last_seen(self) -> Mapping[str, Any]:
+        """Return the current object as far as a write of its status needs it."""
+        metadata = {"uid": self.object.uid, "resourceVersion": self.object.resource_version}
+        return {"metadata": metadata, "status": self.object.status}
 
     def versions(self) -> list[ProfileVersion]:
         """Return the versions that may become active, in order of preference."""
@@ -153,29 +153,27 @@ def _choice_for(
     return VALID, ()
 
 
-def status_of(choice: Choice, now: str) -> dict[str, Any]:
-    """Return the whole status of an object; unchanged conditions keep their time.
-
-    Args:
-        choice: the choice for the object.
-        now: RFC 3339.
-    """
-    obj = choice.known.object
+def status_of(choice: Choice) -> WantedStatus:
+    """Return the status of an object."""
     active, reason, message = _active(choice)
+    generation, good = choice.judged.generation, choice.known.good
     conditions = [
-        _condition(ACCEPTED, not choice.errors, choice.reason, message_of(choice)),
-        _condition(ACTIVE, active, reason, message),
+        {
+            "type": type_,
+            "status": str(holds),
+            "reason": why,
+            "message": text,
+            "observedGeneration": generation,
+        }
+        for type_, holds, why, text in (
+            (ACCEPTED, not choice.errors, choice.reason, message_of(choice)),
+            (ACTIVE, active, reason, message),
+        )
     ]
-    for condition in conditions:
-        before = obj.condition(condition["type"])
-        same = before.get("status") == condition["status"]
-        condition["lastTransitionTime"] = before.get("lastTransitionTime", now) if same else now
-        condition["observedGeneration"] = choice.judged.generation
-    status: dict[str, Any] = {"observedGeneration": choice.judged.generation, "conditions": conditions}
-    good = choice.known.good
+    fields: dict[str, Any] = {"observedGeneration": generation}
     if good is not None:
-        status["lastGood"] = {"generation": good.generation, "spec": good.spec}
-    return status
+        fields["lastGood"] = {"generation": good.generation, "spec": good.spec}
+    return WantedStatus(fields, conditions)
 
 
 def message_of(choice: Choice) -> str:
@@ -191,10 +189,7 @@ def _active(choice: Choice) -> tuple[bool, str, str]:
     return True, "CurrentGeneration", f"generation {choice.version.generation} is active"
 
 
-def _condition(type_: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
-    return {"type": type_, "status": str(holds), "reason": reason, "message": message}
-
-
+_CONDITIONS: Final = frozenset({ACCEPTED, ACTIVE})
 _AGAIN_SECONDS: Final = 5.0
 """The interval of checks whether this replica leads, and of retries."""
 
@@ -203,15 +198,13 @@ class ProfileStatusWriter:
     """Keeps the status of objects up to date.
 
     Args:
-        requests: for writes.
+        writer: writes them.
         is_leading: whether writes are allowed now.
-        clock: the time.
     """
 
-    def __init__(self, requests: Requests, *, is_leading: Callable[[], bool], clock: Clock) -> None:
-        self._requests = requests
+    def __init__(self, writer: ApiWriter, *, is_leading: Callable[[], bool]) -> None:
+        self._writer = writer
         self._is_leading = is_leading
-        self._clock = clock
         self._is_due = asyncio.Event()
 
     def look(self) -> None:
@@ -232,22 +225,21 @@ class ProfileStatusWriter:
 
     async def _write(self, choice: Choice) -> bool:
         """Write one status if it differs; return whether it is up to date."""
-        obj = choice.known.object
-        status = status_of(choice, rfc3339(self._clock.utc_now()))
-        if status == obj.status:
+        obj, wanted = choice.known.object, status_of(choice)
+        if timeless(obj.status, wanted.fields, _CONDITIONS) == wanted.status():
             return True
-        # The whole status at once: a merge would keep fields of an older version.
-        same = {"op": "test", "path": "/metadata/uid", "value": obj.uid}
-        patch = msgspec.json.encode([same, {"op": "add", "path": "/status", "value": status}])
-        path = SCHEDULER_PROFILES.path("", obj.name, "status")
         try:
-            await self._requests.send(Request("PATCH", path, patch, JSON_PATCH))
-        except ApiError as error:
-            if error.status == 404:  # it was deleted, which kopf will report
-                return True
-            fields = {"profile": obj.name, "error": str(error)}
-            logger.warning("Status of a profile could not be written", extra=fields)
+            written = await self._writer.write_status(
+                SCHEDULER_PROFILES,
+                obj.name,
+                obj.uid,
+                wanted,
+                condition_types=_CONDITIONS,
+                newest=choice.known.last_seen,
+            )
+        except ApiError:  # which is logged
             return False
-        if choice.known.object is obj:  # until kopf reports the new version
-            choice.known.object = replace(obj, status=status)
+        if written is not None and choice.known.object is obj:  # until kopf reports the new version
+            version = written["metadata"]["resourceVersion"]
+            choice.known.object = replace(obj, status=written["status"], resource_version=version)
         return True

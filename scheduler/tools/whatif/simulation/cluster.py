@@ -21,7 +21,8 @@ from scheduler.daemon.app.needs import resource_of, trimmed
 from scheduler.engine.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError, ObjectError
 from scheduler.framework.interface import Needs
-from scheduler.kube.http.request import JSON
+from scheduler.kube.client.status_queue import merged_status
+from scheduler.kube.http.request import JSON, MERGE_PATCH
 from scheduler.objects.api_types import api_type
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.api.handlers import Api, Request
@@ -51,11 +52,13 @@ from scheduler.snapshot import object_key
 from scheduler.tools.whatif.simulation.object_versions import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from scheduler.clock import Clock
     from scheduler.daemon.app.assembly import Parts
     from scheduler.engine.cycle.event_handlers import ObjectHandler
     from scheduler.engine.cycle.pod_handlers import PodHandler
+    from scheduler.framework import WantedStatus
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
@@ -427,14 +430,14 @@ def _says(pod: PodInfo, condition: PodCondition | None, nominated_node_name: str
 
 
 class ObjectWrites:
-    """Implements ApiWrite and ApiGet with the simulated API server's rules, for the kinds that plugins read.
+    """Implements ApiWrite, StatusWrite and ApiGet with the simulated API server's rules, for the kinds that plugins read.
 
     The API has the objects of a cluster; the annotations and the status of its pods can be patched. Other writes, for
     example of kinds that no plugin reads, succeed without effect; the first one of a kind is logged.
     """
 
-    def __init__(self, cluster: MemoryCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: MemoryCluster, clock: Clock) -> None:
+        self._cluster, self._clock = cluster, clock
         self._api = Api(cluster.registry, "")
         self._logged: set[str] = set()
 
@@ -465,6 +468,17 @@ class ObjectWrites:
         encoded = b"" if body is None else msgspec.json.encode(body)
         answer: Mapping[str, Any] = msgspec.json.decode(self._answer(Request(info, encoded, content_type)))
         return answer
+
+    async def write_status(
+        self, kind: str, key: str, uid: str, wanted: WantedStatus, *, condition_types: Collection[str] = ()
+    ) -> Mapping[str, Any] | None:
+        known = self._cluster.find(kind, key)
+        if known is None or known["metadata"].get("uid") != uid:
+            return None
+        namespace, _, name = key.rpartition("/")
+        patch = merged_status(known.get("status") or {}, wanted, condition_types, self._clock.utc_now())
+        path = resource_of(kind).path(namespace, name, "status")
+        return await self.api_write("PATCH", path, {"status": patch}, content_type=MERGE_PATCH)
 
     def _answer(self, request: Request) -> bytes:
         """Return the body of the response.

@@ -141,10 +141,11 @@ class VirtualDaemon:
             self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds
         )
         self._tasks = Tasks()
-        writes = ObjectWrites(self.cluster)
+        writes = ObjectWrites(self.cluster, clock)
         api = ApiAccess(
             get=writes,
             write=writes,
+            statuses=writes,
             background=BackgroundTasks(self._tasks),
             binder=self.cluster,
             recorders=self.cluster,

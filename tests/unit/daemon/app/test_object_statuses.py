@@ -9,8 +9,6 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from scheduler.daemon.app.object_statuses import ObjectStatuses
 from scheduler.framework import Acceptance, StatusSource, WantedStatus
 from tests.support.virtual_time import LoopClock
@@ -60,25 +58,24 @@ class Cluster:
             cache=SimpleNamespace(table=SimpleNamespace(watch_kind=lambda _kind: self.objects)),
         )
         recorder: Any = SimpleNamespace(record=lambda *_args, **_fields: None)
-        requests: Any = self
         self.statuses = ObjectStatuses(
-            self.source, parts, requests=requests, is_leading=lambda: self.is_leader, recorder=recorder
+            self.source, parts, writes=self, is_leading=lambda: self.is_leader, recorder=recorder
         )
 
-    async def send(self, request: Any) -> Any:
+    async def write_status(
+        self, kind: str, key: str, uid: str, wanted: WantedStatus, **_options: object
+    ) -> Mapping[str, Any]:
         await asyncio.sleep(0)
         self.kept_statuses.append(sum(isinstance(each, WantedStatus) for each in gc.get_objects()))
-        key = request.path.split("/namespaces/")[1].replace("/elasticquotas/", "/").removesuffix("/status")
         self.writes.append(key)
-        obj = self.objects[key]
-        status = msgspec.json.decode(request.body)["status"]
+        obj, status = self.objects[key], wanted.status()
         version = str(int(obj["metadata"]["resourceVersion"]) + 1000)
         self.objects[key] = {
             **obj,
             "metadata": {**obj["metadata"], "resourceVersion": version},
             "status": status,
         }
-        return SimpleNamespace(body=msgspec.json.encode(self.objects[key]))
+        return self.objects[key]
 
     async def run(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -85,7 +85,7 @@ class Daemon:
         )
         nothing: Any = None
         self.statuses = PluginStatuses(
-            parts, nothing, requests=nothing, is_leading=lambda: True, recorder=nothing
+            parts, nothing, writes=nothing, is_leading=lambda: True, recorder=nothing
         )
 
     async def run(self, seconds: float) -> None:

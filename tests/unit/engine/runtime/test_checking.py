@@ -247,6 +247,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "ClusterObjects",
         "HttpGet",
         "SlicedWork",
+        "StatusWrite",
         "NominatedPods",
         "PodEvents",
         "PodActivator",

@@ -377,7 +377,7 @@ def writes(
         parsed = parse(configuration) if configuration else default()
         daemon = VirtualDaemon(loop, parsed, random=Random(1), observer=Attempts())
         daemon.fill(there)
-        return await done(ObjectWrites(daemon.cluster), daemon)
+        return await done(ObjectWrites(daemon.cluster, daemon.parts.clock), daemon)
 
     return run(main())
 
