@@ -86,6 +86,7 @@ class UnreadError(ConfigurationError):
 
 _UNCLEAR: Final = frozenset({0, 500, 502, 503, 504})
 _TOO_MANY_REQUESTS: Final = 429
+_UNAVAILABLE: Final = 503
 
 
 class ApiError(SchedulerError):
@@ -116,6 +117,12 @@ class ApiError(SchedulerError):
     def is_transient(self) -> bool:
         """Whether the same request may succeed later."""
         return self.is_unclear or self.status == _TOO_MANY_REQUESTS
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the server did not begin the request, and asks to send it later: 429, or 503 with Retry-After."""
+        is_unavailable = self.status == _UNAVAILABLE and self.retry_after_seconds is not None
+        return is_unavailable or self.status == _TOO_MANY_REQUESTS
 
     def pause_seconds(self, least: float) -> float:
         """Return how long to wait before a retry: `least`, or the server's Retry-After if that is longer."""

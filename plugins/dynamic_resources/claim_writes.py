@@ -7,6 +7,8 @@ Source:
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,6 +17,7 @@ from plugins.dynamic_resources.pod_claims import CLAIMS, HeldClaim, is_reserved_
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.objects.decode import decode_object
+from scheduler.retries import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,6 +42,7 @@ _STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 _TRIES = 5
 _BETWEEN_TRIES_SECONDS = 0.01
 _ASK_AGAIN_SECONDS = 1.0
+_OF_POD: Final = RetryPolicy(4)
 
 
 class ClaimError(SchedulerError):
@@ -141,18 +145,13 @@ class ClaimWrites:
         status = {"resourceClaimName": claim.metadata.name, "requestMappings": msgspec.to_builtins(mappings)}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         patch = {"status": {"extendedResourceClaimStatus": status}}
-        seconds = _BETWEEN_TRIES_SECONDS
-        while True:
-            try:
-                await self._api.api_write("PATCH", path, patch, content_type=_STRATEGIC_MERGE_PATCH)
-            except ApiError as error:
-                if not error.is_transient or seconds > 1:
-                    told_of = f"update pod {pod.key} ExtendedResourceClaimStatus"
-                    raise ClaimError(f"{told_of}: {error}") from error
-                await self._sleep.sleep(error.pause_seconds(seconds))
-                seconds *= 5
-            else:
-                return
+        write = partial(self._api.api_write, "PATCH", path, patch, content_type=_STRATEGIC_MERGE_PATCH)
+        try:
+            await _OF_POD.send(
+                write, (_BETWEEN_TRIES_SECONDS * 5**number for number in count()), self._sleep.sleep
+            )
+        except ApiError as error:
+            raise ClaimError(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}") from error
 
     async def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
         """Remove a pod from a claim's `reservedFor`.

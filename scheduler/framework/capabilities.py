@@ -140,7 +140,7 @@ class ApiGet(Protocol):
     """Reads unwatched objects from the API server: for background refreshes, never in a scheduling cycle."""
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
-        """Return the body of a 2xx answer.
+        """Return the body of a 2xx answer; a request that the server defers (429) is sent again when it asks.
 
         Args:
             path: path with its query, as in `/apis/metrics.k8s.io/v1beta1/nodes`.
@@ -167,6 +167,8 @@ class ApiWrite(Protocol):
         timeout_seconds: float = 30.0,
     ) -> Mapping[str, Any]:
         """Return the object of a 2xx answer: usually the new version of the written object.
+
+        A request that the server defers (429, or 503 with Retry-After) is sent again when it asks, as client-go does.
 
         Args:
             method: POST, PUT, PATCH or DELETE.

@@ -16,6 +16,7 @@ from scheduler.daemon.app.tasks import Tasks
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents, StatusWrite
 from scheduler.kube.client.events import EventRecorders
 from scheduler.kube.client.pod_reader import ApiPodReader
+from scheduler.kube.client.requests import RetriedRequests
 from scheduler.kube.client.writer import ApiWriter
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class ApiClient:
         self.tasks = Tasks()
         self.background = BackgroundTasks(self.tasks, shared.time)
         self.access = ApiAccess(
-            get=ApiReads(connection),
-            write=ApiWrites(writes),
+            get=ApiReads(RetriedRequests(connection)),
+            write=ApiWrites(RetriedRequests(writes)),
             statuses=StatusWrites(self.writer, shared.cache.table),
             background=self.background,
             binder=self.writer,

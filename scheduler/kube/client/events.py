@@ -23,6 +23,7 @@ from scheduler.framework.pod_groups import PodGroup
 from scheduler.kube.client.resources import EVENTS
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.retries import RetryPolicy
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.pod import PodInfo
 
-_MAX_TRIES = 12
+_RETRIES = RetryPolicy(12)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -141,7 +142,7 @@ class EventSeries:
     def should_retry(self, error: ApiError) -> bool:
         self._is_sending = False
         self._tries += 1
-        self._waits = error.is_transient and self._tries < _MAX_TRIES
+        self._waits = _RETRIES.allows(error, self._tries)
         return self._waits
 
     def finished(self, error: ApiError | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import TIMEOUT
+from scheduler.retries import DEFERRED, DEFERRED_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -98,10 +99,6 @@ if TYPE_CHECKING:
     _Ticket = tuple[int, int]
     """(round, number); the number orders requests by arrival."""
 
-MAX_TRIES = 10
-"""How often one request is sent while the server asks to retry later; as client-go."""
-_DEFAULT_RETRY_SECONDS = 1.0
-
 
 class Lane:
     """Sends the requests of its callers' tasks, at once while the limit allows, else in lines that take turns.
@@ -155,13 +152,13 @@ class Lane:
                 not wait for thousands of another.
 
         Raises:
-            ApiError: the request failed; 429 after `MAX_TRIES`.
+            ApiError: the request failed; 429 after the tries of `DEFERRED`.
         """
         ticket = self._ticket(line)
         self._present += 1
         self._idle.clear()
         try:
-            for tries_left in reversed(range(MAX_TRIES)):
+            for tries in itertools.count(1):
                 its_turn = request
                 if self._has_room and not self._waiting:
                     self._in_flight += 1
@@ -171,12 +168,12 @@ class Lane:
                 try:
                     return await self._send_once(its_turn)
                 except ApiError as error:
-                    if not _was_put_off(error) or not tries_left:
+                    if not DEFERRED.allows(error, tries):
                         raise
                 finally:
                     self._in_flight -= 1
                     self._grant()
-            raise AssertionError("the last try returns or raises")
+            raise AssertionError("counting ends nowhere")
         finally:
             self._present -= 1
             if not self._present:
@@ -192,11 +189,10 @@ class Lane:
         try:
             response = await self._requests.send(request)
         except ApiError as error:
-            if _was_put_off(error):
-                self._stop(
-                    _DEFAULT_RETRY_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
-                )
-            if _was_put_off(error) or error.reason == TIMEOUT:
+            if error.is_deferred:
+                seconds = error.retry_after_seconds
+                self._stop(DEFERRED_SECONDS if seconds is None else seconds)
+            if error.is_deferred or error.reason == TIMEOUT:
                 self._limit.overloaded(started=started, now=loop.time())
             raise
         self._limit.answered(started=started, now=loop.time(), all_used=self.is_saturated)
@@ -246,7 +242,3 @@ class Lane:
     def _go_on(self) -> None:
         self._resume = None
         self._grant()
-
-
-def _was_put_off(error: ApiError) -> bool:
-    return error.status == 429 or (error.status == 503 and error.retry_after_seconds is not None)

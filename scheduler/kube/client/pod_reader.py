@@ -12,6 +12,7 @@ from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
+from scheduler.retries import REFUSALS, RetryPolicy
 
 if TYPE_CHECKING:
     from random import Random
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_REFUSALS = frozenset({401, 403})
-"""Retried some times: a server that has just started refuses everything until it has read its roles."""
 _MAXIMUM_SECONDS = 5.0
 _TRIES_UNTIL_TOLD = 5
+_WITHOUT_END = RetryPolicy()
+_REFUSED = RetryPolicy(_TRIES_UNTIL_TOLD, also=REFUSALS)
 
 
 class ApiPodReader:
@@ -51,7 +52,7 @@ class ApiPodReader:
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if not error.is_transient and not (error.status in _REFUSALS and tries < _TRIES_UNTIL_TOLD):
+                if not (_WITHOUT_END.allows(error, tries) or _REFUSED.allows(error, tries)):
                     raise
                 if tries == _TRIES_UNTIL_TOLD:
                     fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.kube.http.request import Response
+from scheduler.retries import DEFERRED, DEFERRED_SECONDS, REFUSALS, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +108,23 @@ class RateLimitedRequests:
         return await self._requests.send(request)
 
 
+class RetriedRequests:
+    """Requests that are sent again if the server defers them; see `DEFERRED`.
+
+    Args:
+        requests: sends the requests.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def send(self, request: Request) -> Response:
+        """Send as `Requests.send`, again after the time for which the server asks."""
+        return await DEFERRED.send(
+            partial(self._requests.send, request), repeat(DEFERRED_SECONDS), asyncio.sleep
+        )
+
+
 class DryRunRequests:
     """Accepts every write and sends nothing: for a daemon that decides, explains and counts.
 
@@ -122,9 +142,9 @@ class DryRunRequests:
 ASK_SECONDS = 1.0
 REFUSAL_SECONDS = 10.0
 """How long a refusal is retried: a server that has just started refuses everything until it has read its roles."""
+_STARTUP: Final = RetryPolicy(also=REFUSALS)
 _TOLD_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0  # after that, the next try may reach another server
-_REFUSALS = frozenset({401, 403})
 
 
 class StoppedError(SchedulerError):
@@ -163,7 +183,7 @@ class StartupRequests:
         try:
             return await self._requests.send(request)
         except ApiError as error:
-            if not _may_pass(error):
+            if not _STARTUP.allows(error, 1):
                 raise
             first = error
         async with self._meanwhile():
@@ -174,14 +194,14 @@ class StartupRequests:
         began = loop.time()
         tell_at = began
         refused_since: float | None = None
-        while True:
+        for tries in count(2):
             waited = loop.time() - began
-            if error.status not in _REFUSALS:
+            if error.status not in REFUSALS:
                 refused_since = None
             elif refused_since is None:
                 refused_since = loop.time()
             is_believed = refused_since is not None and loop.time() - refused_since >= REFUSAL_SECONDS
-            if is_believed or not _may_pass(error):
+            if is_believed or not _STARTUP.allows(error, tries):
                 raise error
             if loop.time() >= tell_at:
                 tell_at = loop.time() + _TOLD_SECONDS
@@ -196,6 +216,7 @@ class StartupRequests:
                 error = ApiError(0, "Timeout", f"{request}: no answer within {_ANSWER_SECONDS:g} s")
             except ApiError as again:
                 error = again
+        raise AssertionError("counting ends nowhere")
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -204,7 +225,3 @@ class StartupRequests:
         except TimeoutError:
             return
         raise StoppedError("stopped while waiting for the API server")
-
-
-def _may_pass(error: ApiError) -> bool:
-    return error.status in {0, 429, *_REFUSALS} or error.status >= 500

@@ -14,6 +14,7 @@ from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.decode import decode_object
+from scheduler.retries import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -173,7 +174,7 @@ def _merging(before: object, wanted: object) -> object:
 if TYPE_CHECKING:
     Newest = Callable[[str], PodInfo | None]
 
-_MAX_TRIES = 12
+_RETRIES = RetryPolicy(12, also=frozenset({409}))
 
 
 class _StatusJob:
@@ -194,7 +195,7 @@ class _StatusJob:
 
     def should_retry(self, error: ApiError) -> bool:
         self._tries += 1
-        return (error.is_transient or error.status == 409) and self._tries < _MAX_TRIES
+        return _RETRIES.allows(error, self._tries)
 
     def finished(self, error: ApiError | None) -> None:
         for waiter in self.waiters:

@@ -6,8 +6,9 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import TIMEOUT
-from scheduler.kube.client.lane import MAX_TRIES, AdaptiveLimit, Lane
+from scheduler.kube.client.lane import AdaptiveLimit, Lane
 from scheduler.kube.http.request import Request, Response
+from scheduler.retries import DEFERRED
 from tests.support.virtual_time_test import virtually
 
 DONE = Response(201, b"")
@@ -135,7 +136,7 @@ async def test_a_request_that_the_server_defers_forever_fails():
         await at.send(Request("POST", "a"))
 
     assert caught.value.status == 429
-    assert len(server.came) == MAX_TRIES
+    assert len(server.came) == DEFERRED.tries
     assert at.present == 0
 
 

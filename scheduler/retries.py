@@ -1,0 +1,67 @@
+"""When a request to the API server is sent again after an error. The pauses are at least the server's Retry-After."""
+
+from __future__ import annotations
+
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+T = TypeVar("T")
+
+REFUSALS: Final = frozenset({401, 403})
+"""A server that has just started refuses everything until it has read its roles."""
+
+
+class RetryPolicy(NamedTuple):
+    """Which requests are sent again after an error.
+
+    Attributes:
+        tries: the most tries.
+        also: statuses after which a request is sent again, beside those of transient errors.
+        deferred_only: only requests that the server did not begin are sent again; of transient errors no others.
+    """
+
+    tries: float = inf
+    also: frozenset[int] = frozenset()
+    deferred_only: bool = False
+
+    def allows(self, error: ApiError, tries: int) -> bool:
+        """Return whether to send a request again that has failed for the given number of times."""
+        may_pass = error.is_deferred if self.deferred_only else error.is_transient
+        return tries < self.tries and (may_pass or error.status in self.also)
+
+    async def send(
+        self,
+        request: Callable[[], Awaitable[T]],
+        pauses: Iterator[float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> T:
+        """Send a request until it succeeds.
+
+        Args:
+            request: sends it once.
+            pauses: the least seconds of each pause, without end.
+            sleep: waits.
+
+        Raises:
+            ApiError: an error after which the policy does not send the request again.
+        """
+        for tries in count(1):
+            try:
+                return await request()
+            except ApiError as error:
+                if not self.allows(error, tries):
+                    raise
+                await sleep(error.pause_seconds(next(pauses)))
+        raise AssertionError("counting ends nowhere")
+
+
+DEFERRED: Final = RetryPolicy(10, deferred_only=True)
+"""For requests that may be carried out once only, as client-go."""
+DEFERRED_SECONDS: Final = 1.0
+"""The pause if the server defers a request without a Retry-After."""
