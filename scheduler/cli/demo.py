@@ -12,11 +12,11 @@ from scheduler.cli.options import command, feature_gates_option, file_option, op
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.cli.program import program
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.configuration.manifests import read_manifests
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.daemon.app import loop_watch
 from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
 from scheduler.daemon.logs import LogFormat, configure_logging
-from scheduler.simulator.scenarios.manifests import read_manifests
 from scheduler.tools.demo.show import show
 from scheduler.tools.demo.workloads import Tour, UserWorkload
 

@@ -9,11 +9,12 @@ import click
 import msgspec
 
 from scheduler.cli.why_output import show_outcomes
+from scheduler.configuration.manifests import read_items
 from scheduler.errors import FieldError
 from scheduler.kube.client.resources import NODES, STORAGE_CLASSES, Resource
 from scheduler.tools.whatif.admission import admit
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, read
-from scheduler.tools.whatif.documents import identify, read_items
+from scheduler.tools.whatif.documents import identify
 from scheduler.tools.whatif.live_cluster import read_if_allowed
 from scheduler.tools.whatif.planned_pods import Plan
 from scheduler.tools.whatif.start_preview import start

@@ -106,7 +106,7 @@ async def _asked(
         if plugin.get("provideClusterInfo"):
             spec["cluster"] = await aside(partial(_cluster, login, kubeconfig.exec_config))
         info = msgspec.json.encode({"apiVersion": version, "kind": "ExecCredential", "spec": spec}).decode()
-    except (OSError, TypeError, ValueError) as error:  # the last two if JSON cannot express a value
+    except OSError as error:
         raise LoginError(f"exec: cannot describe the cluster to the plugin: {error}") from error
     try:
         more = {str(each["name"]): str(each["value"]) for each in plugin.get("env") or ()}

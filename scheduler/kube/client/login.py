@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-import yaml
+import msgspec
 
+from scheduler.configuration.manifests import read_documents
 from scheduler.files import read_any, read_regular
 from scheduler.kube.certificates.trust import client_context, load_key_pair
 from scheduler.urls import shown_url
@@ -270,15 +271,12 @@ def _problem(error: OSError) -> str:
 
 def _parse(kubeconfig: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(read_any(kubeconfig).decode())
+        documents, errors = read_documents(read_any(kubeconfig))
     except OSError as error:
         raise LoginError(_problem(error)) from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError for bytes that are not UTF-8, and for dates such as February 30
-        raise LoginError(f"is not YAML: {error}") from error
+    if errors or len(documents) > 1:
+        raise LoginError(str(errors[0]) if errors else "has more than one document")
+    content = msgspec.json.decode(documents[0])
     if not isinstance(content, dict):
         raise LoginError(f"should hold a mapping, holds {type(content).__name__}")
     return content

@@ -249,12 +249,13 @@ def _from_protobuf(body: bytes) -> dict[str, Any]:
 
 
 def _from_yaml(body: bytes) -> bytes:
-    import yaml
+    from scheduler.configuration.manifests import read_documents  # loads the YAML parser
 
-    try:
-        return msgspec.json.encode(yaml.safe_load(body))
-    except (yaml.YAMLError, TypeError, UnicodeDecodeError) as error:
-        raise bad_request(f"error converting YAML to JSON: {error}") from error
+    documents, errors = read_documents(body)
+    if errors or len(documents) > 1:
+        problem = errors[0] if errors else "more than one document"
+        raise bad_request(f"error converting YAML to JSON: {problem}")
+    return documents[0]
 
 
 def _unsupported(accepted: list[str]) -> StatusError:

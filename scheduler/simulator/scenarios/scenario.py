@@ -38,6 +38,7 @@ import msgspec
 
 from scheduler.configuration.decode import decode
 from scheduler.configuration.load import read_file
+from scheduler.configuration.manifests import objects_of
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.quantity import canonical_quantity
@@ -45,7 +46,6 @@ from scheduler.objects.wording import Duration, child, entry, was
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.drivers.provisioning import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
-from scheduler.simulator.scenarios.manifests import objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -486,6 +486,16 @@ class Scenario:
         return [node for group in self.nodes for node in group.node_objects()]
 
 
+def _objects_of(manifest: str | Object, folder: Path, where: str, errors: list[FieldError]) -> list[Object]:
+    """Return an object, or those of a file; errors are appended, with the field that names it."""
+    objects, found = objects_of(manifest, folder)
+    if isinstance(manifest, str):
+        errors += [FieldError(where, f"{manifest}: {each}") for each in found]
+    else:
+        errors += [FieldError(f"{where}.{each.path}", each.problem) for each in found]
+    return objects
+
+
 def load_scenario(path: str | Path) -> Scenario:
     """Read a scenario and the files it names.
 
@@ -497,11 +507,11 @@ def load_scenario(path: str | Path) -> Scenario:
     errors: list[FieldError] = []
     objects: list[Object] = []
     for index, manifest in enumerate(found.manifests):
-        objects += objects_of(manifest, path.parent, entry("manifests", index), errors)
+        objects += _objects_of(manifest, path.parent, entry("manifests", index), errors)
     steps = []
     for index, step in enumerate(found.steps):
         where = child(entry("steps", index), "apply")
-        applied = () if step.apply is None else tuple(objects_of(step.apply, path.parent, where, errors))
+        applied = () if step.apply is None else tuple(_objects_of(step.apply, path.parent, where, errors))
         steps.append((step, applied))
     groups = {entry("nodes", index): group for index, group in enumerate(found.nodes)}
     groups |= {

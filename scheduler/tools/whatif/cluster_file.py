@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scheduler.configuration.manifests import Item, read_items
 from scheduler.errors import FieldError, ObjectError, SchedulerError
 from scheduler.objects.decode import decode_node
-from scheduler.tools.whatif.documents import NODES, PODS, Item, decoded_pod, identify, read_items
+from scheduler.tools.whatif.documents import NODES, PODS, decoded_pod, identify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.configuration.manifests import item_of, read_documents
 from scheduler.errors import FieldError, ObjectError
 from scheduler.objects.wording import was
 from scheduler.tools.whatif.cluster_file import ClusterFileError, read
-from scheduler.tools.whatif.documents import (
-    NODES,
-    PODS,
-    Identity,
-    decoded,
-    identify,
-    is_known,
-    item_of,
-    read_documents,
-)
+from scheduler.tools.whatif.documents import NODES, PODS, Identity, decoded, identify, is_known
 
 if TYPE_CHECKING:
     from collections.abc import Container

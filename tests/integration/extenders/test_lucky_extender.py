@@ -85,5 +85,5 @@ def test_the_demo_reports_the_unplaced_objects_of_a_file(tmp_path: Path) -> None
     shown = demo(EXAMPLE / "scheduler.yaml", objects)
 
     assert shown.returncode == 2
-    assert f"{objects}: objects[1].apiVersion: is missing" in shown.stderr
-    assert f"{objects}: objects[2]: must be an object, was 7" in shown.stderr
+    assert f"{objects}: document 2, apiVersion: is missing" in shown.stderr
+    assert f"{objects}: document 3: must be an API object, was 7" in shown.stderr

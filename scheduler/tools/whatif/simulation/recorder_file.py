@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.configuration.manifests import item_of
 from scheduler.errors import ObjectError, SchedulerError
 from scheduler.objects.decode import decode_node
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from scheduler.tools.whatif.documents import NODES, PODS, decoded_object, decoded_pod, identify, item_of
+from scheduler.tools.whatif.documents import NODES, PODS, decoded_object, decoded_pod, identify
 from scheduler.tools.whatif.simulation.object_versions import pending
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,

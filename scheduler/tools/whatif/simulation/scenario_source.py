@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.configuration.manifests import item_of
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError, ObjectError
 from scheduler.objects.wording import child, entry
 from scheduler.simulator.scenarios.scenario import load_scenario
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, parse
-from scheduler.tools.whatif.documents import decoded_pod, identify, item_of
+from scheduler.tools.whatif.documents import decoded_pod, identify
 from scheduler.tools.whatif.evaluation import is_pending
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,

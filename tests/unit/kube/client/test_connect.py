@@ -72,12 +72,12 @@ async def problem_of(path: str) -> str:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        pytest.param(b"a: [", "is not YAML", id="no YAML"),
-        pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
-        pytest.param(b"a: 2026-02-30", "is not YAML", id="an impossible date"),
-        pytest.param(b"[" * 5000, "is not YAML", id="lists in lists"),
+        pytest.param(b"a: [", "line 2, column 1: not YAML", id="no YAML"),
+        pytest.param(b"\xff\xfe\x00", "not UTF-8", id="no text"),
+        pytest.param(b"a: 1\n---\nb: 1", "has more than one document", id="two documents"),
+        pytest.param(b"[" * 5000, "nested too deeply", id="lists in lists"),
         pytest.param(b"hello", "should hold a mapping, holds str", id="no mapping"),
-        pytest.param(b"", "should hold a mapping, holds NoneType", id="empty"),
+        pytest.param(b"", "is empty", id="empty"),
         pytest.param(b"kind: Config", "current-context", id="nothing in it"),
         pytest.param(
             b"{current-context: x, contexts: [], clusters: [], users: []}", "x", id="unknown context"
@@ -408,7 +408,7 @@ def test_a_plugin_whose_credentials_expire_at_the_zero_time_of_go_runs_again(tmp
         ({"certificate-authority": "/proc/self/mem"}, "Input/output error"),
         (
             {"extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {None: 1}}]},
-            "Only dicts",
+            'the key "null" must be text',
         ),
     ],
     ids=["a certificate that cannot be read", "a mapping that is none in JSON"],
