@@ -1,4 +1,4 @@
-"""When a request to the API server is sent again after an error. The pauses are at least the server's Retry-After."""
+"""When a request to the API server is sent again after an error, and the pauses before it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+    from random import Random
 
 T = TypeVar("T")
 
@@ -65,3 +66,27 @@ DEFERRED: Final = RetryPolicy(10, deferred_only=True)
 """For requests that may be carried out once only, as client-go."""
 DEFERRED_SECONDS: Final = 1.0
 """The pause if the server defers a request without a Retry-After."""
+
+
+class Backoff:
+    """Exponential waits with jitter.
+
+    The n-th wait since the last `reset` lies between half of and all of `initial * 2**n`, capped, so that
+    clients that lost the same server do not all reconnect at once.
+    """
+
+    def __init__(self, random: Random, *, initial_seconds: float, maximum_seconds: float) -> None:
+        self._random = random
+        self._initial = initial_seconds
+        self.maximum_seconds = maximum_seconds
+        self._ceiling = initial_seconds
+
+    def next_seconds(self) -> float:
+        """Return how long to wait this time; the next wait is longer."""
+        ceiling = self._ceiling
+        self._ceiling = min(ceiling * 2, self.maximum_seconds)
+        return ceiling * self._random.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """Start again from the shortest wait, after a success."""
+        self._ceiling = self._initial

@@ -16,7 +16,6 @@ from plugins.fair_queues.ledger import Ledger, report
 from plugins.fair_queues.queue_statuses import QueueStatuses
 from plugins.fair_queues.queues import QUEUES, STATUS_RIGHT
 from plugins.fair_queues.waiting_order import WaitingOrder
-from plugins.node_resources.fit import readable_amounts
 from plugins.preemption.candidates import rows_to_try, why_not_eligible
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
@@ -54,6 +53,7 @@ from scheduler.framework.preemption import (
     VictimLimit,
     VictimReview,  # the constructor's types are read
 )
+from scheduler.objects.quantity import readable_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence

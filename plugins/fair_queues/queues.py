@@ -12,12 +12,11 @@ import msgspec
 import numpy as np
 
 from plugins.capacity_scheduling.quotas import add
-from plugins.node_resources.fit import readable_amounts
 from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
-from scheduler.objects.quantity import Amounts, bounded_amount
+from scheduler.objects.quantity import Amounts, bounded_amount, readable_amounts
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache, total_ordering
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepage_resource_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -583,6 +583,32 @@ def amount_text(resource: str, amount: int) -> str:
     if resource in {MEMORY, EPHEMERAL_STORAGE} and amount and amount % 1024 == 0:
         return canonical_quantity(f"{amount // 1024}Ki")
     return str(amount)
+
+
+_BYTE_UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def readable_amounts(resource: str, *amounts: int) -> list[str]:
+    """Format amounts of one resource; bytes with two decimals if different amounts stay different, else in full."""
+    if resource == CPU:
+        return [_plain(amount, 3) for amount in amounts]
+    if resource not in {MEMORY, EPHEMERAL_STORAGE} and not is_hugepage_resource_name(resource):
+        return [str(amount) for amount in amounts]
+    short = [_short(amount) for amount in amounts]
+    return short if len(set(short)) == len(set(amounts)) else [str(amount) for amount in amounts]
+
+
+def _short(size_bytes: int) -> str:
+    step = min(max(0, abs(size_bytes).bit_length() - 1) // 10, len(_BYTE_UNITS) - 1)
+    hundredths = abs(size_bytes) * 100 >> 10 * step
+    return _plain(hundredths if size_bytes >= 0 else -hundredths, 2) + _BYTE_UNITS[step]
+
+
+def _plain(number: int, digits: int) -> str:
+    """Format a number whose last digits are decimals, without trailing zeros."""
+    whole, rest = divmod(abs(number), 10**digits)
+    sign = "-" if number < 0 else ""
+    return f"{sign}{whole}.{rest:0{digits}}".rstrip("0") if rest else f"{sign}{whole}"
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

@@ -12,7 +12,8 @@ from scheduler.errors import ApiError, NotLeadingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from scheduler.kube.client.requests import Backoff, Requests
+    from scheduler.kube.client.requests import Requests
+    from scheduler.retries import Backoff
 
 logger = logging.getLogger(__name__)
 

@@ -24,10 +24,10 @@ from scheduler.errors import ApiError, NotLeadingError, ObjectError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import TIMEOUT
 from scheduler.kube.client.lease_record import Claim, Lease, LeaseRecord, released
-from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import LEASES
 from scheduler.kube.client.watch import watch
 from scheduler.kube.http.request import Request
+from scheduler.retries import Backoff
 
 if TYPE_CHECKING:
     from random import Random

@@ -8,11 +8,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
-from scheduler.retries import REFUSALS, RetryPolicy
+from scheduler.retries import REFUSALS, Backoff, RetryPolicy
 
 if TYPE_CHECKING:
     from random import Random

@@ -29,10 +29,10 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT
-from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.store import Handler, Store
 from scheduler.kube.client.watch import list_into, listed, watch
 from scheduler.kube.http.request import JSON
+from scheduler.retries import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

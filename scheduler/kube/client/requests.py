@@ -15,36 +15,11 @@ from scheduler.retries import DEFERRED, DEFERRED_SECONDS, REFUSALS, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.http.request import Request
 
 logger = logging.getLogger(__name__)
-
-
-class Backoff:
-    """Exponential waits with jitter.
-
-    The n-th wait since the last `reset` lies between half of and all of `initial * 2**n`, capped, so that
-    clients that lost the same server do not all reconnect at once.
-    """
-
-    def __init__(self, random: Random, *, initial_seconds: float, maximum_seconds: float) -> None:
-        self._random = random
-        self._initial = initial_seconds
-        self.maximum_seconds = maximum_seconds
-        self._ceiling = initial_seconds
-
-    def next_seconds(self) -> float:
-        """Return how long to wait this time; the next wait is longer."""
-        ceiling = self._ceiling
-        self._ceiling = min(ceiling * 2, self.maximum_seconds)
-        return ceiling * self._random.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        """Start again from the shortest wait, after a success."""
-        self._ceiling = self._initial
 
 
 class Requests(Protocol):

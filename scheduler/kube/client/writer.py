@@ -20,10 +20,10 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client.background import BackgroundLane, Job, JobQueue
 from scheduler.kube.client.lane import AdaptiveLimit, Lane
-from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.client.status_queue import ObjectStatus, StatusPatch, StatusQueue
 from scheduler.kube.http.request import Request
+from scheduler.retries import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sized

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources.fit import readable_amounts
+from scheduler.objects.quantity import readable_amounts
 
 GI = 1 << 30
 
