@@ -14,7 +14,7 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default, parse
 from scheduler.errors import ApiError, ObjectError
-from scheduler.framework import PermitPlugin, Wait
+from scheduler.framework import PermitPlugin, Wait, WantedStatus
 from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import object_key
 from scheduler.testing.devices import claims_of, device_class, exactly, resource_claim, resource_slice
@@ -473,6 +473,24 @@ def test_a_malformed_object_is_reported_with_its_name():
 
     with pytest.raises(ObjectError, match=r"default/data.*dataSource"):
         writes(done, there)
+
+
+def test_a_plugin_writes_the_status_of_an_object_and_the_conditions_of_others_stay():
+    kind, key = "v1/persistentvolumeclaims", "default/data"
+    others = {"type": "Resizing", "status": "True"}
+
+    async def done(api: ObjectWrites, daemon: VirtualDaemon) -> None:
+        wanted = WantedStatus({"phase": "Lost"}, [{"type": "Checked", "status": "True"}])
+        assert await api.write_status(kind, key, "another", wanted) is None
+        uid = CLAIM["metadata"]["uid"]
+        await api.write_status(kind, key, uid, wanted, condition_types={"Checked"})
+        found = daemon.cluster.find(kind, key)
+        assert found is not None
+        assert found["status"]["phase"] == "Lost"
+        assert [each["type"] for each in found["status"]["conditions"]] == ["Resizing", "Checked"]
+
+    claim = {**CLAIM, "status": {"conditions": [others]}}
+    writes(done, ClusterFile(others={kind: {key: msgspec.json.encode(claim)}}))
 
 
 def test_an_unsupported_write_is_logged_once(caplog: pytest.LogCaptureFixture):

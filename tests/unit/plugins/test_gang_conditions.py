@@ -1,0 +1,76 @@
+"""The condition PodGroupScheduled: written when it changes, and never again once it is True."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from plugins.gang_scheduling.plugin import (
+    POD_GROUPS,
+    SCHEDULED,
+    Condition,
+    GroupConditions,
+    PodGroupObject,
+    PodGroupStatus,
+)
+from scheduler.framework import Code, Status
+from scheduler.objects.meta import ObjectMeta
+from scheduler.testing.fakes import FakeApi, FakeBackground
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = "default/g"
+REJECTED = Condition(SCHEDULED, "False", "Unschedulable", "no")
+
+
+class Group:
+    """A PodGroup with its condition, and a server that writes it."""
+
+    def __init__(self, condition: Condition | None = None) -> None:
+        status = PodGroupStatus(conditions=() if condition is None else (condition,))
+        self.found = PodGroupObject(metadata=ObjectMeta(uid="u"), status=status)
+        self.api, self.background = FakeApi(), FakeBackground()
+        self.assumed: list[Mapping[str, Any]] = []
+        objects: Any = self
+        self.conditions = GroupConditions(objects=objects, background=self.background, statuses=self.api)
+
+    def objects(self, kind: str) -> Group:
+        assert kind == POD_GROUPS
+        return self
+
+    def typed(self, _type: type, _key: str) -> PodGroupObject:
+        return self.found
+
+    def __contains__(self, _key: str) -> bool:
+        return True
+
+    def assume(self, _kind: str, obj: Mapping[str, Any]) -> None:
+        self.assumed.append(obj)
+
+    def tell(self, *results: Status) -> list[tuple[str, str]]:
+        """Report results, and return status and message of the conditions that were written."""
+        for result in results:
+            self.conditions.tell(KEY, result)
+        asyncio.run(self.background.carry_out())
+        written = [status["conditions"][0] for _, _, status in self.api.statuses]
+        return [(each["status"], each["message"]) for each in written]
+
+
+def test_a_result_is_written_and_the_answer_is_assumed():
+    group = Group()
+    assert group.tell(Status.unschedulable("no")) == [("False", "no")]
+    assert group.assumed == [{"metadata": {"uid": "u"}, "status": group.api.statuses[0][2]}]
+
+
+def test_an_equal_result_is_not_written_again():
+    assert Group(REJECTED).tell(Status.unschedulable("no")) == []
+
+
+def test_a_condition_that_is_true_or_is_being_written_so_never_changes():
+    assert Group(Condition(SCHEDULED, "True", "Scheduled")).tell(Status.unschedulable("no")) == []
+    assert Group().tell(Status(Code.SUCCESS), Status.unschedulable("no")) == [("True", "")]
+
+
+def test_only_the_last_of_several_waiting_results_is_written():
+    assert Group().tell(Status.unschedulable("a"), Status.unschedulable("b")) == [("False", "b")]
