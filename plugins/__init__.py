@@ -1,4 +1,4 @@
-"""The plugins that come with the scheduler: one file each, or one package for a larger plugin.
+"""The plugins that come with the scheduler: one file each, or one package for a larger plugin; and what they share.
 
 `registry` lists them.
 """

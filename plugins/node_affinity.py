@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.node_terms import has_many_terms, nodes_demanded, worth_of_preferences
-from plugins.pod_work import PluginWork
+from plugins.work_in_steps import PluginWork
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -33,25 +32,19 @@ from scheduler.framework import (
     TimeSlice,
     default_normalize_score,
 )
-from scheduler.objects.label_index import (
-    keys_of_changes,
-    keys_of_labels,
-    keys_of_requirements,
-    keys_of_rule,
-)
+from scheduler.objects.label_index import keys_of_changes, keys_of_labels, keys_of_requirements, keys_of_rule
 from scheduler.objects.selectors import (
     METADATA_NAME,
     LabelRule,
     NodeRule,
     Operator,
+    Requirement,
     SelectorError,
     node_rules,
     parse_node_term,
 )
-from scheduler.objects.selectors import (
-    NodeAffinity as NodeAffinityTerms,
-)
-from scheduler.snapshot import nodes_of_any, weigh_nodes
+from scheduler.objects.selectors import NodeAffinity as NodeAffinityTerms
+from scheduler.snapshot import WeighedTerms, nodes_of_any, nodes_required, nodes_with_labels, weigh_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -62,7 +55,60 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeSelectorTerm, PreferredSchedulingTerm
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+_MOST_BYTES: Final = 8 * 1024
+"""Node affinity with more terms than this is evaluated in steps."""
+_MOST_LABELS: Final = 128
+"""A nodeSelector with more labels than this is evaluated in steps."""
+
+
+def has_many_terms(pod: PodInfo) -> bool:
+    """Return whether evaluating a pod's nodeSelector and node affinity may take longer than one time slice."""
+    return len(pod.written_node_affinity) > _MOST_BYTES or len(pod.pod.spec.node_selector) > _MOST_LABELS
+
+
+def nodes_demanded(snapshot: Snapshot, pod: PodInfo, work: PluginWork) -> Bools:
+    """Return bool (n_nodes,), which nodes match a pod's nodeSelector and required node affinity.
+
+    Raises:
+        NeedsTime: evaluating the terms takes longer than one time slice.
+    """
+    if not has_many_terms(pod):
+        return nodes_required(snapshot, pod.required_node_affinity)
+    labels = pod.pod.spec.node_selector.items()
+    chosen = nodes_with_labels(
+        snapshot, (Requirement(key, Operator.IN, frozenset({value})) for key, value in labels)
+    )
+    affinity = pod.node_affinity
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is not None:
+        terms = WeighedTerms(("required", pod.written_node_affinity), required.node_selector_terms)
+        tally = snapshot.node_tally(terms)
+        work.done(tally.steps())
+        chosen &= tally.worth() > 0
+    return chosen
+
+
+def worth_of_preferences(snapshot: Snapshot, pod: PodInfo, work: PluginWork) -> Int64s:
+    """Return int64 (n_nodes,), the sum of the weights of a pod's matching preferred terms.
+
+    Raises:
+        NeedsTime: evaluating the terms takes longer than one time slice.
+        SelectorError: a term is invalid.
+    """
+    affinity = pod.node_affinity
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+    terms = WeighedTerms(
+        ("preferred", pod.written_node_affinity),
+        [each.preference for each in preferred],
+        [each.weight for each in preferred],
+        needs_rules=True,
+    )
+    tally = snapshot.node_tally(terms)
+    work.done(tally.steps())
+    return tally.worth()
+
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

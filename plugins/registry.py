@@ -8,31 +8,31 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
-from plugins.coscheduling.plugin import Coscheduling
+from plugins.capacity_scheduling import CapacityScheduling
+from plugins.coscheduling import Coscheduling
 from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.fair_queues.fair_queues import FairQueues
-from plugins.gang_scheduling.plugin import GangScheduling
-from plugins.gpu_sharing.gradient_descent import FragmentationGradientDescent
-from plugins.gpu_sharing.packing_scores import (
+from plugins.gang_scheduling import GangScheduling
+from plugins.gpu_scores import (
+    FragmentationGradientDescent,
     GpuShareBestFit,
     GpuShareClustering,
     GpuShareDotProduct,
     GpuSharePacking,
     RandomNode,
 )
-from plugins.gpu_sharing.sharing import GpuSharing
+from plugins.gpu_sharing import GpuSharing
 from plugins.image_locality import ImageLocality
-from plugins.inter_pod_affinity.plugin import InterPodAffinity
+from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.network_traffic import NetworkTraffic
 from plugins.node_affinity import NodeAffinity
 from plugins.node_declared_features import NodeDeclaredFeatures
-from plugins.node_measurements.network_traffic import NetworkTraffic
-from plugins.node_measurements.node_load import NodeLoad
+from plugins.node_load import NodeLoad
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
-from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from plugins.node_resources.fit import NodeResourcesFit
+from plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources_fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
 from plugins.pod_group_pods_count import PodGroupPodsCount
 from plugins.pod_topology_spread.plugin import PodTopologySpread

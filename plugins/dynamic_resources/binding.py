@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.dynamic_resources.binding_conditions import (
+from plugins.dynamic_resources.claim_writes import ClaimError
+from plugins.dynamic_resources.pod_claims import (
     DeviceBindingError,
+    HeldClaim,
     deadline_of,
     devices_of,
     drivers_with_conditions,
     is_ready,
+    is_reserved_for,
     waits_for_conditions,
 )
-from plugins.dynamic_resources.claim_writes import ClaimError
-from plugins.dynamic_resources.pod_claims import HeldClaim, is_reserved_for
 from scheduler.errors import SchedulerError
 from scheduler.framework import EventResource
 from scheduler.objects.dynamic_resources import ResourceClaim
 
 if TYPE_CHECKING:
-    from plugins.dynamic_resources.claim_metrics import ClaimMetrics
-    from plugins.dynamic_resources.claim_writes import ClaimWrites
+    from plugins.dynamic_resources.claim_writes import ClaimMetrics, ClaimWrites
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_devices import PodDevices
     from scheduler.framework import (

@@ -1,6 +1,7 @@
 """Writes to claims: allocation, reservation and their release, with the handling of every possible response.
 
 Source:
+    kube-scheduler v1.36, metrics/metrics.go, InitMetrics.
     kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve, and
     extendeddynamicresources.go, createExtendedResourceClaimInAPI, deleteClaim and patchPodExtendedResourceClaimStatus.
 """
@@ -22,10 +23,45 @@ from scheduler.retries import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from scheduler.framework import ApiGet, ApiWrite, Clock, ClusterObjects, Sleep
+    from scheduler.framework import ApiGet, ApiWrite, Clock, ClusterObjects, PluginMetrics, Sleep
     from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import ContainerExtendedResourceRequest
+
+
+class ClaimMetrics:
+    """Counts allocations of devices to pods."""
+
+    def __init__(self, metrics: PluginMetrics) -> None:
+        self._created = metrics.counter(
+            "scheduler_resourceclaim_creates_total",
+            "Number of ResourceClaims that were to be created for extended resources of pods.",
+            "status",
+        )
+        self._allocated = metrics.counter(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Number of devices with binding conditions that attempts used.",
+            "profile driver status",
+        )
+        self._awaited_seconds = metrics.histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time in seconds that PreBind waited for devices to be ready.",
+            "profile driver status",
+            bounds=[0.1 * 2**place for place in range(14)],
+        )
+
+    def claim_created(self, status: str) -> None:
+        """Count a ResourceClaim that was to be created: "success" or "failure"."""
+        self._created.add(status)
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Count a pod's wait for a device: until it was ready ("success"), "failed", "timeout" or "error"."""
+        self._awaited_seconds.observe(seconds, profile, driver, status)
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        """Count a device with binding conditions that an attempt used; statuses as in `devices_awaited`."""
+        self._allocated.add(profile, driver, status)
+
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 CLAIM_RIGHTS: Final = frozenset(

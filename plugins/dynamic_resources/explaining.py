@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from plugins.dynamic_resources.binding_conditions import DeviceBindingError, is_ready
 from plugins.dynamic_resources.extended_resources import ExtendedResources, is_written
+from plugins.dynamic_resources.pod_claims import DeviceBindingError, is_ready
 from plugins.dynamic_resources.pod_devices import is_unready, places_of
 from plugins.dynamic_resources.structured import (
     AllocationError,
@@ -20,7 +20,7 @@ from plugins.dynamic_resources.structured import (
 )
 from plugins.dynamic_resources.structured.constraints import refusing_taint
 from plugins.dynamic_resources.structured.requests import fits
-from plugins.pod_work import PluginWork
+from plugins.work_in_steps import PluginWork
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.objects.label_index import only_for, some_of

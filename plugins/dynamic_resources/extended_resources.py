@@ -33,8 +33,7 @@ from scheduler.snapshot import Index
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugins.dynamic_resources.device_classes import DeviceClasses
-    from plugins.dynamic_resources.devices import Devices
+    from plugins.dynamic_resources.devices import DeviceClasses, Devices
     from scheduler.objects.dynamic_resources import DeviceClass
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Objects, Rows, Snapshot

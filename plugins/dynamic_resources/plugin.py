@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.dynamic_resources.binding import ClaimBinding
-from plugins.dynamic_resources.claim_metrics import ClaimMetrics
-from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimWrites
+from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimMetrics, ClaimWrites
 from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.dynamic_resources.explaining import Explaining
 from plugins.dynamic_resources.extended_resources import (
@@ -26,7 +25,7 @@ from plugins.dynamic_resources.extended_resources import (
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
 from plugins.dynamic_resources.pod_devices import PodDevices, has_alternatives, is_unready, places_of
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
-from plugins.pod_work import PluginWork
+from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError, SchedulerError
 from scheduler.framework import (
     SKIP,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.dynamic_resources.binding_conditions import DeviceBindingError, deadline_of, is_ready
 from plugins.dynamic_resources.extended_resources import is_written
+from plugins.dynamic_resources.pod_claims import DeviceBindingError, deadline_of, is_ready
 from plugins.dynamic_resources.structured import Alternatives, DeviceRefusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import parse_node_term

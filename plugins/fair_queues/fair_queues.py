@@ -1,8 +1,8 @@
 """A tree of queues shares a cluster: each has a fair share, lends what it does not use, and gets it back.
 
-Shares are divided from the roots down, between siblings by weighted dominant-resource fairness: `shares.py`. A pod that
+Shares are divided from the roots down, between siblings by weighted dominant-resource fairness: `ledger.py`. A pod that
 would exceed its queue's share waits; to take back what other queues borrowed, pods within their share preempt. No pod
-waits without end: `turns.py`.
+waits without end: `waiting_order.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from plugins.fair_queues.waiting_order import WaitingOrder
 from plugins.preemption.candidates import rows_to_try, why_not_eligible
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
-from plugins.preemption.ranking import by_importance
-from plugins.preemption.units import VictimUnits, priority_of
+from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
     ActionType,
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
     from plugins.fair_queues.ledger import QueueReport, QueueUsage
     from plugins.preemption.candidates import Choice
     from plugins.preemption.disruption_budgets import DisruptionBudgets
-    from plugins.preemption.units import Unit
+    from plugins.preemption.ranking import Unit
     from scheduler.framework import (
         CycleState,
         Diagnosis,

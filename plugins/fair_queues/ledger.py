@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.capacity_scheduling.quotas import add
-from plugins.capacity_scheduling.usage import NamespaceUsage
+from plugins.elastic_quotas import NamespaceUsage, add
 from plugins.fair_queues.queues import QUEUES, Queues, Tree
 from scheduler.objects.resource_names import PODS
 

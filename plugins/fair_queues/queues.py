@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 import numpy as np
 
-from plugins.capacity_scheduling.quotas import add
-from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
+from plugins.elastic_quotas import add
+from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from plugins.node_terms import nodes_demanded
+from plugins.node_affinity import nodes_demanded
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.remembered import Remembered
@@ -31,7 +31,7 @@ from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
-    from plugins.pod_work import PluginWork
+    from plugins.work_in_steps import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.objects.v1 import TopologySpreadConstraint

@@ -27,7 +27,7 @@ from plugins.pod_topology_spread.constraints import (
 )
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.scoring import ScoreState
-from plugins.pod_work import PluginWork
+from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError
 from scheduler.framework import (
     PASS,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plugins.pod_topology_spread.constraints import SpreadConstraint
-    from plugins.pod_work import PluginWork
+    from plugins.work_in_steps import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from plugins.preemption.candidates import why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
-from plugins.preemption.units import VictimUnits, priority_of
+from plugins.preemption.ranking import VictimUnits, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
     ActionType,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import Any
 
-    from plugins.preemption.units import Unit
+    from plugins.preemption.ranking import Unit
     from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot

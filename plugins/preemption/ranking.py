@@ -1,8 +1,8 @@
-"""Ranks pods by importance, and candidates by the harm of preemption.
+"""Units of preemption, a pod or a group that leaves as a whole, and the ranking of pods and of candidates.
 
 Source:
     kube-scheduler v1.36, util/utils.go, MoreImportantPod and GetEarliestPodStartTime, and
-    framework/preemption/preemption.go, pickOneNodeForPreemption.
+    framework/preemption: preemption.go, pickOneNodeForPreemption; types.go; podgrouppreemption.go.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from scheduler.objects.pod_group import POD_GROUPS
 
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from scheduler.framework import PodGroup, PodGroupMembers, PodGroupObjects
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+    from scheduler.snapshot import Snapshot
 
 _NOBODY_IS_BELOW: Final = 1 << 31
 """Added to every priority of a sum, so that more victims of negative priority do not look better than fewer."""
@@ -69,3 +74,94 @@ def best(candidates: Iterable[PreemptionCandidate]) -> list[PreemptionCandidate]
     ranked = [(harm(candidate), candidate) for candidate in candidates]
     least = min((measure for measure, _ in ranked), default=())
     return [candidate for measure, candidate in ranked if measure == least]
+
+
+_PODS_A_STEP: Final = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Pods that leave together or stay together.
+
+    Attributes:
+        pods: at least one.
+        priority: the priority of the unit.
+        is_group: whether it is a group, and not a single pod.
+    """
+
+    pods: tuple[PodInfo, ...]
+    priority: int
+    is_group: bool = False
+
+    @property
+    def is_leaving(self) -> bool:
+        return all(pod.is_terminating for pod in self.pods)
+
+    @property
+    def importance(self) -> tuple[float, ...]:
+        """The sort key; the most important unit has the least."""
+        # Only Kubernetes' own field is immutable: a user could add a label or an annotation to gain importance.
+        group = self.pods[0].group
+        of_group = group is not None and group.kind == POD_GROUPS
+        size = -len(self.pods) if self.is_group else 0
+        return (-self.priority, not of_group, size, min(map(started, self.pods)))
+
+
+class VictimUnits:
+    """Finds the units of pods."""
+
+    def __init__(self, members: PodGroupMembers, groups: PodGroupObjects) -> None:
+        self._members = members
+        self._groups = groups
+
+    def of(self, snapshot: Snapshot) -> Generator[None, None, Sequence[Unit]]:
+        """Return the units of all pods on nodes, in steps; only the first step reads the snapshot."""
+        there = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
+        whole: dict[GroupKey, PodGroup | None] = {}
+        units: list[Unit] = []
+        for number, pod in enumerate(there):
+            if number % _PODS_A_STEP == 0:
+                yield
+            key = pod.group
+            if key is None:
+                units.append(Unit((pod,), pod.priority))
+                continue
+            if key not in whole:
+                whole[key] = self._leaving_whole(key)
+                if whole[key] is not None:
+                    pods = tuple(self._members.placed(key)) or (
+                        pod,
+                    )  # they may have ended since the first step
+                    units.append(Unit(pods, priority_of(whole[key], pods), is_group=True))
+            if whole[key] is None:
+                units.append(Unit((pod,), pod.priority))
+        return units
+
+    def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:
+        """Yield pods in their order, each with all pods that leave with it, on any node; no pod twice."""
+        seen: set[str] = set()
+        for pod in pods:
+            if pod.uid in seen:
+                continue
+            key = pod.group
+            is_whole = key is not None and self._leaving_whole(key) is not None
+            unit = tuple(self._members.placed(key)) if key is not None and is_whole else ()
+            unit = unit or (pod,)  # members are not counted in a hypothetical cluster
+            seen.update(each.uid for each in unit)
+            yield unit
+
+    def _leaving_whole(self, key: GroupKey) -> PodGroup | None:
+        group = self._groups.pod_group(key)
+        return group if group is not None and group.leaves_whole else None
+
+
+def priority_of(group: PodGroup | None, pods: Sequence[PodInfo]) -> int:
+    """Return a group's priority: the admitted priority of its object, or of its pods.
+
+    If its pods differ, the lowest priority counts, since preemption serves all of them; the object may lower it.
+    """
+    if group is not None and group.priority is not None:
+        return group.priority
+    lowest = min(pod.priority for pod in pods)
+    highest = None if group is None else group.highest_priority
+    return lowest if highest is None else min(lowest, highest)

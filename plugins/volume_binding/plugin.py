@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.pod_work import PluginWork
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.claims import MIGRATED_PLUGINS, find_claims
@@ -27,6 +26,7 @@ from plugins.volumes.storage import (
     event_key,
     event_keys_where,
 )
+from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,

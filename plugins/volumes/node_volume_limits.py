@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins.pod_work import PluginWork
 from plugins.volumes.attachable import UncountableError, Volumes, attachable_volumes
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
@@ -29,6 +28,7 @@ from plugins.volumes.storage import (
     event_key,
     event_keys_where,
 )
+from plugins.work_in_steps import PluginWork
 from scheduler.framework import (
     PASS,
     SKIP,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins.pod_work import PluginWork
 from plugins.volumes.storage import (
     CLAIMS,
     StorageObjects,
@@ -22,6 +21,7 @@ from plugins.volumes.storage import (
     named_claims,
     uses_read,
 )
+from plugins.work_in_steps import PluginWork
 from scheduler.framework import (
     PASS,
     SKIP,

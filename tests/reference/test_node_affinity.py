@@ -161,7 +161,7 @@ def narrowed(pod: PodInfo) -> set[str] | None:
 @pytest.fixture(params=["at once", "in steps"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge terms all at once or in steps, whatever their number."""
-    monkeypatch.setattr("plugins.node_terms._MOST_BYTES", -1 if request.param == "in steps" else 1 << 30)
+    monkeypatch.setattr("plugins.node_affinity._MOST_BYTES", -1 if request.param == "in steps" else 1 << 30)
 
 
 @pytest.mark.usefixtures("way")

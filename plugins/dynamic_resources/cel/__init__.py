@@ -8,7 +8,14 @@ Source:
     staging/src/k8s.io/apiserver/pkg/cel, environment and library.
 """
 
-from plugins.dynamic_resources.cel.inputs import DeviceInput, is_clear, values_of
-from plugins.dynamic_resources.cel.selector import CelDevice, CELError, CelSelector, selector
+from plugins.dynamic_resources.cel.selector import (
+    CelDevice,
+    CELError,
+    CelSelector,
+    DeviceInput,
+    is_clear,
+    selector,
+    values_of,
+)
 
 __all__ = ["CELError", "CelDevice", "CelSelector", "DeviceInput", "is_clear", "selector", "values_of"]

@@ -5,7 +5,6 @@ Source:
     incubating, which is what the default feature gates choose.
 """
 
-from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
 from plugins.dynamic_resources.structured.allocator import Allocator
 from plugins.dynamic_resources.structured.constraints import (
     AllocationError,
@@ -16,6 +15,7 @@ from plugins.dynamic_resources.structured.constraints import (
     Verdict,
 )
 from plugins.dynamic_resources.structured.inventory import Inventory
+from plugins.dynamic_resources.structured.pools import AllocatedDevices, DeviceID
 
 __all__ = [
     "AllocatedDevices",

@@ -23,7 +23,7 @@ from plugins.dynamic_resources.structured.constraints import (
 )
 from plugins.dynamic_resources.structured.node_results import OUT_OF_TIME
 from plugins.dynamic_resources.structured.search import AllocatedRequest, DeviceSearch
-from plugins.pod_work import UNLIMITED, PluginWork
+from plugins.work_in_steps import UNLIMITED, PluginWork
 from scheduler.objects.dynamic_resources import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -35,12 +35,10 @@ from scheduler.objects.selectors import METADATA_NAME, NodeSelector, NodeSelecto
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 
-    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.constraints import Verdict
     from plugins.dynamic_resources.structured.inventory import Inventory
-    from plugins.dynamic_resources.structured.node_results import OutOfTime
-    from plugins.dynamic_resources.structured.pools import InventoryNode, Pools
-    from plugins.dynamic_resources.structured.questions import KnownQuestion
+    from plugins.dynamic_resources.structured.node_results import KnownQuestion, OutOfTime
+    from plugins.dynamic_resources.structured.pools import AllocatedDevices, InventoryNode, Pools
     from plugins.dynamic_resources.structured.requests import WantedDevices
     from scheduler.framework import TimeSlice
     from scheduler.objects.dynamic_resources import DeviceClass, OpaqueDeviceConfiguration, ResourceClaim

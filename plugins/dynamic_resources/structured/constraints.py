@@ -16,8 +16,7 @@ from scheduler.errors import SchedulerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
-    from plugins.dynamic_resources.structured.pools import Counters, Pool, PoolDevice
+    from plugins.dynamic_resources.structured.pools import AllocatedDevices, Counters, Pool, PoolDevice
     from plugins.dynamic_resources.structured.requests import WantedDevices
     from scheduler.objects.dynamic_resources import (
         Device,

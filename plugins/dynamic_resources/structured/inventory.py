@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from plugins.dynamic_resources.structured.node_results import Questions
 from plugins.dynamic_resources.structured.pools import (
     AllViews,
     Pool,
@@ -15,7 +16,6 @@ from plugins.dynamic_resources.structured.pools import (
     Seen,
     gather_pool,
 )
-from plugins.dynamic_resources.structured.questions import Questions
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.dynamic_resources import ResourceSlice
@@ -25,8 +25,7 @@ from scheduler.snapshot.rule_index import RuleIndex
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-    from plugins.dynamic_resources.structured.allocated import PoolID
-    from plugins.dynamic_resources.structured.pools import InventoryNode, Pools
+    from plugins.dynamic_resources.structured.pools import InventoryNode, PoolID, Pools
     from scheduler.objects.selectors import NodeSelector
     from scheduler.snapshot import Objects, Rows, Snapshot
 

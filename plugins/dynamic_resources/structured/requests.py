@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plugins.dynamic_resources.cel import CelDevice, CELError, CelSelector, values_of
-from plugins.dynamic_resources.structured.allocated import amount_of
+from plugins.dynamic_resources.structured.pools import amount_of
 from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.quantity import canonical_quantity, parse_quantity
 

@@ -28,9 +28,8 @@ from scheduler.objects.dynamic_resources import MAX_RESULTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
     from plugins.dynamic_resources.structured.constraints import AvailableCounters, Constraint
-    from plugins.dynamic_resources.structured.pools import Pool, Pools
+    from plugins.dynamic_resources.structured.pools import AllocatedDevices, DeviceID, Pool, Pools
     from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import (
         Consumption,

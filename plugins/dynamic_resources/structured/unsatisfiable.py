@@ -20,9 +20,8 @@ from plugins.dynamic_resources.structured.constraints import attribute_of, conce
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 
-    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.constraints import AvailableCounters, Value
-    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
+    from plugins.dynamic_resources.structured.pools import AllocatedDevices, Pool, PoolDevice, Pools
     from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import DeviceCandidate, WantedDevices
     from scheduler.objects.dynamic_resources import DeviceConstraint

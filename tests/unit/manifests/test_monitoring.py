@@ -24,10 +24,10 @@ METRIC = re.compile(
 OF_CODE = (
     "scheduler/daemon/app/daemon.py",
     "scheduler/daemon/app/gauges.py",
-    "plugins/capacity_scheduling/quota_statuses.py",
+    "plugins/elastic_quotas.py",
     "plugins/fair_queues/queue_statuses.py",
     "plugins/volume_binding/plugin.py",
-    "plugins/dynamic_resources/claim_metrics.py",
+    "plugins/dynamic_resources/claim_writes.py",
 )
 OF_THE_DAEMON = re.compile(r'"((?:(?:custom_)?scheduler|leader_election)_\w+)"')
 GROUPS = one(rendered(MONITORING), "PrometheusRule")["spec"] if (MONITORING / "alerts.yaml").exists() else {}

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from plugins.capacity_scheduling.capacity_scheduling import Accounts, CapacityScheduling
-from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS
-from plugins.capacity_scheduling.usage import NamespaceUsage
-from plugins.node_resources.fit import NodeResourcesFit
+from plugins.capacity_scheduling import Accounts, CapacityScheduling
+from plugins.elastic_quotas import ELASTIC_QUOTAS, NamespaceUsage
+from plugins.node_resources_fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.capacity_scheduling.quotas import Quota, exceeds
-from plugins.capacity_scheduling.usage import NamespaceUsage
+from plugins.elastic_quotas import NamespaceUsage, Quota, exceeds
 from scheduler.engine.state.cache import Cache
 from tests.support.builders import node, pod
 

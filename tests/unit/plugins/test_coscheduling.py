@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.coscheduling.free_resources import resource_gap
-from plugins.coscheduling.objects import Members, PodGroupObject, coscheduling_status, volcano_status
-from plugins.coscheduling.plugin import CoschedulingArgs
+from plugins.coscheduling import CoschedulingArgs
+from plugins.coscheduling_pod_groups import (
+    Members,
+    PodGroupObject,
+    coscheduling_status,
+    resource_gap,
+    volcano_status,
+)
 from scheduler.configuration.load import parse
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.objects.decode import typed_object

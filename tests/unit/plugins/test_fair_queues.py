@@ -9,7 +9,7 @@ import pytest
 
 from plugins.fair_queues.fair_queues import FairQueues, FairQueuesArgs, QueueAttempt, Reclaim
 from plugins.fair_queues.queues import QUEUES
-from plugins.node_resources.fit import NodeResourcesFit
+from plugins.node_resources_fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions

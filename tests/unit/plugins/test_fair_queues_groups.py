@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.preemption.units import Unit
+from plugins.preemption.ranking import Unit
 from scheduler.framework import PodGroup
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.pod_group import GroupKey

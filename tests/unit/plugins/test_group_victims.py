@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.preemption.disruption_budgets import DisruptionBudgets
-from plugins.preemption.group_victims import NO_VICTIMS, STILL_UNSCHEDULABLE, _split, choose_victims
-from plugins.preemption.units import Unit
+from plugins.preemption.preempting import NO_VICTIMS, STILL_UNSCHEDULABLE, _split, choose_victims
+from plugins.preemption.ranking import Unit
 from scheduler.framework import Status
 from scheduler.framework.sliced_work import WithoutSlices
 from tests.support.builders import pod

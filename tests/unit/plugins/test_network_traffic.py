@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plugins.node_measurements.network_traffic import NetworkTraffic, NetworkTrafficArgs
+from plugins.network_traffic import NetworkTraffic, NetworkTrafficArgs
 from scheduler.configuration.load import load
 from scheduler.configuration.plugin_args import decode_args, find_args
 from scheduler.errors import ConfigurationError

@@ -294,7 +294,7 @@ class TestVeryManyTerms:
     ):
         read = []
         monkeypatch.setattr(
-            "plugins.node_terms.Requirement", lambda *args: read.append(args[0]) or Requirement(*args)
+            "plugins.node_affinity.Requirement", lambda *args: read.append(args[0]) or Requirement(*args)
         )
         selector = {"zone": "1", **{f"none-{number}": "x" for number in range(1000)}}
 

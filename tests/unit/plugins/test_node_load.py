@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugins.node_measurements.metrics_api import NODES_PATH
-from plugins.node_measurements.node_load import NodeLoad, NodeLoadArgs
+from plugins.node_load import NodeLoad, NodeLoadArgs
+from plugins.node_measurements import NODES_PATH
 from scheduler.configuration.plugin_args import decode_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_measurements.measurement import NodeMeasurement, host_of
+from plugins.node_measurements import NodeMeasurement, host_of
 from tests.support.builders import node
 from tests.support.clusters import Cluster, cluster
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from plugins.node_resources import balanced_allocation
-from plugins.node_resources.balanced_allocation import (
+from plugins import node_resources_balanced_allocation
+from plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
 )
@@ -61,7 +61,7 @@ def test_three_resources_are_balanced_by_their_standard_deviation():
 @pytest.mark.parametrize("adds_up", [sum, math.fsum], ids=["as it is", "as since Python 3.12"])
 def test_a_single_node_is_scored_exactly_as_all_are(adds_up: Any, monkeypatch: pytest.MonkeyPatch):
     """Go rounds at each step; the built-in sum() does not, since some version of Python."""
-    monkeypatch.setattr(balanced_allocation, "sum", adds_up, raising=False)
+    monkeypatch.setattr(node_resources_balanced_allocation, "sum", adds_up, raising=False)
     amounts = {"a": (6, 10), "b": (7, 10), "c": (90, 100), "d": (8, 10), "e": (75, 100)}
     names = {short: f"example.com/{short}" for short in amounts}
     nodes = cluster(node("n", allocatable={names[short]: there for short, (_, there) in amounts.items()}))

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.framework import ActionType, Code, CycleState, EventResource, QueueingHint
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster

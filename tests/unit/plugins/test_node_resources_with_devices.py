@@ -8,11 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from plugins.dynamic_resources.class_totals import ClassTotals
-from plugins.dynamic_resources.counted_devices import Counted
-from plugins.dynamic_resources.devices import Devices
-from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from plugins.node_resources.fit import NodeResourcesFit
+from plugins.dynamic_resources.devices import ClassTotals, Counted, Devices
+from plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources_fit import NodeResourcesFit
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
 from scheduler.framework.sliced_work import NeedsTime

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins import objects_in_steps
-from plugins.capacity_scheduling import quotas
-from plugins.capacity_scheduling.quotas import Quotas
+from plugins import elastic_quotas, work_in_steps
+from plugins.elastic_quotas import Quotas
 from plugins.fair_queues import queues
 from plugins.fair_queues.queues import Queues
 from scheduler.framework import CycleState, NeedsTime
@@ -23,7 +22,7 @@ from tests.unit.plugins import test_capacity_scheduling, test_fair_queues
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from plugins.objects_in_steps import ObjectsInSteps
+    from plugins.work_in_steps import ObjectsInSteps
 
 MANY = 2000
 
@@ -45,7 +44,7 @@ KINDS = pytest.mark.parametrize(("make", "one"), [(Queues, queue), (Quotas, quot
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys of the objects that were read."""
     found: list[str] = []
-    for module in (queues, quotas):
+    for module in (queues, elastic_quotas):
         read_one: Any = module._read_one
 
         def noted(first: Any, second: Any, read_one: Any = read_one) -> Any:
@@ -95,7 +94,7 @@ def test_a_change_among_many_queues_is_processed_in_steps_and_read_once(reads: l
     objects.update([queue(7, most=3)])
     assert known.look_at(objects), "there is more to do than to read one object"
     assert said_of(known, 7) == 1000
-    assert sum(1 for _ in known.reading(objects)) >= MANY / objects_in_steps.SETTLED_A_STEP
+    assert sum(1 for _ in known.reading(objects)) >= MANY / work_in_steps.SETTLED_A_STEP
     assert said_of(known, 7) == 3000
     assert len(reads) == 1
 
@@ -229,8 +228,8 @@ def test_no_step_settles_more_than_some_hundred_queues(changes: int) -> None:
         run_to_end(known.reading(objects))
         objects.update([in_tree(number, most=3) for number in range(changes)])
     lines = lines_by_step(known.reading(objects))
-    assert len(lines) > MANY / objects_in_steps.SETTLED_A_STEP
-    assert max(lines) <= 25 * objects_in_steps.SETTLED_A_STEP, "this would be some milliseconds"
+    assert len(lines) > MANY / work_in_steps.SETTLED_A_STEP
+    assert max(lines) <= 25 * work_in_steps.SETTLED_A_STEP, "this would be some milliseconds"
 
 
 def in_tree(number: int, most: int = 1) -> tuple[str, dict[str, Any]]:

@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from plugins.coscheduling import pod_group_statuses
-from plugins.coscheduling.pod_group_statuses import PodGroupStatuses
+from plugins import coscheduling_pod_groups
+from plugins.coscheduling_pod_groups import PodGroupStatuses
 from scheduler.objects.pod_group import VOLCANO_POD_GROUPS
 from tests.support.builders import pod
 from tests.support.status_access import FakeStatusAccess
@@ -35,7 +35,7 @@ class Groups:
 @virtually
 async def test_statuses_of_many_groups_are_computed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     turn, found_in = 0, Counter[int]()
-    count = pod_group_statuses.counted
+    count = coscheduling_pod_groups.counted
 
     def next_turn() -> None:
         nonlocal turn
@@ -47,8 +47,8 @@ async def test_statuses_of_many_groups_are_computed_in_slices(monkeypatch: pytes
             asyncio.get_running_loop().call_soon(next_turn)
         return count(pods)
 
-    monkeypatch.setattr(pod_group_statuses, "counted", counting)
-    monkeypatch.setattr(pod_group_statuses, "resource_gap", lambda *_: {})
+    monkeypatch.setattr(coscheduling_pod_groups, "counted", counting)
+    monkeypatch.setattr(coscheduling_pod_groups, "resource_gap", lambda *_: {})
     statuses = PodGroupStatuses(VOLCANO_POD_GROUPS, FakeStatusAccess({"default/p": pod("p")}, Groups()))
     objects: Any = {f"default/g{number}": {"metadata": {"uid": str(number)}} for number in range(N_GROUPS)}
 

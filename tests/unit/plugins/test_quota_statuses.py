@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.capacity_scheduling.quota_statuses import acceptance_of, part_of_max, used_by_running
-from plugins.capacity_scheduling.quotas import Quota
+from plugins.elastic_quotas import Quota, acceptance_of, part_of_max, used_by_running
 from scheduler.framework.statuses import named_in, written
 from tests.support.builders import pod
 

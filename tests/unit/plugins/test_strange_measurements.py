@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.node_measurements.metrics_api import node_usages
-from plugins.node_measurements.prometheus import Prometheus, PrometheusArgs
+from plugins.node_measurements import Prometheus, PrometheusArgs, node_usages
 from scheduler.daemon.app.assembly import MAX_BYTES
 from scheduler.objects.quantity import Quantity
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from plugins.dynamic_resources.claim_metrics import ClaimMetrics
+from plugins.dynamic_resources.claim_writes import ClaimMetrics
 from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.families import exponential_buckets
 from scheduler.framework.points import ExtensionPoint

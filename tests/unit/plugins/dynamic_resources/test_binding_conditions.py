@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugins.dynamic_resources.binding_conditions import (
+from plugins.dynamic_resources.pod_claims import (
     DeviceBindingError,
     deadline_of,
     drivers_with_conditions,

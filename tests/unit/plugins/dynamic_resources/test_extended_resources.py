@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.dynamic_resources import extended_resources
-from plugins.dynamic_resources.device_classes import DEVICE_CLASSES, DeviceClasses
+from plugins.dynamic_resources.devices import DEVICE_CLASSES, DeviceClasses
 from plugins.dynamic_resources.extended_resources import ExtendedResources
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.snapshot import ClusterTable

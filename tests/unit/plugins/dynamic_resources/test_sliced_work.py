@@ -337,7 +337,7 @@ def test_a_long_explanation_ends():
 
 
 def test_cached_candidates_of_old_requests_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(f"{STRUCTURED}.questions._KEPT_CANDIDATES", 100)
+    monkeypatch.setattr(f"{STRUCTURED}.node_results._KEPT_CANDIDATES", 100)
     names = [f"n{number}" for number in range(20)]
     shared = [{"name": f"gpu-{n}", "allowMultipleAllocations": True} for n in range(10)]
     claims = [claim(f"c{number}", exactly(f"r{number}")) for number in range(8)]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.gpu_sharing.gpus import Gpus
-from plugins.gpu_sharing.gradient_descent import (
+from plugins.gpu_scores import (
     FragmentationGradientDescent,
     FragmentationGradientDescentArgs,
 )
+from plugins.gpu_sharing import Gpus
 from scheduler.framework import CycleState
 from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod
 from tests.unit.plugins.plugin_calls import faults

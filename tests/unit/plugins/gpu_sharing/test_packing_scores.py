@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.gpu_sharing.packing_scores import (
+from plugins.gpu_scores import (
     GpuShareBestFit,
     GpuShareClustering,
     GpuShareDotProduct,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.gpu_sharing.gpus import NOTHING, GpuRequest, Gpus, gpu_request
-from plugins.gpu_sharing.sharing import GpuSharing
+from plugins.gpu_sharing import NOTHING, GpuRequest, Gpus, GpuSharing, gpu_request
 from scheduler.framework import SKIP, Code, CycleState, EventResource, QueueingHint
 from scheduler.testing.contract import verdict
 from tests.support.builders import node, pod

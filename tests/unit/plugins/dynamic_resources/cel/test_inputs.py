@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.dynamic_resources.cel import is_clear, values_of
-from plugins.dynamic_resources.cel.inputs import DeviceInput, inputs_of
+from plugins.dynamic_resources.cel.selector import DeviceInput, inputs_of
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import Device
 

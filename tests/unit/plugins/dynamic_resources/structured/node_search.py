@@ -15,7 +15,7 @@ from plugins.dynamic_resources.structured import (
     Inventory,
 )
 from plugins.dynamic_resources.structured.constraints import DeviceRefusal
-from plugins.pod_work import UNLIMITED, PluginWork
+from plugins.work_in_steps import UNLIMITED, PluginWork
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim
 from scheduler.snapshot import ObjectStore, object_key

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.dynamic_resources.class_totals import ClassTotals
-from plugins.dynamic_resources.devices import NEEDS, Devices
-from plugins.node_resources.allocation import (
+from plugins.dynamic_resources.devices import NEEDS, ClassTotals, Devices
+from plugins.node_resources_allocation import (
     DEFAULT_RESOURCES,
     ResourceSpec,
     may_be_of_devices,
@@ -40,7 +39,7 @@ from scheduler.snapshot import wrapped
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-    from plugins.node_resources.allocation import NodeUsage, Usage
+    from plugins.node_resources_allocation import NodeUsage, Usage
     from scheduler.framework import CycleState, Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, ChangeLog, Float64s, Int64s, NodeInfo, Rows, Snapshot

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from plugins.node_measurements.measurement import NodeMeasurement, Noted
-from plugins.node_measurements.metrics_api import NODE_METRICS_RIGHTS, node_usages
-from plugins.node_measurements.prometheus import Prometheus, PrometheusArgs, filled_in
-from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec
+from plugins.node_measurements import (
+    NODE_METRICS_RIGHTS,
+    NodeMeasurement,
+    Noted,
+    Prometheus,
+    PrometheusArgs,
+    filled_in,
+    node_usages,
+)
+from plugins.node_resources_allocation import DEFAULT_RESOURCES, ResourceSpec
 from scheduler.errors import FieldError
 from scheduler.framework import MAX_NODE_SCORE, Needs, ReservePlugin, ScorePlugin
 from scheduler.objects.quantity import Quantity

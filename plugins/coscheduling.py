@@ -12,10 +12,14 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from plugins.coscheduling.free_resources import resource_gap
-from plugins.coscheduling.objects import PRIORITY_CLASSES, PodGroupObject, PriorityClass
-from plugins.coscheduling.pod_group_statuses import PodGroupStatuses
-from plugins.gang_scheduling.gangs import GangArgs, Gangs
+from plugins.coscheduling_pod_groups import (
+    PRIORITY_CLASSES,
+    PodGroupObject,
+    PodGroupStatuses,
+    PriorityClass,
+    resource_gap,
+)
+from plugins.gang_scheduling import GangArgs, Gangs
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,

@@ -12,13 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.capacity_scheduling.quota_statuses import QuotaStatuses
-from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add, exceeds
-from plugins.capacity_scheduling.usage import NamespaceUsage
+from plugins.elastic_quotas import (
+    ELASTIC_QUOTAS,
+    STATUS_RIGHT,
+    NamespaceUsage,
+    Quotas,
+    QuotaStatuses,
+    add,
+    exceeds,
+)
 from plugins.preemption.candidates import NO_VICTIMS, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
-from plugins.preemption.ranking import by_importance
-from plugins.preemption.units import VictimUnits, priority_of
+from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -46,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
     from typing import Self
 
-    from plugins.capacity_scheduling.quotas import Quota
+    from plugins.elastic_quotas import Quota
     from plugins.preemption.candidates import Choice
-    from plugins.preemption.units import Unit
+    from plugins.preemption.ranking import Unit
     from scheduler.framework import (
         CycleState,
         Diagnosis,

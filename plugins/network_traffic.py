@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.node_measurements.measurement import NodeMeasurement, Noted
-from plugins.node_measurements.prometheus import Prometheus, PrometheusArgs, filled_in, in_string
+from plugins.node_measurements import NodeMeasurement, Noted, Prometheus, PrometheusArgs, filled_in, in_string
 from scheduler.errors import FieldError
 from scheduler.framework import ReservePlugin, ScorePlugin, default_normalize_score
 

@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins.dynamic_resources.class_totals import ClassTotals
-from plugins.dynamic_resources.device_classes import DEVICE_CLASSES
-from plugins.dynamic_resources.devices import NEEDS, Devices
-from plugins.node_resources.allocation import Usage, may_be_of_devices, usages, usages_on
-from plugins.node_resources.scoring_strategy import (
+from plugins.dynamic_resources.devices import DEVICE_CLASSES, NEEDS, ClassTotals, Devices
+from plugins.node_resources_allocation import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     RequestedToCapacityRatio,
     ScoringStrategy,
+    Usage,
     least_allocated,
     least_allocated_on,
+    may_be_of_devices,
     mean_score,
     mean_score_on,
     most_allocated,
     most_allocated_on,
     strategy_faults,
+    usages,
+    usages_on,
 )
 from scheduler.errors import FieldError
 from scheduler.framework import (

@@ -1,10 +1,6 @@
 """Places pods near other pods, or away from them, by their affinity and anti-affinity.
 
 Source:
-    kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, isSchedulableAfterPodChange and
-    isSchedulableAfterNodeChange; filtering.go, podMatchesAllAffinityTerms.
-    kube-scheduler v1.36, plugins/interpodaffinity/filtering.go.
-    kube-scheduler v1.36, plugins/interpodaffinity/scoring.go.
     kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, filtering.go, scoring.go.
 """
 
@@ -16,10 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.inter_pod_affinity.domains import Domains, added_up
-from plugins.inter_pod_affinity.own_terms import MOST_ONE_BY_ONE, MOST_REQUIREMENTS, FewTerms, ManyTerms
-from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
-from plugins.pod_work import PluginWork
+from plugins.pod_affinity_terms import (
+    MOST_ONE_BY_ONE,
+    MOST_REQUIREMENTS,
+    NAMESPACES,
+    Domains,
+    FewTerms,
+    ManyTerms,
+    TermReader,
+    added_up,
+)
+from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
-    from plugins.inter_pod_affinity.own_terms import Counts, OwnTerms
+    from plugins.pod_affinity_terms import Counts, OwnTerms
     from scheduler.framework import CycleState
     from scheduler.objects.label_index import LabelKey
     from scheduler.objects.node import NodeObject

@@ -1,1 +1,0 @@
-"""Pods that are scheduled as a group: at least the minimum number of pods, or none."""

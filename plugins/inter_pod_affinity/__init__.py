@@ -1,1 +1,0 @@
-"""InterPodAffinity: `plugin` is the plugin; the other modules count pods and terms."""

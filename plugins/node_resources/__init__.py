@@ -1,1 +1,0 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation, and the computation of utilization that both share."""
