@@ -18,8 +18,8 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.simulator.access.authentication import may_write
 from scheduler.simulator.external_controllers import KubeletOptions
-from scheduler.simulator.kubeconfig import may_write
 from scheduler.simulator.scenarios.clusters import furnish, heterogeneous
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.controllers.custom_resource_definition import DefinitionController
+from scheduler.simulator.controllers.custom_resources import DefinitionController
 from scheduler.simulator.controllers.daemonset import DaemonSetController
 from scheduler.simulator.controllers.deletion import (
     EventExpiry,
@@ -12,22 +12,29 @@ from scheduler.simulator.controllers.deletion import (
     NamespaceController,
     PodGroupProtection,
 )
-from scheduler.simulator.controllers.deployment import DeploymentController, ReplicaSetController
 from scheduler.simulator.controllers.disruption import DisruptionController
 from scheduler.simulator.controllers.job import JobController
 from scheduler.simulator.controllers.node_lifecycle import NodeLifecycle
+from scheduler.simulator.controllers.replicas import (
+    DeploymentController,
+    ReplicaSetController,
+    StatefulSetController,
+)
 from scheduler.simulator.controllers.resource_claims import ResourceClaims
-from scheduler.simulator.controllers.statefulset import StatefulSetController
 from scheduler.simulator.controllers.volumes import (
     Attachments,
     EphemeralVolumes,
     StorageProtection,
     VolumeController,
 )
-from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
-from scheduler.simulator.drivers.provisioning import ProvisioningFaults
-from scheduler.simulator.drivers.volumes import Attacher, Provisioner, ProvisionerOptions
-from scheduler.simulator.kubelet.kubelet import Heartbeats, Kubelet, KubeletOptions
+from scheduler.simulator.node_agents.device_drivers import DeviceDrivers, DeviceOptions
+from scheduler.simulator.node_agents.kubelet import Heartbeats, Kubelet, KubeletOptions
+from scheduler.simulator.node_agents.volume_drivers import (
+    Attacher,
+    Provisioner,
+    ProvisionerOptions,
+    ProvisioningFaults,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +42,10 @@ if TYPE_CHECKING:
     from scheduler.simulator.controllers.controller import Controller
     from scheduler.simulator.registry.store import Store
 
-__all__ = ["DeviceOptions", "KubeletOptions", "ProvisionerOptions", "stand_ins"]
+__all__ = ["DeviceOptions", "KubeletOptions", "ProvisionerOptions", "simulated_controllers"]
 
 
-def stand_ins(
+def simulated_controllers(
     store: Store,
     *,
     kubelet: bool | KubeletOptions,

@@ -14,7 +14,7 @@ from scheduler.simulator.api.requests import RequestInfo
 from scheduler.simulator.apimachinery.status import StatusError
 
 if TYPE_CHECKING:
-    from scheduler.simulator.api.watching import WatchStream
+    from scheduler.simulator.api.lists_and_watches import WatchStream
     from scheduler.simulator.registry.registry import Registry
 
 Match = Callable[[RequestInfo], bool]

@@ -29,12 +29,12 @@ from scheduler.http_server.messages import ClientGoneError, RequestTooLongError,
 from scheduler.kube.certificates.made import Issued, issue
 from scheduler.kube.certificates.trust import load_key_pair
 from scheduler.kube.http.websocket import WebSocket, accept_of
+from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review
 from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_of_error
-from scheduler.simulator.api.listing import is_from_storage, parse_version
+from scheduler.simulator.api.lists_and_watches import WatchStream, is_from_storage, parse_version
 from scheduler.simulator.api.requests import request_info
-from scheduler.simulator.api.watching import WatchStream
 from scheduler.simulator.apimachinery.status import (
     StatusError,
     bad_request,
@@ -42,17 +42,16 @@ from scheduler.simulator.apimachinery.status import (
     too_large_version,
 )
 from scheduler.simulator.controllers.accounts import RoleAggregation, ServiceAccounts
-from scheduler.simulator.drivers.devices import DeviceDrivers
-from scheduler.simulator.drivers.provisioning import ProvisioningFaults
 from scheduler.simulator.external_controllers import (
     DeviceOptions,
     KubeletOptions,
     ProvisionerOptions,
-    stand_ins,
+    simulated_controllers,
 )
 from scheduler.simulator.faults import Faults
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.node_agents.device_drivers import DeviceDrivers
+from scheduler.simulator.node_agents.volume_drivers import ProvisioningFaults
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 
@@ -264,15 +263,15 @@ class ApiServer:
         self.provisioner = provisioner or ProvisionerOptions()
         self.provisioning_faults = ProvisioningFaults()
         self.devices = DeviceDrivers(self.store, devices or DeviceOptions())
-        self._make_stand_ins = partial(
-            self._stand_ins_of, kubelet=kubelet, controllers=controllers, roles=rbac or controllers
+        self._make_controllers = partial(
+            self._controllers_of, kubelet=kubelet, controllers=controllers, roles=rbac or controllers
         )
-        self._stand_ins = self._make_stand_ins()
+        self._controllers = self._make_controllers()
 
-    def _stand_ins_of(
+    def _controllers_of(
         self, *, kubelet: bool | KubeletOptions, controllers: bool, roles: bool
     ) -> list[Controller]:
-        made = stand_ins(
+        made = simulated_controllers(
             self.store,
             kubelet=kubelet,
             controllers=controllers,
@@ -311,14 +310,14 @@ class ApiServer:
         )
         self._listener.open()
         self._api = Api(self._registry, self.url.partition("//")[2])
-        for stand_in in self._stand_ins:
-            stand_in.start()
+        for controller in self._controllers:
+            controller.start()
         logger.info("API server listens", extra={"url": self.url, "socket": str(self._socket_path or "")})
 
     async def stop(self) -> None:
         """End all watches and close all connections; the objects stay."""
-        for stand_in in self._stand_ins:
-            stand_in.stop()
+        for controller in self._controllers:
+            controller.stop()
         if self._listener is None:
             return
         for stream in list(self._streams):
@@ -347,7 +346,7 @@ class ApiServer:
         if self._listener is not None:
             raise RuntimeError("an API server is not restored while it runs: stop it first")
         self._registry.restore(backup)
-        self._stand_ins = self._make_stand_ins()
+        self._controllers = self._make_controllers()
 
     async def __aenter__(self) -> Self:
         await self.start()

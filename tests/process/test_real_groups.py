@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.conformance.real_groups import play_all
 

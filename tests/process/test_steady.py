@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.process import steady
 

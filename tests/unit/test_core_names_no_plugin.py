@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CORE = Path(__file__).parents[2] / "scheduler"
 MAY_NAME_PLUGINS = (
     "configuration",  # the default profile, and older versions of configurations
-    "simulator/kubelet",  # the kubelet's reasons have the names of plugins
+    "simulator/node_agents",  # the kubelet's reasons have the names of plugins
     "engine/cycle/kubelet_rejections.py",  # as in the kubelet
 )
 

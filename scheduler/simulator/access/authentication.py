@@ -1,4 +1,4 @@
-"""Authentication of bearer tokens, such as those of ServiceAccounts: signed JWTs.
+"""Authentication of bearer tokens, such as those of ServiceAccounts: signed JWTs; and the kubeconfig of a server.
 
 Source:
     kube-apiserver v1.36, pkg/serviceaccount/claims.go and jwt.go.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from scheduler.errors import SchedulerError
 from scheduler.simulator.access.rbac import User, quoted, service_account_groups, service_account_name
-from scheduler.simulator.apimachinery.metadata import new_uid
+from scheduler.simulator.apimachinery.strategy import new_uid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -218,3 +221,48 @@ class Tokens:
         if found is None:
             raise TokenError(_INVALID)
         return found
+
+
+_NAME = "simulator"
+
+
+def may_write(path: Path) -> bool:
+    """Return whether the file does not exist or was written by `write_kubeconfig`; other files must not be overwritten."""
+    try:
+        content = path.read_bytes()
+        return not content or bool(json.loads(content)["current-context"] == _NAME)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def write_kubeconfig(
+    path: str | Path, server: str, token: str | None, user: str, authority: bytes = b""
+) -> Path:
+    """Write a kubeconfig that only its owner can read; it is JSON, which is also YAML.
+
+    Args:
+        path: the file.
+        server: its URL.
+        token: token of its user; None if the server needs none.
+        user: the user's name.
+        authority: the certificate to trust, PEM; empty without TLS.
+    """
+    context = {"cluster": _NAME, "user": user, "namespace": "default"}
+    cluster = {"server": server}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token} if token else {}}],
+        "contexts": [{"name": _NAME, "context": context}],
+        "current-context": _NAME,
+    }
+    target = Path(path)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+    return target

@@ -25,9 +25,10 @@ from scheduler.simulator.api.discovery import (
     openapi_v2_protobuf,
     wants_aggregated,
 )
-from scheduler.simulator.api.listing import Presentation, check_list_options, list_page, negotiate
+from scheduler.simulator.api.lists_and_watches import Presentation, check_list_options, list_page, negotiate
 from scheduler.simulator.api.requests import delete_options, eviction_options, read_body, read_patch
 from scheduler.simulator.apimachinery.causes import forbidden_field, required
+from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH
 from scheduler.simulator.apimachinery.status import (
     StatusError,
     bad_request,
@@ -37,9 +38,8 @@ from scheduler.simulator.apimachinery.status import (
     success,
 )
 from scheduler.simulator.apimachinery.structure import WriteOptions
-from scheduler.simulator.patches.patch_types import APPLY_PATCH
 from scheduler.simulator.registry.deletion import delete, delete_collection, evict
-from scheduler.simulator.registry.subresources import bind, patch_scale, scale_of, update_scale
+from scheduler.simulator.registry.store import bind, patch_scale, scale_of, update_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

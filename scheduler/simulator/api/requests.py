@@ -9,14 +9,14 @@ import msgspec
 
 from scheduler.objects import protobuf
 from scheduler.simulator.apimachinery.kinds import Place
-from scheduler.simulator.apimachinery.selectors import selector_of
-from scheduler.simulator.apimachinery.status import StatusError, bad_request
-from scheduler.simulator.patches.patch_types import (
+from scheduler.simulator.apimachinery.patch_types import (
     APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
 )
+from scheduler.simulator.apimachinery.selectors import selector_of
+from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.registry.deletion import DeleteOptions
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from scheduler.objects.selectors import (
     parse_label_selector,
 )
 from scheduler.simulator.apimachinery.causes import Cause, forbidden_field, invalid_value, required
-from scheduler.simulator.apimachinery.metadata import (
+from scheduler.simulator.apimachinery.status import bad_request
+from scheduler.simulator.apimachinery.strategy import (
     dns_subdomain,
     validate_label_name,
     validate_label_value,
     validate_labels,
 )
-from scheduler.simulator.apimachinery.status import bad_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,9 +28,12 @@ from scheduler.simulator.apimachinery.objects import (
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController, record_event
-from scheduler.simulator.kinds.persistent_volume_claims import PROTECTION as CLAIM_PROTECTION
-from scheduler.simulator.kinds.persistent_volume_claims import class_of, default_class
-from scheduler.simulator.kinds.persistent_volumes import PROTECTION as VOLUME_PROTECTION
+from scheduler.simulator.kinds.persistent_volumes import (
+    CLAIM_PROTECTION,
+    VOLUME_PROTECTION,
+    class_of,
+    default_class,
+)
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.kinds.storage import ATTRIBUTES_CLASS_PROTECTION, WAIT_FOR_FIRST_CONSUMER
 

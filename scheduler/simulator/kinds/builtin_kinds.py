@@ -14,7 +14,6 @@ from scheduler.objects.pod_defaults import default_pod_spec
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
 from scheduler.simulator.apimachinery.objects import names, restore
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
-from scheduler.simulator.custom_resources.definitions import DefinitionStrategy
 from scheduler.simulator.kinds.core import (
     INVOLVED_FIELDS,
     CoreEventStrategy,
@@ -24,9 +23,12 @@ from scheduler.simulator.kinds.core import (
     NodeStrategy,
     ServiceStrategy,
 )
+from scheduler.simulator.kinds.custom_resource_definitions import DefinitionStrategy
 from scheduler.simulator.kinds.devices import DeviceClassStrategy, ResourceSliceStrategy
-from scheduler.simulator.kinds.persistent_volume_claims import PersistentVolumeClaimStrategy
-from scheduler.simulator.kinds.persistent_volumes import PersistentVolumeStrategy
+from scheduler.simulator.kinds.persistent_volumes import (
+    PersistentVolumeClaimStrategy,
+    PersistentVolumeStrategy,
+)
 from scheduler.simulator.kinds.pod_groups import GroupWorkloadStrategy, PodGroupStrategy
 from scheduler.simulator.kinds.pods import PodStrategy
 from scheduler.simulator.kinds.resource_claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
-from scheduler.simulator.apimachinery.metadata import dns_label
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+from scheduler.simulator.apimachinery.strategy import Cluster, Strategy, dns_label
 from scheduler.simulator.apimachinery.structure import fill_in
 from scheduler.simulator.kinds.placement_rules import validate_amount, validate_taints
 

@@ -22,15 +22,15 @@ from scheduler.simulator.apimachinery.causes import (
     too_long,
     too_many,
 )
-from scheduler.simulator.apimachinery.metadata import (
+from scheduler.simulator.apimachinery.objects import json_text
+from scheduler.simulator.apimachinery.selectors import validate_node_selector
+from scheduler.simulator.apimachinery.strategy import (
+    Strategy,
     dns_label,
     dns_subdomain,
     validate_label_name,
     validate_label_value,
 )
-from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.selectors import validate_node_selector
-from scheduler.simulator.apimachinery.strategy import Strategy
 from scheduler.simulator.kinds.persistent_volumes import immutable, validate_driver_name
 
 if TYPE_CHECKING:

@@ -23,18 +23,18 @@ from scheduler.simulator.apimachinery.causes import (
     not_supported,
     required,
 )
-from scheduler.simulator.apimachinery.metadata import (
-    dns_label,
-    qualified_name_problems,
-    validate_label_name,
-    validate_label_value,
-    validate_labels,
-)
 from scheduler.simulator.apimachinery.objects import json_text, names
 from scheduler.simulator.apimachinery.selectors import (
     validate_label_selector,
     validate_node_selector,
     validate_node_selector_term,
+)
+from scheduler.simulator.apimachinery.strategy import (
+    dns_label,
+    qualified_name_problems,
+    validate_label_name,
+    validate_label_value,
+    validate_labels,
 )
 
 if TYPE_CHECKING:

@@ -27,10 +27,9 @@ from scheduler.simulator.apimachinery.causes import (
     too_long,
     too_many,
 )
-from scheduler.simulator.apimachinery.metadata import validate_label_name
 from scheduler.simulator.apimachinery.objects import is_terminating, json_text, names, restore
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
-from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.apimachinery.strategy import Strategy, validate_label_name
 from scheduler.simulator.kinds.devices import validate_label, validate_subdomain
 from scheduler.simulator.kinds.persistent_volumes import protect
 from scheduler.simulator.kinds.pods import priority_class

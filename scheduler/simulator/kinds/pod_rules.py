@@ -19,9 +19,9 @@ from scheduler.simulator.apimachinery.causes import (
     not_supported,
     required,
 )
-from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
+from scheduler.simulator.apimachinery.strategy import dns_label, dns_subdomain
+from scheduler.simulator.kinds.persistent_volumes import validate_claim_spec
 from scheduler.simulator.kinds.placement_rules import REQUIRED, validate_placement, validate_resources
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
-from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+from scheduler.simulator.apimachinery.strategy import Cluster, Strategy, dns_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,10 +18,9 @@ from scheduler.simulator.apimachinery.causes import (
     not_supported,
     required,
 )
-from scheduler.simulator.apimachinery.metadata import dns_subdomain, validate_label_name
 from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import validate_label_selector
-from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.apimachinery.strategy import Strategy, dns_subdomain, validate_label_name
 from scheduler.simulator.kinds.persistent_volumes import (
     immutable,
     protect,

@@ -21,7 +21,7 @@ from scheduler.simulator.apimachinery.objects import (
 )
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
+from scheduler.simulator.kinds.persistent_volumes import validate_claim_spec
 from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 from scheduler.simulator.kinds.pods import is_ready
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.apimachinery.tables import (
+from scheduler.simulator.apimachinery.kinds import (
     AGE,
     NAME,
     Cell,
@@ -21,6 +20,7 @@ from scheduler.simulator.apimachinery.tables import (
     human_duration,
     pairs_text,
 )
+from scheduler.simulator.apimachinery.selectors import selector_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

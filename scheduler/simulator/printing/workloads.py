@@ -10,9 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, is_true
-from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.apimachinery.tables import (
+from scheduler.simulator.apimachinery.kinds import (
     AGE,
     NAME,
     Cell,
@@ -23,6 +21,8 @@ from scheduler.simulator.apimachinery.tables import (
     human_duration,
     pairs_text,
 )
+from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, is_true
+from scheduler.simulator.apimachinery.selectors import selector_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.clock import rfc3339
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
-from scheduler.simulator.apimachinery.metadata import (
-    generated_name,
-    keep_system_fields,
-    new_uid,
-    validate_metadata,
+from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH, apply_patch
+from scheduler.simulator.apimachinery.server_side_apply import (
+    APPLY,
+    UPDATE,
+    Manager,
+    apply_configuration,
+    track_update,
 )
 from scheduler.simulator.apimachinery.status import (
     StatusError,
@@ -28,15 +30,13 @@ from scheduler.simulator.apimachinery.status import (
     invalid,
     not_found,
 )
-from scheduler.simulator.apimachinery.structure import WriteOptions, fill_in, read_object
-from scheduler.simulator.patches.patch_types import APPLY_PATCH, apply_patch
-from scheduler.simulator.patches.server_side_apply import (
-    APPLY,
-    UPDATE,
-    Manager,
-    apply_configuration,
-    track_update,
+from scheduler.simulator.apimachinery.strategy import (
+    generated_name,
+    keep_system_fields,
+    new_uid,
+    validate_metadata,
 )
+from scheduler.simulator.apimachinery.structure import WriteOptions, fill_in, read_object
 from scheduler.simulator.storage import Backup as StorageBackup
 from scheduler.simulator.storage import Entry, Storage, Versions
 

@@ -43,8 +43,8 @@ from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.quantity import canonical_quantity
 from scheduler.objects.wording import Duration, child, entry, was
-from scheduler.simulator.apimachinery.metadata import dns_subdomain
-from scheduler.simulator.drivers.provisioning import ProvisioningFault
+from scheduler.simulator.apimachinery.strategy import dns_subdomain
+from scheduler.simulator.node_agents.volume_drivers import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import with_condition
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.drivers.provisioning import ProvisioningFault
 from scheduler.simulator.faults import requests
+from scheduler.simulator.node_agents.volume_drivers import ProvisioningFault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -17,10 +17,13 @@ from scheduler.daemon.app.needs import resource_of
 from scheduler.simulator.apimachinery.objects import clone, key_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.daemonset import DaemonSetController
-from scheduler.simulator.controllers.deployment import DeploymentController, ReplicaSetController
 from scheduler.simulator.controllers.job import JobController
+from scheduler.simulator.controllers.replicas import (
+    DeploymentController,
+    ReplicaSetController,
+    StatefulSetController,
+)
 from scheduler.simulator.controllers.resource_claims import ResourceClaims
-from scheduler.simulator.controllers.statefulset import StatefulSetController
 from scheduler.simulator.controllers.volumes import EphemeralVolumes
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.registry import Registry

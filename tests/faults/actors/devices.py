@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.resource_claims import CLAIMS, ResourceClaims
-from scheduler.simulator.drivers.devices import SLICES
+from scheduler.simulator.node_agents.device_drivers import SLICES
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import has_ended
 from tests.support.builders import pod_object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
+from scheduler.simulator.node_agents.kubelet import Kubelet, KubeletOptions
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import has_ended
 

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.volumes import Attachments, StorageProtection, VolumeController
-from scheduler.simulator.drivers.provisioning import ProvisioningFault, ProvisioningFaults
-from scheduler.simulator.drivers.volumes import Provisioner, ProvisionerOptions
+from scheduler.simulator.node_agents.volume_drivers import (
+    Provisioner,
+    ProvisionerOptions,
+    ProvisioningFault,
+    ProvisioningFaults,
+)
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import HOSTNAME
 from tests.support.builders import pod_object
@@ -51,12 +55,12 @@ class Volumes(Actor):
                 },
             )
         options = ProvisionerOptions(seconds=self.random.choice((0.0, 1.0, 30.0)))
-        self._stand_ins = (
+        self._controllers = (
             VolumeController(store),
             Provisioner(store, options, self._faults),
             StorageProtection(store),
         )
-        for each in self._stand_ins:
+        for each in self._controllers:
             each.start()
         for _ in range(self.random.randint(0, 4)):
             self._add_volume()
@@ -71,7 +75,7 @@ class Volumes(Actor):
         )()
 
     def end(self) -> None:
-        for each in self._stand_ins:
+        for each in self._controllers:
             each.stop()
 
     def _deploy(self) -> None:

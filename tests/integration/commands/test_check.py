@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from scheduler.configuration.load import load, parse
-from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.integration.commands.test_check_live import placed_by, taken
 from tests.support.builders import pod_object

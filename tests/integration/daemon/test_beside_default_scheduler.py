@@ -11,7 +11,7 @@ import pytest
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.simulator.faults import binds
-from scheduler.simulator.kubelet.pod_status import RUN_SECONDS
+from scheduler.simulator.node_agents.pod_status import RUN_SECONDS
 from scheduler.simulator.server import KubeletOptions
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

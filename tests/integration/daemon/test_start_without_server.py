@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 

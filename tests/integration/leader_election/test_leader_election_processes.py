@@ -10,8 +10,8 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.faults import binds
-from scheduler.simulator.kubeconfig import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.replicas import LEASES

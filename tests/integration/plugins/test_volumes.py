@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.daemon.app.live_explain import live_explanation
-from scheduler.simulator.drivers.provisioning import ProvisioningFault
-from scheduler.simulator.drivers.volumes import ProvisionerOptions
 from scheduler.simulator.faults import requests
+from scheduler.simulator.node_agents.volume_drivers import ProvisionerOptions, ProvisioningFault
 from scheduler.testing.samples import DRIVER, claim, mounted, only_on, storage_class, volume
 from tests.integration.groups.test_pod_groups import POD_GROUPS, members, pod_group
 from tests.support.builders import node_object, pod_object

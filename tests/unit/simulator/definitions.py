@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.external_controllers import KubeletOptions, stand_ins
+from scheduler.simulator.external_controllers import KubeletOptions, simulated_controllers
 
 if TYPE_CHECKING:
     from tests.unit.simulator.a_store import AStore
@@ -55,11 +55,11 @@ async def running(
     store: AStore, *, kubelet: bool | KubeletOptions = True, controllers: bool = True, **others: Any
 ):
     """Let all who live in a cluster work on a store."""
-    there = stand_ins(store, kubelet=kubelet, controllers=controllers, **others)
-    for stand_in in there:
-        stand_in.start()
+    there = simulated_controllers(store, kubelet=kubelet, controllers=controllers, **others)
+    for controller in there:
+        controller.start()
     try:
         yield
     finally:
-        for stand_in in there:
-            stand_in.stop()
+        for controller in there:
+            controller.stop()

@@ -29,6 +29,7 @@ from scheduler.simulator.api.handlers import Api, Request
 from scheduler.simulator.api.requests import request_info
 from scheduler.simulator.apimachinery.kinds import Kind, Place
 from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.patch_types import apply_patch, merge_patch
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.strategy import Generic
@@ -40,11 +41,9 @@ from scheduler.simulator.controllers.volumes import (
     annotations_of,
     bound_claim,
 )
-from scheduler.simulator.drivers.provisioning import keys_of_driver, segment_of_node
-from scheduler.simulator.drivers.volumes import provisioned_volume
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.kinds.persistent_volume_claims import class_of
-from scheduler.simulator.patches.patch_types import apply_patch, merge_patch
+from scheduler.simulator.kinds.persistent_volumes import class_of
+from scheduler.simulator.node_agents.volume_drivers import keys_of_driver, provisioned_volume, segment_of_node
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 from scheduler.simulator.storage import DELETED

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.api.listing import check_list_options, list_page
+from scheduler.simulator.api.lists_and_watches import check_list_options, list_page
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.unit.simulator.a_store import AStore, node

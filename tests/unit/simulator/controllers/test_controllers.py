@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from scheduler.simulator.external_controllers import KubeletOptions, stand_ins
+from scheduler.simulator.external_controllers import KubeletOptions, simulated_controllers
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 
 
 @asynccontextmanager
 async def running(store: AStore, *, kubelet: bool | KubeletOptions = True):
-    there = stand_ins(store, kubelet=kubelet, controllers=True)
-    for stand_in in there:
-        stand_in.start()
+    there = simulated_controllers(store, kubelet=kubelet, controllers=True)
+    for controller in there:
+        controller.start()
     try:
         yield
     finally:
-        for stand_in in there:
-            stand_in.stop()
+        for controller in there:
+            controller.stop()
 
 
 def phases(store: AStore) -> list[str]:

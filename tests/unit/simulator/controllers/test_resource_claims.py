@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
+from scheduler.simulator.node_agents.device_drivers import DeviceDrivers, DeviceOptions
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node, pod
 from tests.unit.simulator.definitions import running

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.drivers.provisioning import ProvisioningFault, ProvisioningFaults
+from scheduler.simulator.node_agents.volume_drivers import ProvisioningFault, ProvisioningFaults
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node
 from tests.unit.simulator.definitions import running

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scheduler.simulator.custom_resources.schemas import go_pattern
+from scheduler.simulator.kinds.custom_resource_schemas import go_pattern
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.custom_resources.definitions import found_at
+from scheduler.simulator.kinds.custom_resource_definitions import found_at
 
 OBJ = {
     "metadata": {"labels": {"app.kubernetes.io/name": "web"}},

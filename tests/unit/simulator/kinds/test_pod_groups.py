@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.simulator.apimachinery.patch_types import STRATEGIC_MERGE_PATCH
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.patches.patch_types import STRATEGIC_MERGE_PATCH
 from tests.unit.simulator.a_store import AStore
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"

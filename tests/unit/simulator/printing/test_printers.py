@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.tables import age, human_duration
+from scheduler.simulator.apimachinery.kinds import age, human_duration
 from scheduler.simulator.printing.printers import printer_of
 from scheduler.simulator.printing.workloads import pod_cells
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions
-from scheduler.simulator.registry.subresources import bind
+from scheduler.simulator.registry.store import bind
 from tests.unit.simulator.a_store import AStore, pod
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.kubelet.pod_status import RUN_SECONDS
+from scheduler.simulator.node_agents.pod_status import RUN_SECONDS
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node, pod
 from tests.unit.simulator.definitions import running

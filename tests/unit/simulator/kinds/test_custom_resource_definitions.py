@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.custom_resources.kinds import version_rank
+from scheduler.simulator.controllers.custom_resources import version_rank
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore
 from tests.unit.simulator.definitions import anything, definition, running, widget, with_spec

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.kinds import Place
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.apimachinery.structure import WriteOptions
-from scheduler.simulator.patches.patch_types import APPLY_PATCH
-from scheduler.simulator.patches.server_side_apply import (
+from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH
+from scheduler.simulator.apimachinery.server_side_apply import (
     decoded,
     encoded,
     fields_of,
@@ -22,6 +20,8 @@ from scheduler.simulator.patches.server_side_apply import (
     shown,
     type_shape,
 )
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.apimachinery.structure import WriteOptions
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget

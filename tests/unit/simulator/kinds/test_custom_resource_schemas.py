@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.custom_resources.schemas import fill_in, prune, violations
+from scheduler.simulator.kinds.custom_resource_schemas import fill_in, prune, violations
 from tests.unit.simulator.definitions import with_spec
 
 TEXT = {"type": "string"}

@@ -23,9 +23,9 @@ from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_nod
 from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
 from scheduler.simulator.controllers.controller import Controller, QueueController, record_event
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
-from scheduler.simulator.kinds.persistent_volume_claims import PROTECTION
+from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
-from scheduler.simulator.kubelet.pod_status import (
+from scheduler.simulator.node_agents.pod_status import (
     backoff_status,
     ended_status,
     restarted_status,
@@ -136,7 +136,7 @@ def _volume_problem(store: Store, pod: Object, volume: Object) -> str:
     claim = store.find("persistentvolumeclaims", name, namespace)
     if claim is None:
         problem = f'failed to fetch PVC from API server: persistentvolumeclaims "{name}" not found'
-    elif is_terminating(claim) and PROTECTION not in claim["metadata"].get("finalizers", ()):
+    elif is_terminating(claim) and CLAIM_PROTECTION not in claim["metadata"].get("finalizers", ()):
         problem = "PVC is being deleted"
     elif "ephemeral" in volume and controller_of(claim).get("uid") != pod["metadata"]["uid"]:
         problem = f"PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.kubelet.pod_status import ENDLESS, ContainerRun, run_of_command, runs_of
+from scheduler.simulator.node_agents.pod_status import ENDLESS, ContainerRun, run_of_command, runs_of
 from tests.unit.simulator.a_store import pod
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.objects.api_types import ApiType, api_type
 from scheduler.simulator.apimachinery.objects import clone
+from scheduler.simulator.apimachinery.patch_types import strategic_merge
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.patches.patch_types import strategic_merge
 
 POD = api_type("v1", "Pod")
 

@@ -21,10 +21,9 @@ from scheduler.simulator.apimachinery.causes import (
     not_supported,
     required,
 )
-from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text, with_condition
-from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.custom_resources.schemas import is_pattern
+from scheduler.simulator.apimachinery.strategy import Generic, dns_label, dns_subdomain
+from scheduler.simulator.kinds.custom_resource_schemas import is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

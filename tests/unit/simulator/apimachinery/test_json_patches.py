@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.objects import clone
+from scheduler.simulator.apimachinery.patch_types import json_patch, merge_patch
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.patches.patch_types import json_patch, merge_patch
 
 
 @pytest.mark.parametrize(

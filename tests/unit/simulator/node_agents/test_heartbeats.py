@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from scheduler.simulator.kubelet.kubelet import KubeletOptions
+from scheduler.simulator.node_agents.kubelet import KubeletOptions
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node

@@ -1,1 +1,0 @@
-"""Simulates the kubelet of every node: admits pods, reports them as running, and ends them."""

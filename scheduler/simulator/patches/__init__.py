@@ -1,1 +1,0 @@
-"""Patches: JSON patches, strategic merge, and server-side apply with its managedFields."""
