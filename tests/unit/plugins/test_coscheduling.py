@@ -1,17 +1,21 @@
-"""The rules of Coscheduling; whole groups are in the integration tests."""
+"""PodGroups of scheduler-plugins and of Volcano."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugins import coscheduling_pod_groups
 from plugins.coscheduling import CoschedulingArgs
 from plugins.coscheduling_pod_groups import (
     Members,
     PodGroupObject,
+    PodGroupStatuses,
     coscheduling_status,
     resource_gap,
     volcano_status,
@@ -19,10 +23,13 @@ from plugins.coscheduling_pod_groups import (
 from scheduler.configuration.load import parse
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.objects.decode import typed_object
+from scheduler.objects.pod_group import VOLCANO_POD_GROUPS
 from scheduler.objects.quantity import amounts_text
 from tests.support.builders import node, pod
 from tests.support.manifests import MANIFESTS
 from tests.support.snapshots import snapshot_of
+from tests.support.status_access import FakeStatusAccess
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,3 +169,46 @@ def test_arguments_without_effect_are_accepted_with_a_note() -> None:
             "has no effect: a group is decided in one cycle, none waits half placed",
         ),
     ]
+
+
+N_GROUPS = 500
+
+
+class Groups:
+    """A cluster with groups and without nodes."""
+
+    def objects(self, kind: str) -> Any:
+        return self
+
+    def typed(self, kind: type, key: str) -> Any:
+        return kind()
+
+    def snapshot(self) -> Any:
+        return None
+
+
+@virtually
+async def test_statuses_of_many_groups_are_computed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, found_in = 0, Counter[int]()
+    count = coscheduling_pod_groups.counted
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+
+    def counting(pods: Any) -> Any:
+        found_in[turn] += 1
+        if found_in[turn] == 1:
+            asyncio.get_running_loop().call_soon(next_turn)
+        return count(pods)
+
+    monkeypatch.setattr(coscheduling_pod_groups, "counted", counting)
+    monkeypatch.setattr(coscheduling_pod_groups, "resource_gap", lambda *_: {})
+    statuses = PodGroupStatuses(VOLCANO_POD_GROUPS, FakeStatusAccess({"default/p": pod("p")}, Groups()))
+    objects: Any = {f"default/g{number}": {"metadata": {"uid": str(number)}} for number in range(N_GROUPS)}
+
+    status_of = await statuses.status_of(objects)
+    assert (
+        found_in.total() == sum(status_of(key, obj) is not None for key, obj in objects.items()) == N_GROUPS
+    )
+    assert max(found_in.values()) <= 64

@@ -1,6 +1,9 @@
+"""Generated clusters: nodes, a storage class, and devices."""
+
 from __future__ import annotations
 
-from scheduler.simulator.scenarios.clusters import GPU, GPU_TAINT, SHAPES, heterogeneous, uniform
+from scheduler.simulator.scenarios.clusters import GPU, GPU_TAINT, SHAPES, furnish, heterogeneous, uniform
+from scheduler.simulator.server import ApiServer
 from tests.unit.simulator.a_store import AStore
 
 
@@ -52,3 +55,25 @@ def test_a_server_accepts_every_generated_node():
         store.create("nodes", node)
 
     assert len(store.list("nodes")) == 30
+
+
+def test_a_generated_cluster_has_a_storage_class_and_the_devices_of_its_nodes():
+    server, nodes = ApiServer(), heterogeneous(20, seed=7)
+    for node in nodes:
+        server.store.create("nodes", node)
+    furnish(server, nodes)
+
+    with_gpus = sorted(one["metadata"]["name"] for one in nodes if GPU in one["status"]["capacity"])
+    slices = server.store.list("resourceslices")
+    assert with_gpus
+    assert sorted(one["spec"]["nodeName"] for one in slices) == with_gpus
+    assert all(len(one["spec"]["devices"]) == 4 for one in slices)
+    assert len(server.store.list("csinodes")) == 20
+    server.store.create(
+        "persistentvolumeclaims",
+        {
+            "metadata": {"name": "c"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        },
+    )
+    assert server.store.get("persistentvolumeclaims", "c")["spec"]["storageClassName"] == "standard"

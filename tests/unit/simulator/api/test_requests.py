@@ -1,4 +1,4 @@
-"""Protobuf requests of a stock kube-scheduler and kube-controller-manager 1.36 are decoded.
+"""Request bodies, also recorded ones of a kube-scheduler and a kube-controller-manager 1.36.
 
 `stock_bodies.jsonl` has one request for each kind of body of a session with claims, devices and jobs.
 """
@@ -12,11 +12,45 @@ from typing import Any
 
 import pytest
 
-from scheduler.objects.protobuf import CONTENT_TYPE
+from scheduler.objects.protobuf import CONTENT_TYPE, encode, wrap
 from scheduler.simulator.api.requests import delete_options, read_body, request_info
+from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions, read_object
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.deletion import DeleteOptions
+
+
+def test_an_object_in_protobuf_is_decoded_as_in_json():
+    service = {
+        "metadata": {"name": "web"},
+        "spec": {"ports": [{"port": 80, "targetPort": "http"}]},
+        "status": {},
+    }
+    body = wrap("v1", "Service", encode("v1", "Service", service))
+
+    found = read_body(body, CONTENT_TYPE, "Service")
+
+    assert found == {"kind": "Service", "apiVersion": "v1", **service, "status": {"loadBalancer": {}}}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        pytest.param(b"{}", 400, "does not appear to be a protobuf message", id="no envelope"),
+        pytest.param(b"k8s\x00\x0a\x7f", 400, "broken protobuf", id="cut off"),
+        pytest.param(wrap("v1", "Node", b"\x09" + bytes(8)), 400, "wire type 1", id="an unused wire type"),
+        pytest.param(wrap("v1", "Node", b"\x0a\x03\x0a\x01\xff"), 400, "utf-8", id="no text"),
+        pytest.param(wrap("v1", "Gnome", b""), 415, "no type Gnome of v1 is known", id="another kind"),
+        pytest.param(wrap("v1", "ConfigMap", b"\x7a\x00"), 415, "no field 15 of ConfigMap", id="another field"),
+    ],
+)  # fmt: skip
+def test_invalid_protobuf_is_refused(body: bytes, code: int, message: str):
+    with pytest.raises(StatusError) as caught:
+        read_body(body, CONTENT_TYPE, "Node")
+
+    assert caught.value.code == code
+    assert message in caught.value.message
+
 
 LINES = Path(__file__).with_name("stock_bodies.jsonl").read_text().splitlines()
 REQUESTS = [json.loads(line) for line in LINES]

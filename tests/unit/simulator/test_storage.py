@@ -1,3 +1,5 @@
+"""Versioned objects: history and watches."""
+
 from __future__ import annotations
 
 from typing import Any

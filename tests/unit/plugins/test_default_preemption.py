@@ -1,4 +1,4 @@
-"""Which pods may preempt, and where the search for candidates ends."""
+"""DefaultPreemption: its arguments, candidates and their ranking."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.node_resources_fit import NodeResourcesFit
-from plugins.preemption import candidates
+from plugins.preemption import candidates, ranking
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
+from plugins.preemption.default_preemption import DefaultPreemptionArgs
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import _not_found
+from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import Diagnosis
@@ -23,7 +25,37 @@ from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from plugins.preemption.candidates import VictimSearch
+    from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
+
+
+def args(percentage: int, absolute: int) -> DefaultPreemptionArgs:
+    return DefaultPreemptionArgs(
+        min_candidate_nodes_percentage=percentage, min_candidate_nodes_absolute=absolute
+    )
+
+
+@pytest.mark.parametrize(
+    ("percentage", "absolute", "paths"),
+    [
+        (0, 1, []),
+        (100, 0, []),
+        (101, 1, ["minCandidateNodesPercentage"]),
+        (-1, 1, ["minCandidateNodesPercentage"]),
+        (1, -1, ["minCandidateNodesAbsolute"]),
+        (0, 0, ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"]),
+    ],
+)
+def test_settings_outside_their_ranges_are_errors(percentage: int, absolute: int, paths: list[str]) -> None:
+    assert [fault.path for fault in args(percentage, absolute).faults()] == paths
+
+
+@pytest.mark.parametrize(
+    ("n_nodes", "enough"), [(50, 50), (500, 100), (5000, 500)], ids=["all", "the absolute", "the share"]
+)
+def test_the_larger_minimum_counts_up_to_the_number_of_nodes(n_nodes: int, enough: int) -> None:
+    assert DefaultPreemptionArgs().enough(n_nodes) == enough
+
 
 NODES = [node(f"n{row}", cpu="2") for row in range(4)]
 POD = pod("p", cpu="2", priority=5)
@@ -173,3 +205,68 @@ def test_many_victims_are_sorted_in_several_steps(monkeypatch: pytest.MonkeyPatc
 
     assert len(sorted_pods) == 2 * 60 * 30  # as possible victims, and as victims
     assert max(most, len(sorted_pods) - before) <= 260
+
+
+def victim(name: str, priority: int = 0, started: str = "") -> PodInfo:
+    return pod(name, node="n", priority=priority, status={"startTime": started} if started else {})
+
+
+EARLY, LATE = "2026-03-01T08:00:00Z", "2026-03-01T09:00:00Z"
+
+
+def test_priority_precedes_running_time_and_a_pod_not_yet_started_is_last() -> None:
+    pods = [victim("new"), victim("late", 0, LATE), victim("early", 0, EARLY), victim("high", 1, LATE)]
+
+    assert [each.name for each in by_importance(pods)] == ["high", "early", "late", "new"]
+
+
+@pytest.mark.parametrize(
+    ("winner", "loser"),
+    [
+        pytest.param(([victim("a", 9)], 0), ([victim("b", 1)], 1), id="fewer broken budgets"),
+        pytest.param(
+            ([victim("a", 1), victim("b", 1)], 0), ([victim("c", 2)], 0), id="lower highest priority"
+        ),
+        pytest.param(
+            ([victim("a", 2), victim("b", 0)], 0),
+            ([victim("c", 2), victim("d", 1)], 0),
+            id="lower sum of priorities",
+        ),
+        pytest.param(
+            ([victim("a", -5)], 0), ([victim("b", -5), victim("c", -5)], 0), id="negative priorities"
+        ),
+        pytest.param(([victim("a", 0, LATE)], 0), ([victim("b", 0, EARLY)], 0), id="later start"),
+        pytest.param(
+            ([victim("a", 1, LATE), victim("b", 0, EARLY)], 0),
+            ([victim("c", 1, EARLY), victim("d", 0, LATE)], 0),
+            id="start of the highest priority only",
+        ),
+    ],
+)
+def test_the_best_candidate_has_the_least_important_victims(
+    winner: tuple[list[PodInfo], int], loser: tuple[list[PodInfo], int]
+) -> None:
+    better, worse = (
+        PreemptionCandidate(0, tuple(winner[0]), winner[1]),
+        PreemptionCandidate(1, tuple(loser[0]), loser[1]),
+    )
+
+    assert best([worse, better]) == [better]
+
+
+def test_equal_candidates_all_win() -> None:
+    twins = [PreemptionCandidate(row, (victim("a", 0, EARLY),), 0) for row in range(2)]
+
+    assert best(twins) == twins
+    assert best([]) == []
+
+
+def test_the_start_of_only_one_victim_of_each_candidate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    real = ranking.started
+    monkeypatch.setattr(ranking, "started", lambda pod: read.append(pod.name) or real(pod))
+    victims = tuple(victim(f"v{number}", started=EARLY) for number in range(9))
+
+    best([PreemptionCandidate(row, victims, 0) for row in range(3)])
+
+    assert read == ["v0"] * 3

@@ -1,3 +1,5 @@
+"""Pods that request parts of GPUs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,7 +10,7 @@ from plugins.gpu_sharing import NOTHING, GpuRequest, Gpus, GpuSharing, gpu_reque
 from scheduler.framework import SKIP, Code, CycleState, EventResource, QueueingHint
 from scheduler.testing.contract import verdict
 from tests.support.builders import node, pod
-from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod
+from tests.unit.plugins.gpu_clusters import GpuCluster, gpu_node, gpu_pod
 from tests.unit.plugins.plugin_calls import hint
 
 

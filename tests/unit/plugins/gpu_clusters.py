@@ -1,4 +1,4 @@
-"""Nodes and pods with GPUs, and a cluster where plugins reserve GPUs."""
+"""Clusters with GPUs."""
 
 from __future__ import annotations
 
