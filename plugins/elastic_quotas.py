@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Objects, Snapshot
     from scheduler.snapshot.arrays import ChangeLog
 
-logger = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
     _Read = tuple[str, "Quota"] | str
     """When an ElasticQuota was created and its content, or its error."""
     _Age = tuple[str, str]
     """When an ElasticQuota was created, and its key."""
+    Used = Mapping[str, Mapping[str, int]]
+
+logger = logging.getLogger(__name__)
 
 
 ELASTIC_QUOTAS: Final = "scheduling.x-k8s.io/v1alpha1/elasticquotas"
@@ -231,9 +231,6 @@ def add(total: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> Non
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + sign * amount
 
-
-if TYPE_CHECKING:
-    Used = Mapping[str, Mapping[str, int]]
 
 _NOTHING: Mapping[str, int] = {}
 

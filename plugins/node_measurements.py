@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from scheduler.objects.quantity import Quantity
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
+    Float64s = NDArray[np.float64]
+
 NODES_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 NODE_METRICS_RIGHTS = frozenset({"list metrics.k8s.io/v1beta1/nodes"})
 
@@ -279,9 +281,6 @@ def _number(text: str) -> float:
     except ValueError:
         return math.nan
 
-
-if TYPE_CHECKING:
-    Float64s = NDArray[np.float64]
 
 STALE_AFTER_PERIODS = 3
 """The number of refresh periods after which old data are stale."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.devices import ClassTotals
     from scheduler.snapshot import Bools, Int64s, NodeInfo, ResourceArrays, Snapshot
 
+    ResourceScore = Callable[[Int64s, Int64s], Int64s]
+    """(requested, capacity) of one resource -> score, each (n_nodes,); no capacity is 0."""
+
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A resource that counts in a score.
@@ -148,10 +151,6 @@ def usages_on(
         usages_there.append(NodeUsage(spec.weight, offered.get(name, 0), allocated, requested))
     return usages_there
 
-
-if TYPE_CHECKING:
-    ResourceScore = Callable[[Int64s, Int64s], Int64s]
-    """(requested, capacity) of one resource -> score, each (n_nodes,); no capacity is 0."""
 
 LEAST_ALLOCATED = "LeastAllocated"
 MOST_ALLOCATED = "MostAllocated"

@@ -73,6 +73,10 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Snapshot
 
+    Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
+    """Pods in the preferred order of eviction -> units that leave together or not at all, in that order, including
+    their pods on other nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
@@ -190,11 +194,6 @@ class QueueAttempt:
         return not (self.standing.limit[list(self.path)] < self.asked).any()
 
 
-if TYPE_CHECKING:
-    Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
-    """Pods in the preferred order of eviction -> units that leave together or not at all, in that order, including
-    their pods on other nodes."""
-
 ATTEMPT: Final = "FairQueues"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
 _REFUSED = Status.unschedulable("Its queue exceeds its limits, whichever pods leave the node")
@@ -270,10 +269,6 @@ class WithinShares(VictimLimit):
 
     def allows(self, state: CycleState, row: int) -> bool:
         return state.read(ATTEMPT, QueueAttempt).in_the_way(row) is None
-
-
-def _none_gone() -> dict[int, Int64s]:
-    return {}
 
 
 _WOKEN_A_TIME = 64
@@ -514,7 +509,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         attempt = self._attempt(first, standing, is_overdue=self._waiting_order.is_overdue(first))
         for member in members[1:]:
             attempt.asked[:] += standing.amounts(member.resources.requests)
-        reclaim, gone = Reclaim(attempt, priority_of(group, members)), _none_gone()
+        reclaim = Reclaim(attempt, priority_of(group, members))
+        gone: dict[int, Int64s] = {}
         found = []
         for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
             yield

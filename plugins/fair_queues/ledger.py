@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Snapshot
 
-if TYPE_CHECKING:
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
 
 _CLOSE: Final = 1e-9
 """The difference, as a fraction of the total, up to which two amounts count as equal."""

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.snapshot.arrays import ChangeLog
 
-if TYPE_CHECKING:
     Found = Status | tuple[tuple[PodInfo, ...], int]
     """Why preemption does not help on a node, or its victims and the number of violated disruption budgets."""
+    Choice = Callable[[int], Sequence[PodInfo] | Status]
+    """Row -> the possible victims on that node, or why there is none."""
+
 
 _MOST_SEARCHES: Final = 16
 """The number of kept searches; a pod without one starts again. Few are advanced at a time."""
@@ -120,10 +122,6 @@ class Searches:
             self.end(uid)
             raise
 
-
-if TYPE_CHECKING:
-    Choice = Callable[[int], Sequence[PodInfo] | Status]
-    """Row -> the possible victims on that node, or why there is none."""
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 VICTIMS_ARE_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."

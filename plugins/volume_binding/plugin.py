@@ -24,7 +24,7 @@ from plugins.volumes.storage import (
     StorageObjects,
     claims_waited_for,
     event_key,
-    event_keys_where,
+    event_where,
 )
 from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError
@@ -52,7 +52,6 @@ from scheduler.framework import (
     Status,
     TimeSlice,
     WaitForEvent,
-    no_pod_key,
 )
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.bounded_dict import BoundedDict
@@ -67,12 +66,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-if TYPE_CHECKING:
     Object = Mapping[str, Any]
-
-
-def _hint(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
 def _class_helps(old: Object | None, new: Object) -> bool:
@@ -83,13 +77,9 @@ def _class_helps(old: Object | None, new: Object) -> bool:
     return before.allowed_topologies != after.allowed_topologies
 
 
-def _after_class_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
-    return _hint(_class_helps(old, new))
-
-
 def _after_claim_change(pod: PodInfo, _old: Object | None, new: Object) -> QueueingHint:
     """Requeue a pod when one of its claims changes."""
-    return _hint(object_key(new) in pod.claim_keys)
+    return QueueingHint.QUEUE if object_key(new) in pod.claim_keys else QueueingHint.SKIP
 
 
 def _csi_node_helps(old: Object | None, new: Object) -> bool:
@@ -98,10 +88,6 @@ def _csi_node_helps(old: Object | None, new: Object) -> bool:
         return True
     before, after = typed_object(old, CSINode).metadata, typed_object(new, CSINode).metadata
     return before.annotations.get(MIGRATED_PLUGINS) != after.annotations.get(MIGRATED_PLUGINS)
-
-
-def _after_csi_node_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
-    return _hint(_csi_node_helps(old, new))
 
 
 def _inline_drivers(pod: PodInfo) -> frozenset[str]:
@@ -116,7 +102,8 @@ def _driver_helps(old: Object | None, new: Object) -> bool:
 
 
 def _after_driver_change(pod: PodInfo, old: Object, new: Object) -> QueueingHint:
-    return _hint(new["metadata"]["name"] in _inline_drivers(pod) and _driver_helps(old, new))
+    helps = new["metadata"]["name"] in _inline_drivers(pod) and _driver_helps(old, new)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
 def _capacity_helps(old: Object | None, new: Object) -> bool:
@@ -127,19 +114,10 @@ def _capacity_helps(old: Object | None, new: Object) -> bool:
     return after is not None and (before is None or after.value() > before.value())
 
 
-def _after_capacity_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
-    return _hint(_capacity_helps(old, new))
-
-
 _ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
 
 EVENTS: Final[Sequence[EventWithHint]] = (
-    EventWithHint(
-        ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE),
-        _after_class_change,
-        no_pod_key,
-        event_keys_where(_class_helps),
-    ),
+    event_where(ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE), _class_helps),
     EventWithHint(
         ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE),
         _after_claim_change,
@@ -149,24 +127,14 @@ EVENTS: Final[Sequence[EventWithHint]] = (
     ),
     EventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)),
     EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
-    EventWithHint(
-        ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE),
-        _after_csi_node_change,
-        no_pod_key,
-        event_keys_where(_csi_node_helps),
-    ),
+    event_where(ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE), _csi_node_helps),
     EventWithHint(
         ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
         _after_driver_change,
         _inline_drivers,
-        event_keys_where(_driver_helps),
+        lambda old, new: None if _driver_helps(old, new) else (),
     ),
-    EventWithHint(
-        ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE),
-        _after_capacity_change,
-        no_pod_key,
-        event_keys_where(_capacity_helps),
-    ),
+    event_where(ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE), _capacity_helps),
 )
 
 

@@ -26,7 +26,7 @@ from plugins.volumes.storage import (
     StorageObjects,
     claims_waited_for,
     event_key,
-    event_keys_where,
+    event_where,
 )
 from plugins.work_in_steps import PluginWork
 from scheduler.framework import (
@@ -91,13 +91,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         add, update, delete = ActionType.ADD, ActionType.UPDATE, ActionType.DELETE
         return (
             event(EventResource.CSI_NODE, add),
-            event(
-                EventResource.CSI_NODE,
-                update,
-                self._after_csi_node_updated,
-                pod_key=no_pod_key,
-                event_keys=event_keys_where(_csi_node_helps),
-            ),
+            event_where(ClusterEvent(EventResource.CSI_NODE, update), _csi_node_helps),
             event(
                 EventResource.POD,
                 delete,
@@ -117,11 +111,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted, pod_key=_attachers
             ),
         )
-
-    def _after_csi_node_updated(
-        self, pod: PodInfo, old: Mapping[str, Any], new: Mapping[str, Any]
-    ) -> QueueingHint:
-        return QueueingHint.QUEUE if _csi_node_helps(old, new) else QueueingHint.SKIP
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
         was_expected = bool(old.node_name or old.pod.status.nominated_node_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from scheduler.framework import EventWithHint, QueueingHint, no_pod_key
 from scheduler.objects.pod_volumes import CLAIM, StorageUse
 from scheduler.objects.storage import (
     CSIDriver,
@@ -17,6 +18,7 @@ from scheduler.snapshot import object_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
 
+    from scheduler.framework import ClusterEvent
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
 
@@ -94,11 +96,15 @@ def uses_read(pod: PodInfo) -> frozenset[StorageUse]:
     return pod.storage_uses
 
 
-def event_keys_where(
-    helps: Callable[[Mapping[str, Any] | None, Mapping[str, Any]], bool],
-) -> Callable[[Any, Any], tuple[()] | None]:
-    """Return an `EventWithHint.event_keys` for events that help every pod or none, from the objects before and after."""
-    return lambda old, new: None if helps(old, new) else ()
+def event_where(
+    event: ClusterEvent, helps: Callable[[Mapping[str, Any] | None, Mapping[str, Any]], bool]
+) -> EventWithHint:
+    """Return the registration of an event that helps every pod or none; `helps` gets the objects before and after."""
+
+    def hint(_pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+        return QueueingHint.QUEUE if helps(old, new) else QueueingHint.SKIP
+
+    return EventWithHint(event, hint, no_pod_key, lambda old, new: None if helps(old, new) else ())
 
 
 def event_key(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[str]:

@@ -20,7 +20,7 @@ from plugins.volumes.storage import (
     claims_waited_for,
     class_not_found,
     event_key,
-    event_keys_where,
+    event_where,
     is_named_by,
     named_claims,
     uses_read,
@@ -38,7 +38,6 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
-    no_pod_key,
 )
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
 
@@ -79,12 +78,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def events(self) -> Sequence[EventWithHint]:
         add, update = ActionType.ADD, ActionType.UPDATE
         return (
-            EventWithHint(
-                ClusterEvent(EventResource.STORAGE_CLASS, add),
-                self._after_class_added,
-                no_pod_key,
-                event_keys_where(_added_class_helps),
-            ),
+            event_where(ClusterEvent(EventResource.STORAGE_CLASS, add), _added_class_helps),
             EventWithHint(ClusterEvent(EventResource.NODE, add | ActionType.UPDATE_NODE_LABEL)),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add | update),
@@ -93,26 +87,13 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
                 event_key,
                 claims_waited_for,
             ),
-            EventWithHint(
-                ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update),
-                self._after_volume_change,
-                no_pod_key,
-                event_keys_where(_volume_helps),
-            ),
+            event_where(ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update), _volume_helps),
         )
-
-    def _after_class_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
-        return QueueingHint.QUEUE if _added_class_helps(old, new) else QueueingHint.SKIP
 
     def _after_claim_change(
         self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
     ) -> QueueingHint:
         return QueueingHint.QUEUE if is_named_by(pod, new) else QueueingHint.SKIP
-
-    def _after_volume_change(
-        self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
-    ) -> QueueingHint:
-        return QueueingHint.QUEUE if _volume_helps(old, new) else QueueingHint.SKIP
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str]:
         storage = StorageObjects(snapshot)

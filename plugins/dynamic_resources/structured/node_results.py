@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim, ResourceClaimSpec
     from scheduler.snapshot import Rows, UInt16s
 
-if TYPE_CHECKING:
     Said = tuple[UInt16s, tuple[Verdict, ...]]
 
 

@@ -64,6 +64,14 @@ def dns_label(name: str) -> str:
     )
 
 
+def validate_dns_label(name: str, path: str) -> Iterator[Cause]:
+    """Yield the errors of a required DNS label, such as the name of a container or of a request for devices."""
+    if not name:
+        yield required(path)
+    elif problem := dns_label(name):
+        yield invalid_value(path, f'"{name}"', problem)
+
+
 def validate_metadata(metadata: Object, name_rule: NameRule) -> Iterator[Cause]:
     """Yield the errors of a new object's metadata."""
     name = metadata.get("name", "")

@@ -26,8 +26,8 @@ from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import validate_node_selector
 from scheduler.simulator.apimachinery.strategy import (
     Strategy,
-    dns_label,
     dns_subdomain,
+    validate_dns_label,
     validate_label_name,
     validate_label_value,
 )
@@ -49,17 +49,6 @@ _C_IDENTIFIER_RULE: Final = (
     "characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
     "'[A-Za-z_][A-Za-z0-9_]*')"
 )
-
-
-def validate_label(name: str, path: str) -> Iterator[Cause]:
-    """Yield the errors of the name of a request, or of another required DNS label."""
-    if not name:
-        yield required(path)
-    elif problem := dns_label(name):
-        yield invalid_value(path, f'"{name}"', problem)
-
-
-validate_device_name = validate_label
 
 
 def validate_subdomain(name: str, path: str) -> Iterator[Cause]:
@@ -296,7 +285,7 @@ def _validate_places(holder: Object, path: str, places: Sequence[str], problem: 
 
 
 def _validate_device(device: Object, path: str, *, per_device: bool) -> Iterator[Cause]:
-    yield from validate_device_name(device.get("name", ""), f"{path}.name")
+    yield from validate_dns_label(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes", {}), device.get("capacity", {})
     count = len(attributes) + len(capacity)
     if count > _MOST_ATTRIBUTES:
@@ -349,7 +338,7 @@ def _validate_taint(taint: Object, path: str) -> Iterator[Cause]:
 def _validate_counter_sets(counter_sets: Sequence[Object]) -> Iterator[Cause]:
     for index, counters in enumerate(counter_sets):
         path = f"spec.sharedCounters[{index}]"
-        yield from validate_label(counters.get("name", ""), f"{path}.name")
+        yield from validate_dns_label(counters.get("name", ""), f"{path}.name")
         if not counters.get("counters"):
             yield required(f"{path}.counters")
     yield from duplicates([counters.get("name", "") for counters in counter_sets], "spec.sharedCounters")

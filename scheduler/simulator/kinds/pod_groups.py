@@ -29,8 +29,8 @@ from scheduler.simulator.apimachinery.causes import (
 )
 from scheduler.simulator.apimachinery.objects import is_terminating, json_text, names, restore
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
-from scheduler.simulator.apimachinery.strategy import Strategy, validate_label_name
-from scheduler.simulator.kinds.devices import validate_label, validate_subdomain
+from scheduler.simulator.apimachinery.strategy import Strategy, validate_dns_label, validate_label_name
+from scheduler.simulator.kinds.devices import validate_subdomain
 from scheduler.simulator.kinds.persistent_volumes import protect
 from scheduler.simulator.kinds.pods import priority_class
 
@@ -114,7 +114,7 @@ def validate_workload(spec: Object) -> Iterator[Cause]:
             shown = json_text(_as_go_writes(template))
             yield Cause("FieldValueDuplicate", f"{_TEMPLATES}[{index}]", f"Duplicate value: {shown}")
     for index, template in enumerate(templates):
-        yield from validate_label(template["name"], f"{_TEMPLATES}[{index}].name")
+        yield from validate_dns_label(template["name"], f"{_TEMPLATES}[{index}].name")
         yield from _validate_scheduling(template, f"{_TEMPLATES}[{index}]")
 
 
@@ -131,16 +131,6 @@ def validate_pod_group(spec: Object) -> Iterator[Cause]:
     if "podGroupTemplateRef" in spec:
         yield from _validate_template_reference(spec["podGroupTemplateRef"], "spec.podGroupTemplateRef")
     yield from _validate_scheduling(spec, "spec")
-
-
-def validate_pod_group_update(spec: Object, before: Object) -> Iterator[Cause]:
-    """Yield the changes of the spec of a PodGroup, none of which is allowed."""
-    yield from _validate_unchanged(spec, before, _GROUP_FIELDS)
-
-
-def validate_pod_group_status(status: Object) -> Iterator[Cause]:
-    """Yield the errors of the status of a PodGroup."""
-    yield from validate_conditions(status.get("conditions", ()), "status.conditions")
 
 
 def _validate_unchanged(spec: Object, before: Object, fields: Sequence[str]) -> Iterator[Cause]:
@@ -205,7 +195,7 @@ def _validate_template_reference(reference: Object, path: str) -> Iterator[Cause
         yield required(f"{path}.workload.workloadName")
     else:
         yield from validate_subdomain(workload["workloadName"], f"{path}.workload.workloadName")
-    yield from validate_label(workload["podGroupTemplateName"], f"{path}.workload.podGroupTemplateName")
+    yield from validate_dns_label(workload["podGroupTemplateName"], f"{path}.workload.podGroupTemplateName")
 
 
 def _validate_count(templates: Sequence[Object]) -> Iterator[Cause]:
@@ -298,10 +288,10 @@ class PodGroupStrategy(Strategy):
         return validate_pod_group(obj["spec"])
 
     def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        return validate_pod_group_update(obj["spec"], old["spec"])
+        return _validate_unchanged(obj["spec"], old["spec"], _GROUP_FIELDS)
 
     def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        return validate_pod_group_status(obj["status"])
+        return validate_conditions(obj["status"].get("conditions", ()), "status.conditions")
 
 
 def _drop_template_claims(workload: Object) -> None:

@@ -20,7 +20,7 @@ from scheduler.simulator.apimachinery.causes import (
     required,
 )
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.strategy import dns_label, dns_subdomain
+from scheduler.simulator.apimachinery.strategy import dns_subdomain, validate_dns_label
 from scheduler.simulator.kinds.persistent_volumes import validate_claim_spec
 from scheduler.simulator.kinds.placement_rules import REQUIRED, validate_placement, validate_resources
 
@@ -170,13 +170,6 @@ def _difference(after: Object, before: Object) -> str:
     return "\n".join(lines)
 
 
-def _validate_name(name: str, path: str) -> Iterator[Cause]:
-    if not name:
-        yield required(path)
-    elif problem := dns_label(name):
-        yield invalid_value(path, f'"{name}"', problem)
-
-
 def _validate_volumes(volumes: Sequence[Object], path: str, pod_name: str) -> Iterator[Cause]:
     seen: set[str] = set()
     made = {f"{pod_name}-{one.get('name', '')}" for one in volumes if pod_name and "ephemeral" in one}
@@ -189,7 +182,7 @@ def _validate_volumes(volumes: Sequence[Object], path: str, pod_name: str) -> It
         claim = volume.get("persistentVolumeClaim", {"claimName": " "}).get("claimName", "")
         if not claim:
             yield required(f"{where}.persistentVolumeClaim.claimName")
-        yield from _validate_name(name, f"{where}.name")
+        yield from validate_dns_label(name, f"{where}.name")
         if name and name in seen:
             yield duplicate(f"{where}.name", name)
         seen.add(name)
@@ -218,7 +211,7 @@ def _validate_resource_claims(claims: Sequence[Object], path: str) -> Iterator[C
         if name and name in seen:
             yield duplicate(f"{where}.name", name)
         else:
-            yield from _validate_name(name, f"{where}.name")
+            yield from validate_dns_label(name, f"{where}.name")
         seen.add(name)
         sources = [one for one in ("resourceClaimName", "resourceClaimTemplateName") if one in claim]
         if len(sources) != 1:
@@ -250,7 +243,7 @@ def _validate_scheduling_group(group: Object, path: str) -> Iterator[Cause]:
 def _validate_container(
     container: Object, path: str, volumes: AbstractSet[str], claims: AbstractSet[str]
 ) -> Iterator[Cause]:
-    yield from _validate_name(container.get("name", ""), f"{path}.name")
+    yield from validate_dns_label(container.get("name", ""), f"{path}.name")
     if not container.get("image"):
         yield required(f"{path}.image")
     for index, port in enumerate(container.get("ports", ())):

@@ -20,13 +20,11 @@ from scheduler.simulator.apimachinery.causes import (
 )
 from scheduler.simulator.apimachinery.objects import is_terminating, json_text
 from scheduler.simulator.apimachinery.selectors import validate_node_selector
-from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.apimachinery.strategy import Strategy, validate_dns_label
 from scheduler.simulator.kinds.devices import (
     duplicates,
     validate_binding_conditions,
-    validate_device_name,
     validate_fully_qualified,
-    validate_label,
     validate_opaque,
     validate_pool_name,
     validate_selectors,
@@ -164,7 +162,7 @@ def _validate_spec(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _validate_request(request: Object, path: str) -> Iterator[Cause]:
-    yield from validate_label(request.get("name", ""), f"{path}.name")
+    yield from validate_dns_label(request.get("name", ""), f"{path}.name")
     alternatives = _alternatives(request)
     if alternatives and "exactly" in request:
         yield invalid_value(path, "null", f"{_ONE_OF}, but multiple fields are set")
@@ -176,7 +174,7 @@ def _validate_request(request: Object, path: str) -> Iterator[Cause]:
             return
         for index, one in enumerate(alternatives):
             where = f"{path}.firstAvailable[{index}]"
-            yield from validate_label(one.get("name", ""), f"{where}.name")
+            yield from validate_dns_label(one.get("name", ""), f"{where}.name")
             yield from _validate_asked(one, where)
         yield from duplicates([one.get("name", "") for one in alternatives], f"{path}.firstAvailable")
     else:
@@ -229,7 +227,7 @@ def _validate_reference(reference: str, path: str, known: Mapping[str, set[str]]
         yield invalid_value(path, f'"{reference}"', _NO_REQUEST)
         return
     for part in (name, rest) if slash else (name,):
-        yield from validate_label(part, path)
+        yield from validate_dns_label(part, path)
     if name not in known or (slash and rest not in known[name]):
         yield invalid_value(path, f'"{reference}"', _NO_REQUEST)
 
@@ -276,7 +274,7 @@ def _validate_status(obj: Object, old: Object) -> Iterator[Cause]:
 def _validate_device_status(device: Object, path: str, allocated: set[tuple[str, ...]]) -> Iterator[Cause]:
     yield from validate_driver_name(device.get("driver", ""), f"{path}.driver")
     yield from validate_pool_name(device.get("pool", ""), f"{path}.pool")
-    yield from validate_device_name(device.get("device", ""), f"{path}.device")
+    yield from validate_dns_label(device.get("device", ""), f"{path}.device")
     if _device_id(device) not in allocated:
         shown = json_text("/".join(_device_id(device)[:3]))
         yield invalid_value(path, shown, "must be an allocated device in the claim")
@@ -289,7 +287,7 @@ def _validate_allocation(allocation: Object, path: str, known: Mapping[str, set[
         yield from _validate_reference(result.get("request", ""), f"{where}.request", known)
         yield from validate_driver_name(result.get("driver", ""), f"{where}.driver")
         yield from validate_pool_name(result.get("pool", ""), f"{where}.pool")
-        yield from validate_device_name(result.get("device", ""), f"{where}.device")
+        yield from validate_dns_label(result.get("device", ""), f"{where}.device")
         yield from validate_binding_conditions(result, where)
     for index, config in enumerate(devices.get("config", ())):
         where = f"{path}.devices.config[{index}]"
