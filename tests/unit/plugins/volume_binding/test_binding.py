@@ -210,15 +210,12 @@ class Live:
     def show(self, obj: dict[str, Any]) -> None:
         """Deliver an object by the watch."""
         self.stage.show(obj)
-        resource = EventResource(
-            obj["kind"] if obj["apiVersion"] == "v1" else f"storage.k8s.io/{obj['kind']}"
-        )
+        resource = EventResource.of(f"{obj['apiVersion']}/{obj['kind'].lower()}s")
         self.bus.happened(ClusterEvent(resource, ActionType.UPDATE), None, obj)
 
     def remove(self, kind: str, key: str) -> None:
         gone = self.stage.table.watch_kind(kind).pop(key)
-        resource = EventResource(gone["kind"])
-        self.bus.happened(ClusterEvent(resource, ActionType.DELETE), gone, None)
+        self.bus.happened(ClusterEvent(EventResource.of(kind), ActionType.DELETE), gone, None)
 
     async def written(self) -> None:
         """Wait until everything is written."""
