@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.framework import MAX_NODE_SCORE, ScorePlugin, divide
-from scheduler.objects.images import normalized_image_name
+from scheduler.objects.node import normalized_image_name
 from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from scheduler.framework import (
     no_event_keys,
     no_pod_key,
 )
-from scheduler.objects.taints import NO_SCHEDULE, Taint
+from scheduler.objects.v1 import NO_SCHEDULE, Taint
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

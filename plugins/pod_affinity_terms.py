@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from plugins.pod_topology_spread.constraints import lacking
+from scheduler.objects.caches import Remembered
 from scheduler.objects.pod_affinity import topology_keys
-from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import LabelRule
 from scheduler.snapshot import Objects, PodQuery, PodsIn, TalliedTerm, conditions
 

@@ -22,7 +22,7 @@ from scheduler.framework import (
     no_event_keys,
     no_pod_key,
 )
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
+from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence

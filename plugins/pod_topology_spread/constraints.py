@@ -15,8 +15,7 @@ import numpy as np
 
 from plugins.node_affinity import nodes_demanded
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.objects.bounded_dict import BoundedDict
-from scheduler.objects.remembered import Remembered
+from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.selectors import (
     LabelRule,
     Operator,
@@ -24,8 +23,7 @@ from scheduler.objects.selectors import (
     SelectorError,
     read_label_selector,
 )
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
-from scheduler.objects.v1 import HONOR
+from scheduler.objects.v1 import HONOR, NO_EXECUTE, NO_SCHEDULE
 from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 
 if TYPE_CHECKING:
@@ -33,8 +31,7 @@ if TYPE_CHECKING:
 
     from plugins.work_in_steps import PluginWork
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.taints import Taint
-    from scheduler.objects.v1 import TopologySpreadConstraint
+    from scheduler.objects.v1 import Taint, TopologySpreadConstraint
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot, Tally
 
 _MOST_WORDS: Final = 256

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from plugins.pod_topology_spread.constraints import rule_of_labels
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.meta import ApiStruct
-from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
 from scheduler.snapshot.rule_index import RuleIndex

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from plugins.volume_binding.reachability import ReachabilityIndex, reach_of
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.label_index import matcher
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_label_selector
 from scheduler.objects.storage import CSIStorageCapacity, PersistentVolume

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from plugins.volumes.csi_migration import InTreePlugin
     from plugins.volumes.storage import StorageObjects
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_volumes import PodClaim
-    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, PodClaim
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of CSINodes: the in-tree plugins that are migrated to CSI drivers there."""

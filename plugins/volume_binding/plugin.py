@@ -54,7 +54,7 @@ from scheduler.framework import (
     WaitForEvent,
 )
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from scheduler.snapshot import object_key

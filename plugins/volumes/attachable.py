@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from plugins.volumes.storage import StorageObjects
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_volumes import PodClaim
-    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, PodClaim
     from scheduler.objects.v1 import Volume
 
 Volumes = dict[str, str]

@@ -24,8 +24,13 @@ from plugins.volumes.storage import (
     VOLUMES,
     StorageObjects,
 )
-from scheduler.objects.pod_volumes import CLAIM, EPHEMERAL_CLAIM, StorageUse
-from scheduler.objects.storage import PersistentVolumeClaim, VolumeAttachment
+from scheduler.objects.storage import (
+    CLAIM,
+    EPHEMERAL_CLAIM,
+    PersistentVolumeClaim,
+    StorageUse,
+    VolumeAttachment,
+)
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework import Outcome
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_volumes import PodClaim
+    from scheduler.objects.storage import PodClaim
     from scheduler.objects.v1 import Volume
     from scheduler.snapshot import Bools, Int64s, Objects, Rows, Snapshot, StorageIndex, StorageInUse
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.framework import EventWithHint, QueueingHint, no_pod_key
-from scheduler.objects.pod_volumes import CLAIM, StorageUse
 from scheduler.objects.storage import (
+    CLAIM,
     CSIDriver,
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    StorageUse,
 )
 from scheduler.snapshot import object_key
 

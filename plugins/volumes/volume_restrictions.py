@@ -39,8 +39,14 @@ from scheduler.framework import (
     Status,
     TimeSlice,
 )
-from scheduler.objects.pod_volumes import CLAIM, EPHEMERAL_CLAIM, StorageUse, disk_uses
-from scheduler.objects.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
+from scheduler.objects.storage import (
+    CLAIM,
+    EPHEMERAL_CLAIM,
+    READ_WRITE_ONCE_POD,
+    PersistentVolumeClaim,
+    StorageUse,
+    disk_uses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

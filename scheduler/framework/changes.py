@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
-from scheduler.objects.pod_requests import pod_requests, resize_is_infeasible
+from scheduler.objects.resources import pod_requests, resize_is_infeasible
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject

@@ -22,15 +22,39 @@ import numpy as np
 from msgspec import inspect
 
 from scheduler.errors import ObjectError
+from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from scheduler.objects.v1 import Node, Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "v1/persistentvolumeclaims": PersistentVolumeClaim,
+    "v1/persistentvolumes": PersistentVolume,
+    "storage.k8s.io/v1/storageclasses": StorageClass,
+    "storage.k8s.io/v1/csinodes": CSINode,
+    "storage.k8s.io/v1/csidrivers": CSIDriver,
+    "storage.k8s.io/v1/csistoragecapacities": CSIStorageCapacity,
+    "storage.k8s.io/v1/volumeattachments": VolumeAttachment,
+    "resource.k8s.io/v1/resourceclaims": ResourceClaim,
+    "resource.k8s.io/v1/resourceslices": ResourceSlice,
+    "resource.k8s.io/v1/deviceclasses": DeviceClass,
+}
+"""Kind, as in a plugin's `needs` -> its type; objects that do not match the type are ignored."""
 
 
 def without_nulls(found: Any, kind: type[msgspec.Struct]) -> Any:

@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from scheduler.objects.caches import Remembered
 from scheduler.objects.meta import ApiStruct
-from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import (
     LabelRule,
     LabelSelector,

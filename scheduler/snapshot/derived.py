@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.taints import Taint
+    from scheduler.objects.v1 import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.selectors import METADATA_NAME, Operator, SelectorError, read_node_term
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_volumes import StorageUse
+    from scheduler.objects.storage import StorageUse
     from scheduler.snapshot.arrays import Rows
 
 _NONE: Mapping[str, PodInfo] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import ChangeLog, Column, wrapped
 from scheduler.snapshot.images import ImageColumns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms
-    from scheduler.objects.taints import Taint
+    from scheduler.objects.v1 import Taint
     from scheduler.snapshot.affinity_index import TermIndex, TermKind
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes, ImageState

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.taints import Taint, Toleration
+    from scheduler.objects.v1 import Taint, Toleration
     from scheduler.snapshot import Snapshot
 
 CREATED = "2026-03-01T08:00:00Z"

@@ -22,8 +22,7 @@ from scheduler.engine.state.cache import Cache
 from scheduler.errors import ObjectError, SchedulerError
 from scheduler.kube.client.wire import decode_watch_event
 from scheduler.objects import protobuf
-from scheduler.objects.decode import decode_node, decode_object, decode_pod, outline_pod
-from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.decode import STRUCTS, decode_node, decode_object, decode_pod, outline_pod
 from scheduler.snapshot import TermKind
 from tests.support.builders import node, pod
 from tests.support.offline_capabilities import OFFLINE

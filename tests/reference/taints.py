@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scheduler.objects.taints import Taint, Toleration
+    from scheduler.objects.v1 import Taint, Toleration
 
 
 def covers(toleration: Toleration, taint: Taint) -> bool:

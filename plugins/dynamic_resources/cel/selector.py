@@ -14,7 +14,7 @@ from plugins.dynamic_resources.cel.cost import RefusedError, check_cost, check_t
 from plugins.dynamic_resources.cel.functions import FUNCTIONS
 from plugins.dynamic_resources.cel.values import parse_version, quantity_to_bytes, to_bytes
 from scheduler.errors import SchedulerError
-from scheduler.objects.remembered import Remembered
+from scheduler.objects.caches import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping

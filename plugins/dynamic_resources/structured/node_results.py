@@ -12,7 +12,7 @@ import numpy as np
 from plugins.dynamic_resources.cel import CELError, CelSelector, selector
 from plugins.dynamic_resources.structured.constraints import DeviceRefusal
 from plugins.dynamic_resources.structured.question import KEPT_POOLS, Numbers, Question
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence

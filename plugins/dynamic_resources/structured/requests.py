@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plugins.dynamic_resources.cel import CelDevice, CELError, CelSelector, values_of
 from plugins.dynamic_resources.structured.pools import amount_of
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.quantity import canonical_quantity, parse_quantity
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from scheduler.framework.interface import Needs
 from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
 from scheduler.objects.decode import decode_pod
-from scheduler.objects.trim import trim_bound_pod
+from scheduler.objects.pod import trim_bound_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

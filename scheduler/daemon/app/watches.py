@@ -12,8 +12,7 @@ from scheduler.errors import ConfigurationError, FieldError, UnreadError
 from scheduler.kube.client.outages import Outages, StaleCacheGate
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import NODES, PODS
-from scheduler.objects.decode import decode_node, decode_object
-from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.decode import STRUCTS, decode_node, decode_object
 from scheduler.objects.node import NodeObject
 
 if TYPE_CHECKING:

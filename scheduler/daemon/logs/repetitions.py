@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.objects.decode import decode_node, decode_object, decode_pod
-from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.decode import STRUCTS, decode_node, decode_object, decode_pod
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.resources import PodResources, pod_resources

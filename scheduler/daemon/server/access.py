@@ -29,7 +29,7 @@ from scheduler.errors import ApiError
 from scheduler.http_server.messages import status_answer
 from scheduler.kube.client.resources import Resource
 from scheduler.kube.http.request import Request
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

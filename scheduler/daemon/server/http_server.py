@@ -26,7 +26,6 @@ from scheduler.errors import ConfigurationError, FieldError
 from scheduler.http_server.listener import Listener, listening_socket
 from scheduler.http_server.messages import JSON, Page, ServerResponse, json_answer
 from scheduler.loop_work import loop_work
-from scheduler.objects.pod_requests import pod_limits, pod_requests
 from scheduler.objects.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -34,6 +33,7 @@ from scheduler.objects.resource_names import (
     is_attachable_volume_resource_name,
     is_hugepage_resource_name,
 )
+from scheduler.objects.resources import pod_limits, pod_requests
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:

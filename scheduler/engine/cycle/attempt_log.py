@@ -22,7 +22,7 @@ from scheduler.engine.runtime.scoring import Scores
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
 from scheduler.framework.preemption import REPORT, preemption_summary
-from scheduler.objects.remembered import PARSED
+from scheduler.objects.caches import PARSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

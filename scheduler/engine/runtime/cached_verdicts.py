@@ -16,7 +16,7 @@ from scheduler.engine.runtime.plugin_points import overrides
 from scheduler.framework.interface import Plugin
 from scheduler.framework.outcomes import PASS
 from scheduler.framework.status import Code
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -17,7 +17,7 @@ from scheduler.engine.runtime.plugin_points import overrides
 from scheduler.engine.runtime.return_values import signature_of
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Plugin
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence

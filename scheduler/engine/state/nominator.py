@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:

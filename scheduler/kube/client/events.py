@@ -22,7 +22,7 @@ from scheduler.errors import ApiError
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.kube.client.resources import EVENTS
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.retries import RetryPolicy
 from scheduler.urls import shown_text
 

@@ -12,7 +12,7 @@ from scheduler.clock import rfc3339
 from scheduler.kube.client.background import JobQueue
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.decode import decode_object
 from scheduler.retries import RetryPolicy
 

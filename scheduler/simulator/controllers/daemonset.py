@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.selectors import required_node_affinity
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
+from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE
 from scheduler.simulator.apimachinery.objects import is_terminating, labels_of
 from scheduler.simulator.controllers.controller import REVISION_LABEL, WorkloadController, template_hash
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.objects.pod_requests import pod_limits
 from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.resources import pod_limits
 from tests.support.builders import pod
 
 

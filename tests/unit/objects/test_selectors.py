@@ -1,4 +1,4 @@
-"""Selectors as rules: their matches and their errors."""
+"""The syntax of labels, and selectors as rules: their matches and their errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,56 @@ from scheduler.objects.selectors import (
     Requirement,
     SelectorError,
     SelectorRequirement,
+    is_label_key,
+    is_label_value,
     node_rules,
     parse_int64,
     parse_label_selector,
     parse_node_term,
     required_node_affinity,
 )
+
+
+@pytest.mark.parametrize(
+    ("key", "valid"),
+    [
+        ("app", True),
+        ("App_1.x-y", True),
+        ("example.com/app", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("a." * 126 + "a/b", True),
+        ("a." * 127 + "a/b", False),
+        ("", False),
+        ("-app", False),
+        ("app-", False),
+        ("an app", False),
+        ("größe", False),
+        ("/app", False),
+        ("example.com/", False),
+        ("Example.com/app", False),
+        ("a/b/c", False),
+        ("app\n", False),
+    ],
+)
+def test_label_keys(key: str, valid: bool):
+    assert is_label_key(key) is valid
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        ("", True),
+        ("v1.2_x-y", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("-", False),
+        ("ü", False),
+        ("a\n", False),
+    ],
+)
+def test_label_values(value: str, valid: bool):
+    assert is_label_value(value) is valid
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.objects.trim import trim_bound_pod
+from scheduler.objects.pod import trim_bound_pod
 from tests.support.builders import pod
 
 STATUS = {

@@ -5,16 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from plugins.gang_scheduling.plugin import (
-    POD_GROUPS,
-    SCHEDULED,
-    Condition,
-    GroupConditions,
-    PodGroupObject,
-    PodGroupStatus,
-)
+from plugins.gang_scheduling import SCHEDULED, Condition, GroupConditions, PodGroupObject, PodGroupStatus
 from scheduler.framework import Code, Status
 from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.pod_group import POD_GROUPS
 from scheduler.testing.fakes import FakeApi, FakeBackground
 
 if TYPE_CHECKING:

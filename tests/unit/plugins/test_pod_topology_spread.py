@@ -8,7 +8,7 @@ import pytest
 
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
-from scheduler.objects.taints import Toleration
+from scheduler.objects.v1 import Toleration
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import hint, made, reasons, scores

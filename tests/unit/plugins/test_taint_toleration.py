@@ -7,7 +7,7 @@ import pytest
 
 from plugins.taint_toleration import REASON, TaintToleration
 from scheduler.framework import Code, CycleState, EventResource, QueueingHint
-from scheduler.objects.taints import Toleration, Tolerations
+from scheduler.objects.v1 import Toleration, Tolerations
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import hint, reasons, scores

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod import trim_bound_pod
 from scheduler.objects.pod_affinity import AffinityTerm, LongTerms
-from scheduler.objects.trim import trim_bound_pod
 from scheduler.snapshot import ClusterTable, TermKind, affinity_index, term_columns
 from tests.support import builders
 from tests.unit.snapshot.test_pod_columns import summed, weights_by_hand

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.daemon.server.http_server import pod_resources_text
 from scheduler.objects.decode import decode_pod
-from scheduler.objects.trim import trim_bound_pod
+from scheduler.objects.pod import trim_bound_pod
 from tests.support.builders import pod
 from tests.unit.daemon.metrics.exposition import families
 

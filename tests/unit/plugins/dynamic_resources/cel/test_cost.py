@@ -15,8 +15,8 @@ import pytest
 from plugins.dynamic_resources.cel import CelDevice, CELError, cost, selector
 from plugins.dynamic_resources.cel.functions import FUNCTIONS
 from plugins.dynamic_resources.cel.selector import environment
+from scheduler.objects.caches import Remembered
 from scheduler.objects.dynamic_resources import Device, DeviceAttribute, DeviceCapacity
-from scheduler.objects.remembered import Remembered
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,6 +1,8 @@
+"""Caches stay within their limits."""
+
 from __future__ import annotations
 
-from scheduler.objects.bounded_dict import BoundedDict
+from scheduler.objects.caches import BoundedDict, Remembered
 
 
 def test_the_oldest_entry_is_dropped_beyond_the_limit():
@@ -38,3 +40,24 @@ def test_only_entries_dropped_by_the_limit_are_reported():
     cache.pop("c")
     cache.clear()
     assert dropped == [("b", 0)]
+
+
+def test_the_cache_stays_within_its_bytes():
+    known: Remembered[int, str] = Remembered(1_000_000)
+    for number in range(10_000):
+        assert known.keep(number, str(number), 100) == str(number)
+        assert known.get(number) == str(number)
+        assert known.bytes <= 1_000_000
+
+    assert 0 < len(known) < 1000
+    assert known.get(0) is None
+
+
+def test_a_very_large_value_is_not_cached_and_evicts_nothing():
+    known: Remembered[str, int] = Remembered(1_000_000)
+    known.keep("a", 1, 10)
+
+    assert known.keep("b", 2, 10_000_000) == 2
+
+    assert known.get("b") is None
+    assert known.get("a") == 1

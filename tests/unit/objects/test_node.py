@@ -1,18 +1,142 @@
-"""A heartbeat is recognized without decoding the node; any other change is no heartbeat."""
+"""Images of nodes, and heartbeats: they change no field that decisions use, and are recognized without decoding."""
 
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import Any
 
+import msgspec
 import pytest
 
+from scheduler.errors import ObjectError
 from scheduler.framework.changes import node_changes
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_identity
 from scheduler.objects.decode import decode_node
-from scheduler.objects.node import NodeObject
-from tests.support.builders import node_object
+from scheduler.objects.node import NodeObject, node_images, normalized_image_name
+from tests.support.builders import node, node_object
+
+
+def test_every_name_of_an_image_has_its_size_and_the_first_counts():
+    each = node(
+        "n",
+        images=[
+            {"names": ["a:1", "a@sha256:0"], "sizeBytes": 10},
+            {"names": ["b:1", "a:1"], "sizeBytes": 20},
+            {"names": ["c:1"]},
+        ],
+    )
+
+    assert each.images == {"a:1": 10, "a@sha256:0": 10, "b:1": 20, "c:1": 0}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        b"{}",
+        b'{"status": null}',
+        b'{"status": {"images": null}}',
+        b'{"status": {"images": [{"names": null}]}}',
+    ],
+)
+def test_a_node_may_have_no_images(status: bytes):
+    assert node_images("n", status) == {}
+
+
+def test_an_invalid_list_of_images_is_an_error_naming_the_node():
+    with pytest.raises(ObjectError, match=r"Node n: status\.images: .*names"):
+        node_images("n", b'{"status": {"images": [{"names": "a:1"}]}}')
+
+
+@pytest.mark.parametrize(
+    ("name", "normalized"),
+    [
+        ("a", "a:latest"),
+        ("a:1", "a:1"),
+        ("r.io:5000/a", "r.io:5000/a:latest"),
+        ("r.io:5000/a:1", "r.io:5000/a:1"),
+        ("a@sha256:0", "a@sha256:0"),
+        ("", ":latest"),
+    ],
+)
+def test_the_default_tag_is_added(name: str, normalized: str):
+    assert normalized_image_name(name) == normalized
+
+
+def before() -> dict[str, Any]:
+    each = node_object("n", labels={"zone": "a"}, annotations={"a": "b"}, images=[{"names": ["a:1"]}])
+    each["metadata"] |= {"resourceVersion": "7", "managedFields": [{"time": "08:00"}]}
+    each["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+    each["status"]["nodeInfo"] = {"kubeletVersion": "v1.35.0"}
+    return each
+
+
+def decoded(each: dict[str, Any]) -> NodeObject:
+    return decode_node(msgspec.json.encode(each))
+
+
+def changed(path: str, value: Any) -> NodeObject:
+    """Return the node with another value at a path."""
+    each = deepcopy(before())
+    *parents, last = [int(key) if key.isdigit() else key for key in path.split("/")]
+    at: Any = each
+    for key in parents:
+        at = at[key]
+    at[last] = value
+    return decoded(each)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata/resourceVersion", "8"),
+        ("metadata/managedFields", []),
+        ("status/conditions/0/lastHeartbeatTime", "2026-01-01T00:05:00Z"),
+    ],
+)
+def test_the_time_and_managed_fields_of_a_heartbeat_are_no_change(path: str, value: Any):
+    assert changed(path, value).is_heartbeat_of(decoded(before()))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata/uid", "another"),
+        ("metadata/labels/zone", "b"),
+        ("metadata/annotations/a", "c"),
+        ("metadata/deletionTimestamp", "2026-01-01T00:00:00Z"),
+        ("metadata/finalizers", ["x"]),
+        ("spec/taints", [{"key": "k", "effect": "NoSchedule"}]),
+        ("spec/unschedulable", True),
+        ("spec/podCIDR", "10.0.0.0/24"),
+        ("spec/providerID", "x"),
+        ("status/allocatable/cpu", "8"),
+        ("status/capacity/cpu", "8"),
+        ("status/images", []),
+        ("status/declaredFeatures", ["A"]),
+        ("status/nodeInfo/kubeletVersion", "v1.36.0"),
+        ("status/addresses", [{"type": "InternalIP", "address": "10.0.0.1"}]),
+        ("status/volumesInUse", ["v"]),
+        ("status/conditions", []),
+        ("status/conditions/0/type", "DiskPressure"),
+        ("status/conditions/0/status", "False"),
+        ("status/conditions/0/reason", "KubeletNotReady"),
+        ("status/conditions/0/message", "other"),
+        ("status/conditions/0/lastTransitionTime", "2026-01-01T00:05:00Z"),
+    ],
+)
+def test_any_other_difference_is_a_change(path: str, value: Any):
+    assert not changed(path, value).is_heartbeat_of(decoded(before()))
+    assert not decoded(before()).is_heartbeat_of(changed(path, value))
+
+
+def test_a_node_without_conditions_is_compared_by_the_rest():
+    bare = before()
+    del bare["status"]["conditions"]
+
+    assert decoded(bare).is_heartbeat_of(decoded(bare))
+    assert not changed("metadata/labels/zone", "b").is_heartbeat_of(decoded(bare))
 
 
 def written(version: str = "7", at: str = "2026-01-01T00:00:00Z", **changes: Any) -> bytes:
