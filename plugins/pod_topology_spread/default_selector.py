@@ -12,10 +12,10 @@ import msgspec
 
 from plugins.pod_topology_spread.constraints import rule_of_labels
 from scheduler.objects.caches import BoundedDict, Remembered
+from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
-from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,6 +6,9 @@ from scheduler.framework.capabilities import (
     ApiWrite,
     Background,
     ClusterObjects,
+    Counter,
+    Gauge,
+    Histogram,
     HttpGet,
     KeyedLock,
     PluginMetrics,
@@ -22,7 +25,7 @@ from scheduler.framework.capabilities import (
     WantedStatus,
 )
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.diagnosis import PASS, Diagnosis, Outcome, Outcomes
 from scheduler.framework.events import (
     EVERYTHING,
     ActionType,
@@ -33,7 +36,14 @@ from scheduler.framework.events import (
     no_event_keys,
     no_pod_key,
 )
-from scheduler.framework.group_plugins import GroupDryRuns, PodGroupPlugin, PodGroupPostFilterPlugin
+from scheduler.framework.group_plugins import (
+    GroupDryRuns,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPlugin,
+    PodGroupPostFilterPlugin,
+)
 from scheduler.framework.interface import (
     API_VERSION,
     MAX_NODE_SCORE,
@@ -56,9 +66,6 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
-from scheduler.framework.metrics import Counter, Gauge, Histogram
-from scheduler.framework.outcomes import PASS, Outcome, Outcomes
-from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
     PodGroup,
     PodGroupMembers,

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from scheduler.errors import FieldError
     from scheduler.framework.cycle_state import CycleState
-    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.diagnosis import Diagnosis, Outcomes
     from scheduler.framework.events import EventWithHint
-    from scheduler.framework.outcomes import Outcomes
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
     from scheduler.framework.statuses import StatusAccess, StatusSource
@@ -397,3 +396,24 @@ class PostBindPlugin(Plugin):
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Clean up, or notify other systems."""
+
+
+class TimeLimitError(Exception):
+    """A plugin stopped its own code, because it exceeded the plugin's own time limit."""
+
+
+class SlowPlugin(Plugin):
+    """A plugin that may evaluate only a sample of the nodes.
+
+    With a sample, its `filter_node` is called after the other plugins' filters, until the sample has enough
+    passing nodes; the remaining nodes are rejected for this attempt. Its `score_node` is called for as many
+    of the feasible nodes; the others get the lowest score of those. The next pod's sample begins where this
+    one ended, so that all nodes are used in turn.
+
+    Attributes:
+        sample: number of nodes that are enough; None for all.
+        sample_start: the row where the next sample begins.
+    """
+
+    sample: int | None = None
+    sample_start: int = 0

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.derived import Source
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import Tally, TallyTerms
-    from scheduler.snapshot.source import Source
     from scheduler.snapshot.storage_index import StorageInUse
 
 _MOST_COLUMNS = 64

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
-    from scheduler.snapshot.pod_classes import Alike, PodClasses
+    from scheduler.snapshot.pod_counts import Alike, PodClasses
     from scheduler.snapshot.term_columns import Conditions
 
     Labels = Mapping[str, str]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, ChangeLog, Int64s, Rows
+    from scheduler.snapshot.derived import Source
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import Tally, TallyTerms
-    from scheduler.snapshot.source import Source
     from scheduler.snapshot.storage_index import StorageInUse
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from plugins.dynamic_resources.structured.pools import (
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.dynamic_resources import ResourceSlice
+from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_node_term
-from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping

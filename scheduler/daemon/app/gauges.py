@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.engine.queue.in_flight import POD_POPPED
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.state.cache import PodState
-from scheduler.framework.event_text import describe_changes
+from scheduler.framework.events import describe_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

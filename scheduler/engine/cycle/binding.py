@@ -22,7 +22,7 @@ from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extensions.extenders.wire import ExtenderError
-from scheduler.framework.changes import ASSIGNED_POD_DELETE
+from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work
 

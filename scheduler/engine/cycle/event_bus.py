@@ -8,8 +8,7 @@ from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from scheduler.framework.changes import ASSIGNED_POD_DELETE
-from scheduler.framework.events import EventResource
+from scheduler.framework.events import ASSIGNED_POD_DELETE, EventResource
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
 from scheduler.snapshot import object_key

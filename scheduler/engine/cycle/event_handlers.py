@@ -12,8 +12,14 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from scheduler.framework.changes import NODE_ADD, NODE_DELETE, node_changes
-from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.framework.events import (
+    NODE_ADD,
+    NODE_DELETE,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    node_changes,
+)
 from scheduler.loop_work import loop_work
 from scheduler.objects.node import NodeObject
 from scheduler.snapshot import object_key

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Decision
     from scheduler.engine.runtime.scoring import Scores
     from scheduler.framework.cycle_state import CycleState
-    from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.outcomes import Outcome
+    from scheduler.framework.diagnosis import Diagnosis, Outcome
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.scheduling import ChooseNode
     from scheduler.engine.state.cache import Cache
     from scheduler.engine.state.nominator import Nominator
-    from scheduler.framework.group_plugins import PodGroupPlugin
-    from scheduler.framework.placements import Placement
+    from scheduler.framework.group_plugins import Placement, PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.group_pass import GroupPasses
     from scheduler.engine.state.cache import Cache
-    from scheduler.framework.group_plugins import PodGroupPlugin
-    from scheduler.framework.placements import Placement
+    from scheduler.framework.group_plugins import Placement, PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Snapshot

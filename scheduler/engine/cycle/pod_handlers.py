@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scheduler.engine.cycle.event_handlers import EventHandler
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.state.cache import PodState
-from scheduler.framework.changes import (
+from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     UNSCHEDULABLE_POD_ADD,

@@ -16,14 +16,16 @@ from scheduler.engine.queue.hints import Hints, RequeueStrategy
 from scheduler.engine.queue.in_flight import InFlightEvent
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.queue.quarantine import is_changed_pod, take_quarantine_from_condition
-from scheduler.framework.changes import (
+from scheduler.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_POD_UPDATE,
     UNSCHEDULABLE_TIMEOUT,
+    ActionType,
+    ClusterEvent,
+    EventResource,
     pod_changes,
 )
-from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import Code
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.engine.runtime.coroutines import resumed
 from scheduler.errors import SchedulerError
-from scheduler.framework.slow_plugins import SlowPlugin, TimeLimitError
+from scheduler.framework.interface import SlowPlugin, TimeLimitError
 from scheduler.loop_work import calls_plugin_code
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.framework.cycle_state import CycleState
-    from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.outcomes import Outcome
+    from scheduler.framework.diagnosis import Diagnosis, Outcome
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Rows, Snapshot, UInt16s
     from scheduler.snapshot.arrays import ChangeLog

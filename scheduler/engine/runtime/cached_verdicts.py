@@ -13,8 +13,8 @@ import numpy as np
 
 from scheduler.engine.runtime.adapters import sample_of
 from scheduler.engine.runtime.plugin_points import overrides
+from scheduler.framework.diagnosis import PASS
 from scheduler.framework.interface import Plugin
-from scheduler.framework.outcomes import PASS
 from scheduler.framework.status import Code
 from scheduler.objects.caches import BoundedDict
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from scheduler.framework.outcomes import Outcome, Outcomes
+    from scheduler.framework.diagnosis import Outcome, Outcomes
     from scheduler.snapshot import Bools, Rows
     from scheduler.snapshot.arrays import ChangeLog
 

@@ -25,7 +25,12 @@ from scheduler.framework.events import (
     EventWithHint,
     QueueingHint,
 )
-from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
+from scheduler.framework.group_plugins import (
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPlugin,
+    PodGroupPostFilterPlugin,
+)
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -41,7 +46,6 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
-from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status

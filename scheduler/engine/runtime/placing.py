@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.engine.runtime.calls import PluginError, PointTiming
-from scheduler.framework.placements import MAX_PLACEMENT_SCORE, Placement
+from scheduler.framework.group_plugins import MAX_PLACEMENT_SCORE, Placement
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code, Status
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scheduler.engine.runtime.calls import PluginCalls
-    from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
+    from scheduler.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scheduler.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -19,7 +20,6 @@ from scheduler.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.points import ExtensionPoint
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.framework.diagnosis import Outcomes
 from scheduler.framework.interface import PostFilterResult, PreFilterResult, Wait
-from scheduler.framework.outcomes import Outcomes
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Status
 

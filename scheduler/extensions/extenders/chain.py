@@ -20,9 +20,9 @@ import numpy as np
 from scheduler.engine.ports import REAL_TIME
 from scheduler.extensions.extenders.http_extender import HttpExtender
 from scheduler.extensions.extenders.wire import MAX_EXTENDER_PRIORITY, ExtenderError
+from scheduler.framework.diagnosis import PASS, Outcome, Outcomes
 from scheduler.framework.events import EXTENDER
 from scheduler.framework.interface import MAX_NODE_SCORE, Needs
-from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:

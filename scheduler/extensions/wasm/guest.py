@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import wasmtime
 
-from scheduler.framework.slow_plugins import TimeLimitError
+from scheduler.framework.interface import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

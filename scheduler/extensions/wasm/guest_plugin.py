@@ -33,9 +33,9 @@ from scheduler.framework.interface import (
     PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
+    SlowPlugin,
     Wait,
 )
-from scheduler.framework.slow_plugins import SlowPlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.queue.pod_places import Place
-from scheduler.framework.event_text import describe_changes
+from scheduler.framework.events import describe_changes
 from scheduler.tools.board.subject import SubjectKind
 from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_in
 

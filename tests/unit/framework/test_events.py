@@ -1,10 +1,23 @@
-"""The events that a registration includes."""
+"""The events of a cluster, and the classification of updates."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from scheduler.framework import ActionType, ClusterEvent, EventResource
+from scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
+    FORCE_ACTIVATE,
+    NODE_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    node_changes,
+    pod_changes,
+)
+from tests.support.builders import node, pod
+from tests.support.counted_labels import lines_run
 
 NODE, POD, ANY = EventResource.NODE, EventResource.POD, EventResource.WILDCARD
 ASSIGNED, UNSCHEDULABLE = EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD
@@ -51,3 +64,219 @@ def test_a_plugin_gets_the_events_that_it_registered_for(
 )
 def test_events_have_the_labels_of_the_metrics(event: ClusterEvent, label: str):
     assert event.label == label
+
+
+def labels(events: list[ClusterEvent]) -> list[str]:
+    return [event.label for event in events]
+
+
+def init(cpu: str) -> dict[str, Any]:
+    return {"name": "init", "resources": {"requests": {"cpu": cpu}}}
+
+
+def resized(cpu: str) -> dict[str, Any]:
+    """Return a status with the container's resize in some stage."""
+    return {
+        "containerStatuses": [
+            {"name": "main", "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
+        ]
+    }
+
+
+def claims(name: str, claim: str | None) -> dict[str, Any]:
+    """Return a status with a claim created for one of the pod's claims."""
+    return {"status": {"resourceClaimStatuses": [{"name": name, "resourceClaimName": claim}]}}
+
+
+def extended_claim(claim: str, **more: Any) -> dict[str, Any]:
+    return {"status": {"extendedResourceClaimStatus": {"resourceClaimName": claim, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param({}, {}, ["Update"], id="nothing with a name"),
+        pytest.param({"status": {"reason": "a"}}, {"status": {"reason": "b"}}, ["Update"], id="a status"),
+        pytest.param({}, {"labels": {"a": "b"}}, ["UpdatePodLabel"], id="a label added"),
+        pytest.param({"labels": {"a": "b"}}, {}, ["UpdatePodLabel"], id="a label removed"),
+        pytest.param({"cpu": "2"}, {"cpu": "1"}, ["UpdatePodScaleDown"], id="a smaller request"),
+        pytest.param({"cpu": "2"}, {}, ["UpdatePodScaleDown"], id="a request removed"),
+        pytest.param({"cpu": "1"}, {"cpu": "2"}, ["Update"], id="a larger request"),
+        pytest.param({"cpu": "1"}, {"cpu": "1000m"}, ["Update"], id="the same request written otherwise"),
+        pytest.param(
+            {"cpu": "1", "memory": "2Gi"},
+            {"cpu": "2", "memory": "1Gi"},
+            ["UpdatePodScaleDown"],
+            id="one of two",
+        ),
+        pytest.param(
+            {"requests": {"example.com/gpu": "2"}},
+            {"requests": {"example.com/gpu": "1"}},
+            ["UpdatePodScaleDown"],
+            id="a smaller extended resource",
+        ),
+        pytest.param(
+            {"init_containers": [init("4")]},
+            {"init_containers": [init("3")]},
+            ["UpdatePodScaleDown"],
+            id="init",
+        ),
+        pytest.param(
+            {"cpu": "1", "status": resized("2")},
+            {"cpu": "1", "status": resized("1")},
+            ["UpdatePodScaleDown"],
+            id="a resize taking effect",
+        ),
+        pytest.param(
+            {"cpu": "2", "status": resized("2")},
+            {"cpu": "1", "status": resized("2")},
+            ["Update"],
+            id="a requested resize",
+        ),
+        pytest.param(
+            {"gates": ["a"]}, {}, ["UpdatePodSchedulingGatesEliminated"], id="the last gate removed"
+        ),
+        pytest.param({"gates": ["a", "b"]}, {"gates": ["a"]}, ["Update"], id="one gate of two removed"),
+        pytest.param(
+            {}, {"tolerations": [{"operator": "Exists"}]}, ["UpdatePodToleration"], id="a toleration"
+        ),
+        pytest.param(
+            {}, claims("gpu", "web-gpu-1"), ["UpdatePodGeneratedResourceClaim"], id="a created claim"
+        ),
+        pytest.param(
+            claims("gpu", None), claims("gpu", "x"), ["UpdatePodGeneratedResourceClaim"], id="a claim named"
+        ),
+        pytest.param(claims("gpu", "x"), claims("gpu", "x"), ["Update"], id="the same claim"),
+        pytest.param(
+            {}, extended_claim("web-1"), ["UpdatePodGeneratedResourceClaim"], id="one for extended resources"
+        ),
+        pytest.param(
+            extended_claim("web-1"),
+            extended_claim("web-1", requestMappings=[{"containerName": "main", "requestName": "r"}]),
+            ["UpdatePodGeneratedResourceClaim"],
+            id="the request mappings",
+        ),
+        pytest.param(
+            {"cpu": "2", "gates": ["a"]},
+            {
+                "labels": {"a": "b"},
+                "cpu": "1",
+                "tolerations": [{"operator": "Exists"}],
+                **claims("gpu", "web-gpu-1"),
+            },
+            [
+                "UpdatePodLabel",
+                "UpdatePodScaleDown",
+                "UpdatePodSchedulingGatesEliminated",
+                "UpdatePodToleration",
+                "UpdatePodGeneratedResourceClaim",
+            ],
+            id="all at once",
+        ),
+    ],
+)
+@pytest.mark.parametrize("where", ["", "n1"], ids=["pending", "bound"])
+def test_an_update_of_a_pod_becomes_specific_events(
+    where: str, old: dict[str, Any], new: dict[str, Any], expected: list[str]
+):
+    events = pod_changes(pod("web", node=where, **old), pod("web", node=where, **new))
+
+    resource = "AssignedPod" if where else "UnschedulablePod"
+    assert labels(events) == [resource + action for action in expected]
+
+
+def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
+    return {"conditions": [{"type": type_, "status": status, **more} for type_, status in pairs]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param({}, {}, [], id="nothing"),
+        pytest.param({"cpu": "4"}, {"cpu": "8"}, ["Allocatable"], id="more cpu"),
+        pytest.param({"cpu": "4"}, {"cpu": "2"}, ["Allocatable"], id="less cpu"),
+        pytest.param({"cpu": "4"}, {"cpu": "4000m"}, [], id="the same cpu written otherwise"),
+        pytest.param({}, {"allocatable": {"example.com/gpu": "1"}}, ["Allocatable"], id="a new resource"),
+        pytest.param({}, {"labels": {"zone": "a"}}, ["Label"], id="a label"),
+        pytest.param({}, {"annotations": {"a": "b"}}, ["Annotation"], id="an annotation"),
+        pytest.param({"taints": ["a:NoSchedule"]}, {}, ["Taint"], id="a taint removed"),
+        pytest.param({}, {"taints": ["a:NoSchedule"]}, ["Taint"], id="a taint added"),
+        pytest.param({"unschedulable": True}, {}, ["Taint"], id="uncordoned"),
+        pytest.param({}, {"unschedulable": True}, [], id="cordoned"),
+        pytest.param(
+            {"unschedulable": True, "taints": ["a:NoSchedule"]},
+            {},
+            ["Taint"],
+            id="uncordoned and a taint, once",
+        ),
+        pytest.param(
+            conditions(("Ready", "True")),
+            conditions(("Ready", "False")),
+            ["Condition"],
+            id="a condition's status",
+        ),
+        pytest.param(
+            conditions(("Ready", "True"), reason="a"),
+            conditions(("Ready", "True"), reason="b"),
+            [],
+            id="a condition's reason",
+        ),
+        pytest.param(
+            conditions(("Ready", "True"), lastHeartbeatTime="2026-03-01T08:00:00Z"),
+            conditions(("Ready", "True"), lastHeartbeatTime="2026-03-01T08:05:00Z"),
+            [],
+            id="a heartbeat",
+        ),
+        pytest.param(
+            conditions(("A", "True"), ("B", "True")),
+            conditions(("B", "True"), ("A", "True")),
+            [],
+            id="conditions in another order",
+        ),
+        pytest.param({}, {"declaredFeatures": ["A"]}, ["DeclaredFeature"], id="a feature declared"),
+        pytest.param({"declaredFeatures": ["A"]}, {}, ["DeclaredFeature"], id="a feature no longer declared"),
+        pytest.param({"declaredFeatures": ["A"]}, {"declaredFeatures": ["A"]}, [], id="the same features"),
+        pytest.param(
+            {"cpu": "4", "taints": ["a:NoSchedule"]},
+            {
+                "cpu": "8",
+                "labels": {"a": "b"},
+                "annotations": {"a": "b"},
+                "declaredFeatures": ["A"],
+                **conditions(("Ready", "False")),
+            },
+            ["Allocatable", "Label", "Taint", "Condition", "Annotation", "DeclaredFeature"],
+            id="all at once",
+        ),
+    ],
+)
+def test_an_update_of_a_node_becomes_specific_events(
+    old: dict[str, Any], new: dict[str, Any], expected: list[str]
+):
+    events = node_changes(node("n1", **old), node("n1", **new))
+
+    assert labels(events) == [f"NodeUpdateNode{what}" for what in expected]
+
+
+def test_our_own_events_have_the_labels_of_kube_scheduler():
+    ours = (ASSIGNED_POD_DELETE, UNSCHEDULABLE_POD_UPDATE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, FORCE_ACTIVATE)
+
+    assert labels(list(ours)) == [
+        "AssignedPodDelete",
+        "UnschedulablePodUpdate",
+        "NodeAdd",
+        "UnschedulableTimeout",
+        "ForceActivate",
+    ]
+
+
+def test_the_timeout_and_the_activation_are_wildcard_events():
+    assert UNSCHEDULABLE_TIMEOUT.is_wildcard
+    assert FORCE_ACTIVATE.is_wildcard
+
+
+def test_equal_requests_of_very_many_containers_are_not_computed_again():
+    sidecars = [{**init(f"{number}m"), "restartPolicy": "Always"} for number in range(5000)]
+    old, new = (pod("p", initContainers=sidecars, status={"reason": reason}) for reason in "ab")
+    assert old.resources is not new.resources, "too long to be kept"
+    assert lines_run(lambda: pod_changes(old, new)) < 200

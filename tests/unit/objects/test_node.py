@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.errors import ObjectError
-from scheduler.framework.changes import node_changes
+from scheduler.framework.events import node_changes
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_identity
 from scheduler.objects.decode import decode_node

@@ -1,8 +1,11 @@
+"""A column that grows, and a log of changed rows."""
+
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.arrays import ChangeLog, Column
 
 
 def test_a_view_of_the_same_length_has_the_cells_of_a_column_that_grew() -> None:
@@ -21,3 +24,35 @@ def test_a_view_follows_later_writes_and_the_number_of_rows() -> None:
     column.cells[1] = 7
 
     assert (view.tolist(), column.view(3).tolist()) == ([0, 7], [0, 7, 0])
+
+
+def log_of(*rows: int, n_nodes: int = 3) -> ChangeLog:
+    log = ChangeLog()
+    for row in rows:
+        log.note(row, n_nodes)
+    return log
+
+
+def test_rows_are_listed_in_the_order_of_their_changes_with_repeats():
+    assert log_of(2, 0, 2).since(0) == [2, 0, 2]
+
+
+def test_a_later_read_returns_only_new_changes():
+    log = log_of(2, 0)
+    seen = log.end
+    assert log.since(seen) == []
+
+    log.note(1, 3)
+    assert log.since(seen) == [1]
+    assert log.since(0) == [2, 0, 1]
+
+
+@pytest.mark.parametrize("n_nodes", [1, 5000])
+def test_old_changes_are_dropped_and_a_late_reader_gets_none(n_nodes: int):
+    log = log_of(*range(100_000), n_nodes=n_nodes)
+    remembered = [seen for seen in range(log.end + 1) if log.since(seen) is not None]
+
+    assert log.end == 100_000
+    assert max(1024, n_nodes) <= len(remembered) <= 2 * max(1024, n_nodes) + 1
+    assert all(log.since(seen) == list(range(seen, log.end)) for seen in (remembered[0], remembered[-1]))
+    assert log.since(remembered[0] - 1) is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
-from scheduler.snapshot.pod_classes import PodClasses
+from scheduler.snapshot.pod_counts import PodClasses
 from tests.support.builders import pod
 
 

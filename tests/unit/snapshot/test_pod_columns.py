@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from scheduler.objects import pod_affinity
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.selectors import (
     LabelRule,
     LabelSelector,
@@ -30,12 +31,10 @@ from scheduler.snapshot import (
     PodsIn,
     TermKind,
     affinity_index,
-    pod_classes,
     pod_counts,
     term_columns,
 )
 from scheduler.snapshot.pod_counts import PodCounts
-from scheduler.snapshot.rule_index import RuleIndex
 from tests.support import builders
 from tests.support.counted_labels import CountedLabels
 
@@ -246,7 +245,7 @@ class HistoryOfLongLists(History):
     def __init__(self) -> None:
         super().__init__()
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(pod_classes, "_MOST_LABELS", 1)
+        self._patch.setattr(pod_counts, "_MOST_LABELS", 1)
         self._patch.setattr(pod_counts, "_FEW", 1)
         self._patch.setattr(pod_affinity, "_LONG", 1)
         self._patch.setattr(affinity_index, "_FEW_TERMS", 1)
@@ -313,7 +312,7 @@ TestHistoryInSlices.settings = settings(max_examples=40, stateful_step_count=30,
 
 def test_a_pod_with_very_many_labels_is_not_indexed_by_each_of_them() -> None:
     labels = {f"l{number}": "x" for number in range(1000)}
-    classes = pod_classes.PodClasses()
+    classes = pod_counts.PodClasses()
     for name in ("a", "b"):
         classes.count(0, builders.pod(name, labels=labels), 1)
     assert len(classes._classes) == 1

@@ -14,8 +14,8 @@ from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.cache import PodState
-from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import Code
 from scheduler.kube.client.resources import PODS

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.engine.state.cache import Cache
     from scheduler.engine.state.nominator import Nominator
     from scheduler.extensions.extenders.wire import MetaVictims
-    from scheduler.framework.outcomes import Outcome
+    from scheduler.framework.diagnosis import Outcome
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Rows, Snapshot
 

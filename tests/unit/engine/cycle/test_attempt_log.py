@@ -17,8 +17,7 @@ from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.runtime.scoring import PluginScores, Scores
 from scheduler.engine.state.cache import Cache
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
-from scheduler.framework.outcomes import PASS, Outcome
+from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, PASS, Diagnosis, Outcome
 from scheduler.framework.preemption import REPORT, PreemptionReport, PreemptionSummary
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.pod import PodInfo

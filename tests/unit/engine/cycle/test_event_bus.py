@@ -10,8 +10,14 @@ import pytest
 from scheduler.engine.cycle.event_bus import EventBus
 from scheduler.engine.queue import Place
 from scheduler.framework.capabilities import PodActivator, WaitForEvent
-from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
-from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+)
 from tests.support.builders import node, pod
 from tests.support.virtual_time_test import virtually
 from tests.unit.engine.queue.cluster import Cluster

@@ -15,7 +15,7 @@ from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place, scheduling_queue
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
-from scheduler.framework.changes import pod_changes
+from scheduler.framework.events import pod_changes
 from scheduler.objects.decode import decode_pod
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import node, pod, pod_object

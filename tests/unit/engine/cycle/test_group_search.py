@@ -21,7 +21,7 @@ from scheduler.engine.runtime.framework import EnabledPlugins
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import CycleState, Diagnosis, NeedsTime, Status
-from scheduler.framework.placements import Placement
+from scheduler.framework.group_plugins import Placement
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS

@@ -22,7 +22,7 @@ from tests.unit.snapshot.test_many_affinity_terms import SHAPES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.snapshot.pod_classes import Alike
+    from scheduler.snapshot.pod_counts import Alike
 
 LOOK_UP_SECONDS = 0.001
 

@@ -18,7 +18,7 @@ from scheduler.framework import (
     QueueingHint,
     Status,
 )
-from scheduler.framework.changes import pod_changes
+from scheduler.framework.events import pod_changes
 from scheduler.framework.status import SUCCESS
 from tests.support.manual_clock import ManualClock
 

@@ -10,7 +10,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import QueueingHint
-from scheduler.framework.changes import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, pod_changes
+from scheduler.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, pod_changes
 from tests.unit.engine.queue.cluster import REGISTERED
 
 if TYPE_CHECKING:

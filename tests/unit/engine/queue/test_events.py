@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.engine.queue import Place
 from scheduler.framework import ActionType, ClusterEvent, EventResource
-from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT
+from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from tests.support.builders import node, pod
 from tests.unit.engine.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.engine.queue import Place
 from scheduler.framework import Code, Status
-from scheduler.framework.changes import NODE_ADD, UNSCHEDULABLE_TIMEOUT
+from scheduler.framework.events import NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from tests.support.builders import node, pod
 from tests.unit.engine.queue.cluster import CSI_NODE_ADD, NODE_TAINT, PROFILE, PVC_ADD, Cluster
 

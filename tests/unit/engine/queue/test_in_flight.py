@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.engine.queue import Place
 from scheduler.engine.queue.in_flight import InFlight
-from scheduler.framework.changes import ASSIGNED_POD_ADD, NODE_ADD, UNSCHEDULABLE_TIMEOUT
+from scheduler.framework.events import ASSIGNED_POD_ADD, NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from tests.support.builders import node, pod
 from tests.unit.engine.queue.cluster import CSI_NODE_ADD, NODE_TAINT, PVC_ADD, Cluster
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.queue import Place
 from scheduler.framework import ActionType, ClusterEvent, EventResource
-from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD
+from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
 from tests.unit.engine.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, Cluster

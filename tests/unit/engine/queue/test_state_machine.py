@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.engine.queue import Place
-from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, pod_changes
+from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, pod_changes
 from tests.support.builders import node, pod
 from tests.unit.engine.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
 from tests.unit.engine.queue.slow_queue import FLUSH, INITIAL, MOST, SlowPod, SlowQueue

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.engine.queue import Place
-from scheduler.framework.changes import NODE_ADD
+from scheduler.framework.events import NODE_ADD
 from tests.support.builders import node, pod
 from tests.unit.engine.queue.cluster import NODE_TAINT, Cluster
 

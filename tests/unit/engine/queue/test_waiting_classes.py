@@ -15,7 +15,7 @@ from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.queue import Place
 from scheduler.engine.queue.hints import RequeueStrategy
-from scheduler.framework.changes import (
+from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,

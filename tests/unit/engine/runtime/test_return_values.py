@@ -27,7 +27,7 @@ from scheduler.framework import (
     Status,
     Wait,
 )
-from scheduler.framework.outcomes import PASS
+from scheduler.framework.diagnosis import PASS
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import pod
 from tests.support.scripted_plugins import Puppet, framework_of

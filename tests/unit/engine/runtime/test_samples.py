@@ -17,8 +17,8 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.interface import SlowPlugin
 from scheduler.framework.points import ExtensionPoint
-from scheduler.framework.slow_plugins import SlowPlugin
 from scheduler.tools.whatif.evaluation import evaluate_each
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.clusters import cluster

@@ -10,8 +10,7 @@ import pytest
 
 from scheduler.extensions.wasm.guest import GuestError
 from scheduler.framework import CycleState, Status
-from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.outcomes import Outcomes
+from scheduler.framework.diagnosis import Diagnosis, Outcomes
 from scheduler.objects.protobuf import encode, encode_list
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.clusters import cluster

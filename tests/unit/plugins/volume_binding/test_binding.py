@@ -12,7 +12,7 @@ from plugins.volumes.storage import CLAIMS, VOLUMES
 from scheduler.engine.cycle.event_bus import EventBus
 from scheduler.errors import ApiError
 from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource, Status
-from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_DELETE
+from scheduler.framework.events import ASSIGNED_POD_DELETE, NODE_DELETE
 from scheduler.testing.fakes import FakeApi
 from scheduler.testing.samples import claim, csi_node, only_on, storage_class, volume
 from tests.support.builders import node, pod

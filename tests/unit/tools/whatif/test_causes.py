@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.outcomes import PASS, Outcome
+from scheduler.framework.diagnosis import PASS, Diagnosis, Outcome
 from scheduler.framework.status import Code
 from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_in
 
