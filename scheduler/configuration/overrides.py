@@ -1,19 +1,25 @@
-"""Overrides of the configuration file by the command line."""
+"""Changes a loaded configuration: overrides of the command line, and profiles of other sources."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.configuration import validation
+from scheduler.configuration.decode import decode
+from scheduler.configuration.defaults import with_profiles
 from scheduler.configuration.feature_gates import gate_faults, gates_in_vain
 from scheduler.configuration.notes import ConfigurationNote
+from scheduler.configuration.types import Plugins, Profile
 from scheduler.configuration.validation import leader_election_faults
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.wording import entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
 
@@ -64,3 +70,77 @@ def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) 
 
 def _place(gate: str, given: Mapping[str, bool]) -> str:
     return "--feature-gates" if gate in given else f"featureGates.{gate}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProfile:
+    """One parsed profile, without defaults.
+
+    Attributes:
+        profile: the profile, with defaults for invalid values.
+        errors: all errors of the profile itself; paths begin with `spec.`.
+    """
+
+    profile: Profile
+    errors: tuple[FieldError, ...]
+
+
+def read_profile(spec: Any) -> ReadProfile:
+    """Parse an entry of `profiles`; it must have a name."""
+    profile, errors = decode(spec, Profile, "spec")
+    if profile is None:
+        return ReadProfile(Profile(), tuple(errors))
+    faulty = [error.path for error in errors]
+    rules = (_at_spec(fault, 0) for fault in validation.profile_faults([profile]))
+    # Defaults replace unreadable values.
+    errors.extend(rule for rule in rules if not any(rule.path.startswith(path) for path in faulty))
+    return ReadProfile(profile, tuple(errors))
+
+
+def with_more_profiles(base: Configuration, profiles: Sequence[Profile]) -> Configuration:
+    """Return a configuration with additional profiles, with new names, after its own."""
+    if not profiles:
+        return base
+    added = with_profiles(msgspec.structs.replace(base.settings, profiles=tuple(profiles))).profiles
+    settings = msgspec.structs.replace(base.settings, profiles=(*base.settings.profiles, *added))
+    # Paths are not converted: an old version has other paths only for its own profiles, and those are valid.
+    return replace(base, settings=settings, _conversion=None)
+
+
+def faults_of_added(
+    errors: Iterable[FieldError], own: int, added: Sequence[Profile]
+) -> dict[int, list[FieldError]]:
+    """Return the errors of the added profiles.
+
+    Args:
+        errors: errors of a configuration returned by `with_more_profiles`.
+        own: number of its own profiles.
+        added: the added profiles, as parsed.
+
+    Returns:
+        Index of the added profile -> its errors, whose paths begin with `spec`; errors of no profile, or of
+        the configuration's own profiles, are left out.
+    """
+    found: dict[int, list[FieldError]] = {}
+    for error in errors:
+        head, bracket, rest = error.path.partition("[")
+        number, closed, _ = rest.partition("]")
+        if head == "profiles" and bracket and closed and number.isdigit() and int(number) >= own:
+            place = int(number) - own
+            found.setdefault(place, []).append(_at_the_name(_at_spec(error, int(number)), added[place]))
+    return found
+
+
+def _at_the_name(error: FieldError, profile: Profile) -> FieldError:
+    """Move the error of an unavailable plugin to the profile's entry: plugins are loaded once for all points."""
+    if error.path == "spec.plugins":
+        for name, encoded in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True):
+            for i, plugin in enumerate(getattr(profile.plugins, name).enabled):
+                if error.plugin == plugin.name:
+                    path = entry(f"{error.path}.{encoded}.enabled", i)
+                    return FieldError(f"{path}.name", error.problem.removeprefix("plugin "))
+    return error
+
+
+def _at_spec(error: FieldError, number: int) -> FieldError:
+    return replace(error, path=f"spec{error.path.removeprefix(entry('profiles', number))}")

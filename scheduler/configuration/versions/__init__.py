@@ -1,7 +1,7 @@
 """Converts configurations of old versions to the current one, one version at a time.
 
-Each module converts one version to the next. The conversion uses plain values, before decoding, so that its
-result is decoded, checked and written like any current configuration.
+The conversion uses plain values, before decoding, so that its result is decoded, checked and written like any current
+configuration.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.types import API_VERSION, KIND
-from scheduler.configuration.versions import policy, v1alpha1, v1alpha2, v1beta1, v1beta2, v1beta3
+from scheduler.configuration.versions import policy
 from scheduler.configuration.versions.algorithm_source import PATH, read_algorithm_source
 from scheduler.configuration.versions.conversion import Conversion, entries, mapping, name_of
 from scheduler.configuration.versions.profiles import profiles_of
+from scheduler.configuration.versions.steps import (
+    from_v1alpha1,
+    from_v1alpha2,
+    from_v1beta1,
+    from_v1beta2,
+    from_v1beta3,
+)
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import FieldError
 from scheduler.objects.wording import was
@@ -29,9 +36,9 @@ _GROUP = API_VERSION.rpartition("/")[0]
 _WITH_SOURCE = (f"{_GROUP}/v1alpha1", f"{_GROUP}/v1alpha2")
 _AFTER_SOURCE = f"{_GROUP}/v1beta1"
 _STEPS = {
-    _AFTER_SOURCE: v1beta1.convert,
-    f"{_GROUP}/v1beta2": v1beta2.convert,
-    f"{_GROUP}/v1beta3": v1beta3.convert,
+    _AFTER_SOURCE: from_v1beta1,
+    f"{_GROUP}/v1beta2": from_v1beta2,
+    f"{_GROUP}/v1beta3": from_v1beta3,
 }
 """apiVersion -> conversion to the next version, for versions without `algorithmSource`; oldest first."""
 
@@ -89,10 +96,10 @@ def to_current(document: dict[str, Any], folder: Path, policies: Mapping[PolicyC
         source = read_algorithm_source(fields, conversion, folder, policies)
         fields.pop(PATH, None)
         if version == _WITH_SOURCE[0]:
-            v1alpha1.convert(fields, conversion)
+            from_v1alpha1(fields, conversion)
         if source.path:
             _refuse_beside_policy(fields, conversion)
-        v1alpha2.convert(fields, conversion, source.provider)
+        from_v1alpha2(fields, conversion, source.provider)
         _through(_AFTER_SOURCE, fields, conversion)
         _run_policy(fields, conversion, _read_policy(source, conversion))
     elif version in _STEPS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.configuration.decode import decode
 from scheduler.configuration.types import ConfigurationStruct
-from scheduler.configuration.versions.v1alpha2 import CLUSTER_AUTOSCALER
+from scheduler.configuration.versions.steps import CLUSTER_AUTOSCALER
 from scheduler.errors import ConfigurationError
 from scheduler.files import read_regular
 from scheduler.objects.wording import did_you_mean, was

@@ -19,9 +19,13 @@ import msgspec
 
 from scheduler.configuration.decode import decode
 from scheduler.configuration.types import ConfigurationStruct, Extender, ExtenderTLS
-from scheduler.configuration.versions.node_labels import NO_PREFERENCE, required_labels
-from scheduler.configuration.versions.v1alpha2 import NO_RESOURCE_LIMITS, with_lower_case
-from scheduler.configuration.versions.v1beta1 import NO_AVOID_PODS, NO_SERVICE_AFFINITY
+from scheduler.configuration.versions.profiles import NO_PREFERENCE, required_labels
+from scheduler.configuration.versions.steps import (
+    NO_AVOID_PODS,
+    NO_RESOURCE_LIMITS,
+    NO_SERVICE_AFFINITY,
+    with_lower_case,
+)
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
-from scheduler.configuration.expand import expand_in_steps
 from scheduler.configuration.feature_gates import gates_of
-from scheduler.configuration.plugin_args import decode_args, find_args
+from scheduler.configuration.profile_plugins import decode_args, expand_in_steps, find_args
 from scheduler.engine.runtime.adapters import slow_last
 from scheduler.engine.runtime.construction import build_plugin
 from scheduler.engine.runtime.dry_run import DryRun
@@ -25,8 +24,8 @@ from scheduler.objects.wording import did_you_mean, entry, quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from scheduler.configuration.expand import Expansion
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.profile_plugins import Expansion
     from scheduler.configuration.types import Profile
     from scheduler.engine.runtime.budget import LoopBudget
     from scheduler.engine.runtime.instruments import Instruments

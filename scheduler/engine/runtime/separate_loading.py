@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.configuration.defaults import enabled_names
-from scheduler.configuration.plugin_args import find_args
+from scheduler.configuration.profile_plugins import find_args
 from scheduler.engine.runtime.construction import build_plugin
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.profiles import read_args

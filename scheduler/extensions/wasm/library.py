@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.defaults import enabled_names
-from scheduler.configuration.plugin_args import decode_args
+from scheduler.configuration.profile_plugins import decode_args
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extensions.wasm.guest_source import GuestArgs, guest_file, read_guest
 from scheduler.urls import shown_text, shown_url

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.configuration.expand import expand
 from scheduler.configuration.load import parse
-from scheduler.configuration.plugin_args import find_args
+from scheduler.configuration.profile_plugins import expand, find_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.plugin_points import POINTS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration.plugin_args import decode_args, find_args
+from scheduler.configuration.profile_plugins import decode_args, find_args
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.wording import Duration
 from tests.unit.configuration.documents import parsed

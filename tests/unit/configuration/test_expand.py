@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.configuration.expand import EnabledPlugin, expand, expand_profiles
 from scheduler.configuration.load import default
+from scheduler.configuration.profile_plugins import EnabledPlugin, expand, expand_profiles
 from scheduler.configuration.types import Plugin, Plugins, PluginSet, Profile
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scheduler.configuration import expand
+from scheduler.configuration import profile_plugins
 from scheduler.configuration.feature_gates import FeatureGates, gates_of, parse_gates, written_gates
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.notes import ConfigurationNote
@@ -189,7 +189,7 @@ def test_a_plugin_behind_a_gate_runs_only_while_it_is_on():
     off = with_feature_gates(file, {"GangScheduling": False})
 
     def permits(configuration: object) -> list[str]:
-        expansion = expand.expand_profiles(configuration.settings, points)  # type: ignore[attr-defined]
+        expansion = profile_plugins.expand_profiles(configuration.settings, points)  # type: ignore[attr-defined]
         return [each.name for each in expansion["custom-scheduler"][ExtensionPoint.PERMIT]]
 
     assert (permits(file), permits(off)) == (["GangScheduling"], [])

@@ -1,3 +1,5 @@
+"""Files are loaded with all defaults; and the two fields for nodes whose kubelets reject pods."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -307,3 +309,32 @@ def test_an_unreadable_file_is_named(tmp_path: Path, content: bytes | None, mess
 def test_a_folder_is_not_a_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         load(tmp_path)
+
+
+def test_nodes_pause_for_five_seconds_at_first_and_for_a_minute_at_most() -> None:
+    settings = default().settings
+
+    assert (settings.node_pause_initial_seconds, settings.node_pause_max_seconds) == (5, 60)
+
+
+def test_a_first_pause_of_zero_stays_zero() -> None:
+    assert parse(f"{HEAD}nodePauseInitialSeconds: 0\n").settings.node_pause_initial_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ("nodePauseInitialSeconds: -1", "nodePauseInitialSeconds: must be at least 0, was -1"),
+        (
+            "nodePauseInitialSeconds: 90",
+            "nodePauseMaxSeconds: must be at least nodePauseInitialSeconds (90), was 60",
+        ),
+        ("nodePauseMaxSeconds: 5s", 'nodePauseMaxSeconds: must be an integer, was "5s"'),
+    ],
+    ids=["negative", "longer than the longest", "not a number"],
+)
+def test_an_invalid_pause_is_refused(fields: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(f"{HEAD}{fields}\n")
+
+    assert [str(error) for error in caught.value.errors] == [problem]

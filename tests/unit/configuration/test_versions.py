@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.configuration.load import parse
-from scheduler.configuration.versions.v1beta1 import NO_SERVICE_AFFINITY
+from scheduler.configuration.versions.steps import NO_SERVICE_AFFINITY
 from scheduler.configuration.write import converted_yaml
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.documents import messages_of

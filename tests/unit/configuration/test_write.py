@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration.expand import expand
 from scheduler.configuration.load import default, load, parse
+from scheduler.configuration.profile_plugins import expand
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.configuration.write import to_yaml
 from scheduler.configuration.yaml_text import read, write

@@ -10,7 +10,7 @@ import pytest
 
 from plugins.network_traffic import NetworkTraffic, NetworkTrafficArgs
 from scheduler.configuration.load import load
-from scheduler.configuration.plugin_args import decode_args, find_args
+from scheduler.configuration.profile_plugins import decode_args, find_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState
 from tests.support import virtual_time

@@ -9,7 +9,7 @@ import pytest
 
 from plugins.node_load import NodeLoad, NodeLoadArgs
 from plugins.node_measurements import NODES_PATH
-from scheduler.configuration.plugin_args import decode_args
+from scheduler.configuration.profile_plugins import decode_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState
 from tests.support import virtual_time

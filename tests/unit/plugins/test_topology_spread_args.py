@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plugins.pod_topology_spread.plugin import SYSTEM_CONSTRAINTS, PodTopologySpread, PodTopologySpreadArgs
 from plugins.pod_topology_spread.scoring import go_log, go_round
-from scheduler.configuration.plugin_args import decode_args
+from scheduler.configuration.profile_plugins import decode_args
 from scheduler.errors import ConfigurationError
 from tests.unit.plugins.plugin_calls import faults, made
 

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from scheduler.configuration.more_profiles import faults_of_added, read_profile, with_more_profiles
+from scheduler.configuration.overrides import faults_of_added, read_profile, with_more_profiles
 from scheduler.daemon.app.profile_objects.version_selection import KnownProfile, choose, message_of
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError, UnreadError
 from scheduler.kube.client.events import ObjectReference

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from scheduler.configuration.more_profiles import read_profile
+from scheduler.configuration.overrides import read_profile
 from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
 from scheduler.daemon.config_watch.scheduler_profile import ACTIVE
 from scheduler.errors import ApiError, FieldError
@@ -19,7 +19,7 @@ from scheduler.objects.wording import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from scheduler.configuration.more_profiles import ReadProfile
+    from scheduler.configuration.overrides import ReadProfile
     from scheduler.configuration.types import Profile
     from scheduler.daemon.config_watch.scheduler_profile import ProfileVersion, SchedulerProfile
     from scheduler.kube.client.writer import ApiWriter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plugins.dynamic_resources.plugin import DynamicResources
-from scheduler.configuration.plugin_args import decode_args
+from scheduler.configuration.profile_plugins import decode_args
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.runtime.adapters import outcomes_of, scores_of
 from scheduler.framework import CycleState, Status

@@ -259,7 +259,7 @@ def test_pods_without_devices_are_identical():
     ],
 )  # fmt: skip
 def test_arguments(args: dict[str, str], found: list[str]):
-    from scheduler.configuration.plugin_args import decode_args
+    from scheduler.configuration.profile_plugins import decode_args
     from scheduler.errors import ConfigurationError
 
     try:
