@@ -31,7 +31,7 @@ from scheduler.daemon.app.roles import roles_yaml, rules_yaml
 from scheduler.daemon.app.size import ClusterSize, size_patch
 from scheduler.daemon.config_watch.config_map import ConfigMap
 from scheduler.daemon.logs import LogFormat, configure_logging
-from scheduler.engine.runtime.checking import constructor_wants
+from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 from scheduler.framework import ApiGet, ApiWrite, StatusWrite
 from scheduler.kube.client.connect import connect

@@ -17,7 +17,7 @@ from scheduler.cli.options import choice_option, command, fail, feature_gates_op
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.daemon.app.plugin_watch import watching_plugins
-from scheduler.engine.cycle.refusal_details import NODES_OF_A_KIND
+from scheduler.engine.cycle.explanation import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
 from scheduler.tools.whatif import cluster_file, watch_event
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError

@@ -16,7 +16,7 @@ from scheduler.configuration.defaults import ALL, GATED_PLUGINS, UPSTREAM_PLUGIN
 from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.validation import type_meta_faults
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.wording import did_you_mean, entry, quoted
 

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
-    from scheduler.framework.points import ExtensionPoint
+    from scheduler.framework.interface import ExtensionPoint
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"

@@ -6,9 +6,6 @@ from scheduler.framework.capabilities import (
     ApiWrite,
     Background,
     ClusterObjects,
-    Counter,
-    Gauge,
-    Histogram,
     HttpGet,
     KeyedLock,
     PluginMetrics,
@@ -66,6 +63,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.metrics import Counter, Gauge, Histogram
 from scheduler.framework.pod_groups import (
     PodGroup,
     PodGroupMembers,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from scheduler.framework.interface import Plugin
-    from scheduler.framework.points import ExtensionPoint
+    from scheduler.framework.interface import ExtensionPoint, Plugin
 
 T = TypeVar("T")
 

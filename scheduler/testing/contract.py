@@ -17,8 +17,7 @@ import numpy as np
 
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.runtime.adapters import outcomes_of, scores_of
-from scheduler.engine.runtime.checking import constructor_wants
-from scheduler.engine.runtime.plugin_points import overrides
+from scheduler.engine.runtime.plugin_classes import constructor_wants, overrides
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SUCCESS,

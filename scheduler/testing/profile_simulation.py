@@ -13,11 +13,10 @@ from scheduler.configuration.defaults import MINIMAL_PLUGINS
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.engine.cycle.explanation import explain_gated
+from scheduler.engine.cycle.explanation import RefusalDetails, explain_gated
 from scheduler.engine.cycle.hypothetical import evaluate
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.engine.cycle.refusal_details import RefusalDetails
-from scheduler.engine.runtime.checking import check_plugin
+from scheduler.engine.runtime.plugin_classes import check_plugin
 from scheduler.objects.node import NodeObject
 from scheduler.testing.fakes import Fakes
 

@@ -19,8 +19,7 @@ from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.daemon.metrics import Metrics
-from scheduler.engine.cycle.event_handlers import NodeHandler
-from scheduler.engine.cycle.pod_handlers import PodHandler
+from scheduler.engine.cycle.event_handlers import NodeHandler, PodHandler
 from scheduler.engine.queue import Place
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_watch_event

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.configuration.load import default, parse
-from scheduler.engine.cycle.refusal_details import RefusalDetails
+from scheduler.engine.cycle.explanation import RefusalDetails
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.evaluation import evaluate_each, pods_to_evaluate
 from scheduler.tools.whatif.offline import OfflineScheduler

@@ -8,7 +8,7 @@ import pytest
 
 from plugins.registry import IN_TREE
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.cycle.shared import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin

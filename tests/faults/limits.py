@@ -15,7 +15,7 @@ from plugins.preemption import candidates
 from scheduler.configuration.load import parse
 from scheduler.daemon.app import assembly
 from scheduler.daemon.app.capabilities import LoopTimeSlice
-from scheduler.engine.cycle import freeze, group_pauses, long_attempts, time_slices
+from scheduler.engine.cycle import group_pauses, long_attempts, time_slices
 from scheduler.engine.runtime import registry
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import affinity_index
@@ -37,7 +37,7 @@ def _all_time(time: Time, _: float) -> LoopTimeSlice:
 
 
 _LIMITS: Final[Mapping[str, Sequence[tuple[object, str, object]]]] = {
-    "turns": ((time_slices, "SLICE_SECONDS", 0.0), (freeze, "_SLICE_SECONDS", 0.0)),
+    "turns": ((time_slices, "SLICE_SECONDS", 0.0), (time_slices, "_SLICE_SECONDS", 0.0)),
     "plugins": ((assembly, "LoopTimeSlice", _no_time), (long_attempts, "SLICE_SECONDS", 0.0)),
     "victims": ((time_slices, "_WORK_SECONDS", 0.0), (candidates, "_PODS_A_STEP", 2)),
     "groups": ((group_pauses, "_UNIT_SECONDS", 0.0),),

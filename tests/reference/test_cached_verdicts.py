@@ -8,8 +8,7 @@ import pytest
 
 from plugins.node_resources_fit import NodeResourcesFit
 from plugins.taint_toleration import TaintToleration
-from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
-from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
+from scheduler.engine.runtime.cached_verdicts import CachedFilterResult, CachedVerdicts
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
 from scheduler.snapshot import ClusterTable

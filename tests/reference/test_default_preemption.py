@@ -21,7 +21,7 @@ from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.taint_toleration import TaintToleration
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.cycle.shared import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.pod_groups import PodGroups

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
-from scheduler.engine.runtime.construction import build_plugin
+from scheduler.engine.runtime.profiles import build_plugin
 from scheduler.extensions.wasm.guest import compile_guest
 from scheduler.extensions.wasm.guest_plugin import guest_class
 from scheduler.extensions.wasm.guest_source import GuestArgs

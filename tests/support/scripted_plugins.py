@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.runtime.framework import EnabledPlugins, Framework
-from scheduler.engine.runtime.plugin_points import CLASS_OF_POINT
+from scheduler.engine.runtime.plugin_classes import CLASS_OF_POINT
 from scheduler.framework import (
     BindPlugin,
     FilterPlugin,

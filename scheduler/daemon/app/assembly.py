@@ -22,15 +22,14 @@ from scheduler.daemon.app.needs import needs_of, together, trimmed
 from scheduler.daemon.app.ports import Ports
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
-from scheduler.engine.cycle.event_handlers import ObjectHandler
+from scheduler.engine.cycle.event_handlers import ObjectHandler, QueueingPodHandler
 from scheduler.engine.cycle.failure import FailureHandler
 from scheduler.engine.cycle.group_binding import GroupRelease
 from scheduler.engine.cycle.group_cycle import PodGroupCycle
-from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.group_explanation import GroupLog
 from scheduler.engine.cycle.kubelet_rejections import KubeletRejections
 from scheduler.engine.cycle.long_attempts import LongAttempts
 from scheduler.engine.cycle.pod_cycle import PodCycle
-from scheduler.engine.cycle.pod_handlers import QueueingPodHandler
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions, PreemptionExecutor
 from scheduler.engine.cycle.reporting import Reporter
 from scheduler.engine.cycle.scheduler import Scheduler

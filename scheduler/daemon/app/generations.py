@@ -14,7 +14,7 @@ from scheduler.daemon.app.needs import together
 from scheduler.daemon.app.plugin_dry_run import foreign_names
 from scheduler.engine.cycle.sampling import percentages_of
 from scheduler.engine.cycle.time_slices import run_in_slices
-from scheduler.engine.runtime.separate_loading import load_each
+from scheduler.engine.runtime.profiles import load_each
 from scheduler.engine.state.cache import PodState
 from scheduler.extensions.wasm.library import guest_urls
 from scheduler.loop_work import loop_work

@@ -6,7 +6,7 @@ from collections import ChainMap
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE as _OURS
-from scheduler.engine.runtime.checking import check_plugin
+from scheduler.engine.runtime.plugin_classes import check_plugin
 from scheduler.errors import PluginLoadError
 
 if TYPE_CHECKING:

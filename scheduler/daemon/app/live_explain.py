@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.gauges import group_queue_state, waiting_groups
-from scheduler.engine.cycle.explanation import explain
+from scheduler.engine.cycle.explanation import RefusalDetails, explain
 from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
-from scheduler.engine.cycle.refusal_details import RefusalDetails
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.engine.cycle.attempt_log import AttemptLog, PastAttempt
-    from scheduler.engine.cycle.group_log import PastGroupAttempt
+    from scheduler.engine.cycle.group_explanation import PastGroupAttempt
     from scheduler.engine.queue.pod_places import Move
     from scheduler.engine.runtime.framework import Framework
     from scheduler.framework.queued_pod import QueuedPodInfo

@@ -22,7 +22,7 @@ from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.plugin_dry_run import DRY_RUN_SECONDS, DryRunProgress, DryRunTask, note
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.engine.runtime.separate_loading import build_each, load_each
+from scheduler.engine.runtime.profiles import build_each, load_each
 from scheduler.worker_thread import waited_seconds
 
 _MEMORY_BYTES = 512 * 1024 * 1024

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
     from scheduler.daemon.app.generation import Spawn
     from scheduler.daemon.metrics import Metrics
-    from scheduler.engine.cycle.event_handlers import EventHandler
-    from scheduler.engine.cycle.pod_handlers import PodHandler
+    from scheduler.engine.cycle.event_handlers import EventHandler, PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.store import Handler

@@ -20,7 +20,7 @@ from scheduler.daemon.metrics.plugin_families import PluginFamilies
 from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
 from scheduler.daemon.metrics.rest_client import RestClientMetrics
 from scheduler.daemon.metrics.work_queues import WorkQueueMetrics
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:

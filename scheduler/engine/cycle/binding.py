@@ -1,4 +1,4 @@
-"""The binding cycle: binds an assumed pod, or undoes the assumption. One task per pod; each handles its own failure.
+"""The binding cycle: binds an assumed pod, or undoes the assumption. One task per pod; each handles its own failures.
 
 A plain pod waits only for the response to its Binding. Separate functions handle slow cases: pods that wait at Permit
 or in PreBind, and responses that do not tell whether the pod was bound.
@@ -17,11 +17,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scheduler.engine.cycle.final_check import final_check
+import numpy as np
+
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work
@@ -35,10 +39,39 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.shared import Shared
     from scheduler.engine.ports import PodReader
     from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.state.cache import Cache
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
+
+
+def final_check(cache: Cache, assumed: AssumedPod) -> Status:
+    """Evaluate a changed node again before the Binding: return a success if the pod still fits, else a rejection.
+
+    Permit and PreBind may take minutes. Other decisions of this scheduler need no check, because they counted the assumed
+    pod. Other changes do: the node was cordoned, reduced or deleted, or another client placed a pod there. The rejection
+    names no plugin, because another node may fit. A failure of a plugin is returned as its error.
+    """
+    name = assumed.node_name
+    snapshot = cache.snapshot()
+    row = snapshot.row_of(name)
+    if row is None:
+        return Status.unschedulable(f"node {name} was deleted")
+    filtering = assumed.attempt.framework.filtering
+    counted = cache.pod(assumed.pod.uid)
+    without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
+    state, diagnosis = AttemptState(), Diagnosis.blank(snapshot.n_nodes)
+    status = filtering.run_pre_filter(state, assumed.pod, without, diagnosis)
+    rows = np.array([row], dtype=np.intp)
+    try:
+        if status.is_success and filtering.run_filters(state, assumed.pod, without, rows, diagnosis).size:
+            return SUCCESS
+    except PluginError as error:
+        return error.status
+    refusal = diagnosis.outcome_of(row)
+    reasons = ", ".join(refusal[1].reasons) if refusal else status.message
+    return Status.unschedulable(f"node {name} changed before the pod was bound: {reasons}")
 
 
 def may_be_bound(error: ApiError) -> bool:

@@ -14,9 +14,8 @@ from weakref import WeakValueDictionary
 from scheduler.engine.cycle.group_binding import GroupBinding
 from scheduler.engine.cycle.group_pass import GroupPasses, Pass, PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
-from scheduler.engine.cycle.group_placements import GroupPlacements
 from scheduler.engine.cycle.group_preemption import GroupPreemption
-from scheduler.engine.cycle.group_search import GroupSearch
+from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.binding import BindingCycle
     from scheduler.engine.cycle.failure import FailureHandler
     from scheduler.engine.cycle.group_binding import GroupRelease
-    from scheduler.engine.cycle.group_log import GroupLog
+    from scheduler.engine.cycle.group_explanation import GroupLog
     from scheduler.engine.cycle.group_pass import Member
     from scheduler.engine.cycle.pod_cycle import PodCycle
     from scheduler.engine.cycle.preemption import GroupPreemptions, Preemption

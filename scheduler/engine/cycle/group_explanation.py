@@ -1,4 +1,4 @@
-"""Explains one decision about a pod group as plain JSON values.
+"""Explains decisions about pod groups as plain JSON values, and keeps the last attempt at each group.
 
     {"group": "ns/name", "kind": "scheduling.k8s.io/v1alpha2/podgroups", "minCount": number, "topologyKey": label | null,
      "result": "schedulable" | "unschedulable" | "waiting_on_preemption" | "error" | "gated", "message": text | null,
@@ -15,18 +15,23 @@ members that the domain could hold, `fits` is the number of members that found a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
+    from scheduler.clock import Clock
     from scheduler.engine.cycle.group_pass import Member, Pass, SeenPlacement
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.status import Status
     from scheduler.objects.pod_group import GroupKey
 
+if TYPE_CHECKING:
     GroupExplanation = dict[str, Any]
 
 _RESULTS = {"scheduled": "schedulable"}
@@ -130,3 +135,58 @@ def _chosen(tried: Pass, placements: Iterable[SeenPlacement]) -> SeenPlacement |
     assert first.assumed is not None
     row = first.snapshot.row_of(first.assumed.node_name)
     return next((seen for seen in placements if np.any(seen.placement.rows == row)), None)
+
+
+_MOST_MEMBERS: Final = 20_000
+"""Maximum number of members of all groups, a few hundred bytes each; the group tried longest ago is evicted first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastGroupAttempt:
+    """One attempt at a group.
+
+    Attributes:
+        at: time of the decision.
+        seconds: duration of the attempt.
+        explanation: the result of `explain_pass`.
+    """
+
+    at: datetime
+    seconds: float
+    explanation: dict[str, Any]
+
+
+class GroupLog:
+    """The last attempts, by group."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[GroupKey, PastGroupAttempt] = OrderedDict()
+        self._members = 0
+
+    def note(self, tried: Pass, status: Status, result: str, *, seconds: float) -> None:
+        """Add an attempt; it becomes the last one at its group."""
+        key = tried.group.key
+        self._drop(key)
+        explanation = explain_pass(tried, status, result)
+        self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, explanation)
+        self._members += _size(explanation)
+        while self._members > _MOST_MEMBERS and len(self._kept) > 1:
+            self._drop(next(iter(self._kept)))
+
+    def last(self, key: GroupKey) -> PastGroupAttempt | None:
+        """Return the last attempt at a group; None if there is none or it was evicted."""
+        return self._kept.get(key)
+
+    def called(self, key: str) -> list[GroupKey]:
+        """Return the logged groups with the name `namespace/name`."""
+        return [group for group in self._kept if group.key == key]
+
+    def _drop(self, key: GroupKey) -> None:
+        found = self._kept.pop(key, None)
+        if found is not None:
+            self._members -= _size(found.explanation)
+
+
+def _size(explanation: Mapping[str, Any]) -> int:
+    return 1 + len(explanation["members"])  # a group without placements has no members here

@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler.engine.cycle.group_pass import PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError
-from scheduler.engine.cycle.group_placements import capacity_for
+from scheduler.engine.cycle.group_search import capacity_for
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.framework.status import SUCCESS, Status
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.group_pass import GroupPasses, Pass
     from scheduler.engine.cycle.group_pauses import GroupPauses
-    from scheduler.engine.cycle.group_placements import GroupPlacements
+    from scheduler.engine.cycle.group_search import GroupPlacements
     from scheduler.engine.cycle.preemption import GroupPreemptions
     from scheduler.engine.state.cache import Cache
     from scheduler.objects.pod import PodInfo

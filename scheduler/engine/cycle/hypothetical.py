@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scheduler.engine.cycle.attempt import Decision
-    from scheduler.engine.cycle.explanation import Explanation
-    from scheduler.engine.cycle.refusal_details import RefusalDetails
+    from scheduler.engine.cycle.explanation import Explanation, RefusalDetails
     from scheduler.engine.runtime.framework import Framework
     from scheduler.snapshot import Snapshot
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.failure import FailureHandler
     from scheduler.engine.cycle.shared import Shared
-    from scheduler.framework.interface import Plugin
-    from scheduler.framework.points import ExtensionPoint
+    from scheduler.framework.interface import ExtensionPoint, Plugin
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 

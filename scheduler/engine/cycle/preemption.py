@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduler.engine.cycle.binding import BindingCycle
-    from scheduler.engine.cycle.profiles import Profiles
     from scheduler.engine.cycle.reporting import Reporter
-    from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.cycle.shared import Profiles, Shared
     from scheduler.engine.ports import PodWriter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo

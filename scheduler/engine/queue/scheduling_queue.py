@@ -9,9 +9,8 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from scheduler.engine.queue.backlog import Backlog, QueueWork
 from scheduler.engine.queue.contents import BackoffQueue, QueueContents, QueueView
-from scheduler.engine.queue.event_requeuer import EventRequeuer
+from scheduler.engine.queue.event_requeuer import Backlog, EventRequeuer, QueueWork
 from scheduler.engine.queue.hints import Hints, RequeueStrategy
 from scheduler.engine.queue.in_flight import InFlightEvent
 from scheduler.engine.queue.pod_places import Place

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.engine.runtime.calls import NodeError, PluginCalls, is_worded
+from scheduler.engine.runtime.calls import NodeError, PluginCalls, checked_outcomes, checked_scores, is_worded
 from scheduler.engine.runtime.instruments import NoInstruments
-from scheduler.engine.runtime.plugin_points import overrides
-from scheduler.engine.runtime.return_values import checked_outcomes, checked_scores
+from scheduler.engine.runtime.plugin_classes import overrides
 from scheduler.framework.diagnosis import PASS, Outcome, Outcomes
-from scheduler.framework.interface import FilterPlugin, ScorePlugin, SlowPlugin
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint, FilterPlugin, ScorePlugin, SlowPlugin
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import numpy as np
 
 from scheduler.engine.runtime.adapters import FEW_ROWS
 from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, resized
-from scheduler.engine.runtime.return_values import checked_scores
+from scheduler.engine.runtime.calls import checked_scores
 from scheduler.framework.diagnosis import FEASIBLE
-from scheduler.framework.interface import MAX_NODE_SCORE
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from scheduler.engine.runtime.adapters import ScoreAdapter
-    from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
-    from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
+    from scheduler.engine.runtime.cached_verdicts import CachedFilterResult, CachedVerdicts
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scheduler.engine.runtime.budget import is_ours
 from scheduler.engine.runtime.cached_verdicts import gives_signatures
-from scheduler.engine.runtime.plugin_points import overrides
-from scheduler.engine.runtime.return_values import signature_of
+from scheduler.engine.runtime.calls import signature_of
+from scheduler.engine.runtime.plugin_classes import overrides
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Plugin
 from scheduler.objects.caches import BoundedDict
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
     from scheduler.engine.runtime.cached_scores import CachedScores
+    from scheduler.engine.runtime.cached_verdicts import CachedFilterResult
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.framework.interface import PreFilterPlugin, PreScorePlugin
     from scheduler.framework.pod_groups import PodGroup

@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.engine.runtime.adapters import FilterAdapter
-from scheduler.engine.runtime.cached_filter_result import CachedFilterResult, filter_unknown_rows
-from scheduler.engine.runtime.cached_verdicts import CacheBySignature, CachedOutcomes, gives_signatures
-from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError, PointTiming
+from scheduler.engine.runtime.cached_verdicts import (
+    CacheBySignature,
+    CachedFilterResult,
+    CachedOutcomes,
+    filter_unknown_rows,
+    gives_signatures,
+)
+from scheduler.engine.runtime.calls import (
+    NO_OTHER,
+    REJECTIONS,
+    SKIPS,
+    PluginError,
+    PointTiming,
+    is_pre_filter,
+)
 from scheduler.engine.runtime.equivalence_classes import Prepared
-from scheduler.engine.runtime.plugin_points import keeps_rows_apart, overrides
+from scheduler.engine.runtime.plugin_classes import keeps_rows_apart, overrides
 from scheduler.engine.runtime.post_filters import ask_post_filters
-from scheduler.engine.runtime.return_values import is_pre_filter
-from scheduler.framework.interface import PreFilterPlugin, PreFilterResult
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint, PreFilterPlugin, PreFilterResult
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.snapshot import NominatedOthers, NominatedPods
 

@@ -9,12 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.engine.runtime.budget import OverBudgetError, is_ours
-from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls, PointTiming
+from scheduler.engine.runtime.calls import (
+    NO_OTHER,
+    REJECTIONS,
+    SKIPS,
+    PluginCalls,
+    PointTiming,
+    is_anything,
+    is_permit,
+    is_sort_key,
+)
 from scheduler.engine.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.engine.runtime.filtering import Filtering
 from scheduler.engine.runtime.instruments import NoInstruments
 from scheduler.engine.runtime.placing import Placing
-from scheduler.engine.runtime.return_values import is_anything, is_permit, is_sort_key
 from scheduler.engine.runtime.scoring import Scoring
 from scheduler.framework.events import (
     EVERYTHING,
@@ -33,6 +41,7 @@ from scheduler.framework.group_plugins import (
 )
 from scheduler.framework.interface import (
     BindPlugin,
+    ExtensionPoint,
     FilterPlugin,
     PermitPlugin,
     PostBindPlugin,
@@ -46,7 +55,6 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
-from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work

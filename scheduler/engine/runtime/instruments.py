@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from scheduler.framework.points import ExtensionPoint
+    from scheduler.framework.interface import ExtensionPoint
     from scheduler.framework.status import Code
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.engine.runtime.calls import PluginError, PointTiming
 from scheduler.framework.group_plugins import MAX_PLACEMENT_SCORE, Placement
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduler.engine.runtime.calls import NO_OTHER, is_worded
-from scheduler.engine.runtime.return_values import is_post_filter
-from scheduler.framework.interface import PostFilterResult
-from scheduler.framework.points import ExtensionPoint
+from scheduler.engine.runtime.calls import NO_OTHER, is_post_filter, is_worded
+from scheduler.framework.interface import ExtensionPoint, PostFilterResult
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.profile_plugins import decode_args, expand_in_steps, find_args
 from scheduler.engine.runtime.adapters import slow_last
-from scheduler.engine.runtime.construction import build_plugin
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.framework import EnabledPlugins, Framework
-from scheduler.engine.runtime.plugin_points import points_of
-from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
+from scheduler.engine.runtime.plugin_classes import constructor_wants, points_of, refresh_faults
+from scheduler.errors import ConfigurationError, FieldError, PluginLoadError, SchedulerError
+from scheduler.framework.events import ClusterEvent, EventWithHint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.pod_groups import WorkloadFeatures
-from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.preemption import PreemptionDryRun
 from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import calls_plugin_code, loop_work
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.profile_plugins import Expansion
@@ -33,6 +35,56 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin, PluginArgs
 
 logger = logging.getLogger(__name__)
+
+
+@calls_plugin_code
+@loop_work("reload", lambda plugin: f"plugin {plugin.name} at its constructor")
+def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[type, object]) -> Plugin:
+    """Return an instance of a plugin class.
+
+    Args:
+        plugin: a validated class.
+        args: an instance of the class's own `Args`.
+        capabilities: Protocol -> its implementation.
+
+    Raises:
+        PluginLoadError: the constructor or `events` raised, `events` returned an invalid value, or the constructor
+            needs a capability that is not available here, for example a binder in an offline simulation.
+    """
+    given: dict[str, Any] = {}
+    for name, capability in constructor_wants(plugin).items():
+        if capability is None:
+            given[name] = args
+        elif capability in capabilities:
+            given[name] = capabilities[capability]
+        else:
+            raise PluginLoadError(plugin.name, f"needs {capability.__name__}, which is not available here")
+    try:
+        built = plugin(**given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # SystemExit and CancelledError of a constructor are failures of the plugin.
+        message = f"cannot be built: {type(error).__name__}: {error}"
+        raise PluginLoadError(plugin.name, message) from error
+    for fault in refresh_faults(built):
+        raise PluginLoadError(plugin.name, fault)
+    _check_events(built)
+    return built
+
+
+def _check_events(plugin: Plugin) -> None:
+    try:
+        events = list(plugin.events())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as in `build_plugin`
+        raise PluginLoadError(plugin.name, f"events: {type(error).__name__}: {error}") from error
+    for event in events:
+        if not isinstance(event, EventWithHint) or not isinstance(event.event, ClusterEvent):
+            raise PluginLoadError(
+                plugin.name, f"events: EventWithHint of a ClusterEvent is expected, was {event!r:.200}"
+            )
 
 
 def build_frameworks(
@@ -257,3 +309,50 @@ def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugin
 
 def _weights(expansion: Expansion, point: ExtensionPoint, built: Mapping[str, Plugin]) -> dict[str, int]:
     return {built[plugin.name].name: plugin.weight for plugin in expansion.get(point, ())}
+
+
+if TYPE_CHECKING:
+    Say = Callable[[str], None]
+
+
+class Loaded(NamedTuple):
+    """A plugin of one profile."""
+
+    name: str
+    plugin: type[Plugin]
+    args: PluginArgs
+
+
+def load_each(
+    configuration: Configuration, names: Collection[str], registry: Registry, say: Say
+) -> list[Loaded]:
+    """Import or compile the named plugins, and read their arguments; plugins that fail are left out.
+
+    Args:
+        configuration: the profiles that enable the plugins.
+        names: the names of the plugins in the profiles.
+        registry: finds the plugins and caches them.
+        say: receives a message before each step.
+    """
+    loaded = []
+    for number, profile in enumerate(configuration.settings.profiles):
+        path = f"profiles[{number}]"
+        for name in enabled_names(profile.plugins):
+            if name not in names:
+                continue
+            say(f"importing {name}")
+            with suppress(SchedulerError):
+                values, args_path = find_args(profile, name, path)
+                plugin = registry.find_for(
+                    name, values, folder=configuration.folder, path=f"{path}.plugins", args_path=args_path
+                )
+                loaded.append(Loaded(name, plugin, read_args(plugin, profile, name, path)))
+    return loaded
+
+
+def build_each(loaded: Iterable[Loaded], capabilities: Mapping[type, object], say: Say) -> None:
+    """Build plugins, and discard the instances."""
+    for name, plugin, args in loaded:
+        say(f"building {name}")
+        with suppress(SchedulerError):
+            build_plugin(plugin, args, {**capabilities, PreemptionDryRun: DryRun()})

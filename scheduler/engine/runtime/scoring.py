@@ -23,15 +23,14 @@ from scheduler.engine.runtime.cached_verdicts import (
 )
 from scheduler.engine.runtime.calls import SKIPS, PluginError, PointTiming
 from scheduler.engine.runtime.equivalence_classes import Prepared
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
     from scheduler.engine.runtime.cached_scores import UInt8s
-    from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
+    from scheduler.engine.runtime.cached_verdicts import CachedFilterResult, CachedVerdicts
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.engine.runtime.equivalence_classes import AttemptState, EquivalenceClass
     from scheduler.framework.cycle_state import CycleState

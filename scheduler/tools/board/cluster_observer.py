@@ -17,7 +17,7 @@ from scheduler.daemon.app.tasks import Tasks
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.attempt_log import AttemptLog
-from scheduler.engine.cycle.pod_handlers import PodHandler
+from scheduler.engine.cycle.event_handlers import PodHandler
 from scheduler.errors import SchedulerError
 from scheduler.kube.client.connect import connect
 from scheduler.tools.board.current_decision import current_attempt

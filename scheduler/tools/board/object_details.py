@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.live_explain import attempt_json, in_the_queue
 from scheduler.errors import ApiError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.tools.board.subject import SubjectKind
 from scheduler.tools.board.tiles import flags_of
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.engine.cycle.explanation import explain, explain_gated
+from scheduler.engine.cycle.explanation import RefusalDetails, explain, explain_gated
 from scheduler.engine.cycle.group_explanation import brief
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
-from scheduler.engine.cycle.refusal_details import RefusalDetails
 from scheduler.framework.sliced_work import NeedsTime, answer_to_end
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
 

@@ -11,9 +11,9 @@ from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.assembly import Cycles, Parts
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.engine.cycle.event_handlers import NodeHandler
+from scheduler.engine.cycle.explanation import NODES_OF_A_KIND
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.cycle.preemption import NotedPreemptions
-from scheduler.engine.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.engine.cycle.sampling import NodeSampling
 from scheduler.framework.preemption import Preemptions
 from scheduler.tools.whatif.documents import NODES, PODS, decoded_object

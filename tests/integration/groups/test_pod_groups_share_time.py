@@ -15,8 +15,7 @@ import pytest
 from scheduler.engine.cycle import group_pauses, scheduler, time_slices
 from scheduler.engine.cycle.binding import BindingCycle
 from scheduler.engine.cycle.failure import FailureHandler
-from scheduler.engine.cycle.freeze import ClusterFreeze
-from scheduler.engine.cycle.time_slices import PausableAttempt
+from scheduler.engine.cycle.time_slices import ClusterFreeze, PausableAttempt
 from scheduler.engine.queue import SchedulingQueue
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import PreFilterPlugin

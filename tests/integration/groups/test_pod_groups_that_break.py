@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from scheduler.engine.cycle.group_cycle import PodGroupCycle
-from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.group_explanation import GroupLog
 from scheduler.engine.cycle.group_pass import GroupPasses
 from scheduler.engine.queue import Place
 from scheduler.engine.queue.contents import QueueContents

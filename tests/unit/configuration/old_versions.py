@@ -10,7 +10,7 @@ import pytest
 from scheduler.configuration.load import parse
 from scheduler.configuration.profile_plugins import expand, find_args
 from scheduler.errors import ConfigurationError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.plugin_points import POINTS
 
 if TYPE_CHECKING:

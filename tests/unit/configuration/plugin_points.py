@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 
 DEFAULT_ORDER = {  # extension point -> its default plugins, in order
     ExtensionPoint.PRE_ENQUEUE: [

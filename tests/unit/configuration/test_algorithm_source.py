@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap, PolicyMissingError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.old_versions import args_of, faults_of, head_of, names_at, noted, of, weights_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scheduler.configuration.load import Configuration, default
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.old_versions import (
     BEFORE_V1BETA3,
     OLD_WEIGHTS,

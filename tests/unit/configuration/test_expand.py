@@ -6,7 +6,7 @@ from scheduler.configuration.load import default
 from scheduler.configuration.profile_plugins import EnabledPlugin, expand, expand_profiles
 from scheduler.configuration.types import Plugin, Plugins, PluginSet, Profile
 from scheduler.errors import ConfigurationError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.documents import parsed
 from tests.unit.configuration.plugin_points import DEFAULT_ORDER, POINTS
 

@@ -14,7 +14,7 @@ from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.generations import keep_what_needs_a_restart
 from scheduler.errors import ConfigurationError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.documents import messages, parsed
 from tests.unit.configuration.plugin_points import POINTS
 

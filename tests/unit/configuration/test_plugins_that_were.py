@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.configuration.load import default
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.old_versions import (
     OLD_WEIGHTS,
     VERSIONS,

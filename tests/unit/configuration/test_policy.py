@@ -11,7 +11,7 @@ import pytest
 from scheduler.configuration.load import Configuration, parse
 from scheduler.configuration.versions.policy import PREDICATES, PRIORITIES, TAINTED
 from scheduler.configuration.write import converted_yaml
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.documents import messages_of
 from tests.unit.configuration.old_versions import args_of, names_at, noted, weights_of
 

@@ -7,7 +7,7 @@ import pytest
 from scheduler.configuration.load import parse
 from scheduler.configuration.versions.steps import NO_SERVICE_AFFINITY
 from scheduler.configuration.write import converted_yaml
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.documents import messages_of
 from tests.unit.configuration.old_versions import (
     BEFORE_V1BETA3,

@@ -13,7 +13,7 @@ from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.configuration.write import to_yaml
 from scheduler.configuration.yaml_text import read, write
 from scheduler.errors import ConfigurationError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.unit.configuration.documents import HEAD, outcome, parsed

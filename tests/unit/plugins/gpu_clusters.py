@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import TableObjects
-from scheduler.engine.runtime.checking import constructor_wants
+from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.framework import ApiWrite, ClusterObjects, CycleState
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.runtime.adapters import outcomes_of, scores_of
-from scheduler.engine.runtime.checking import constructor_wants
+from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.framework import (
     SKIP,
     ClusterObjects,

@@ -13,7 +13,7 @@ from plugins.node_resources_fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.cycle.shared import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.cache import Cache

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.engine.runtime.checking import CAPABILITIES
+from scheduler.engine.runtime.plugin_classes import CAPABILITIES
 from scheduler.framework import ClusterEvent, EventResource
 from scheduler.framework.events import ActionType
 from scheduler.testing import Fakes, FakeWeb, pod

@@ -23,7 +23,7 @@ from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.extender_requests import ExtenderRequestMetrics
 from scheduler.engine.cycle.binding import may_be_bound
-from scheduler.engine.cycle.pod_handlers import PodHandler
+from scheduler.engine.cycle.event_handlers import PodHandler
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError

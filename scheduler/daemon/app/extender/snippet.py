@@ -10,7 +10,7 @@ from scheduler.daemon.app.extender.certificates import client_pair_in
 from scheduler.daemon.app.extender.verb_results import weight_of
 from scheduler.daemon.server.extender import BIND, FILTER, PREEMPT, PRIORITIZE
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -35,7 +35,7 @@ from scheduler.daemon.app.shadow.observed_changes import HeldChanges
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.attempt_log import AttemptLog
-from scheduler.engine.cycle.pod_handlers import PodHandler
+from scheduler.engine.cycle.event_handlers import PodHandler
 from scheduler.kube.client.requests import DryRunRequests
 from scheduler.objects.pod import PodInfo
 

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.daemon.app.assembly import Parts
-    from scheduler.engine.cycle.event_handlers import ObjectHandler
-    from scheduler.engine.cycle.pod_handlers import PodHandler
+    from scheduler.engine.cycle.event_handlers import ObjectHandler, PodHandler
     from scheduler.framework import WantedStatus
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo

@@ -12,7 +12,7 @@ import pytest
 from scheduler.configuration.load import default
 from scheduler.daemon.app import config_file
 from scheduler.daemon.app.config_file import POLL_SECONDS, ConfigFile, lease_of
-from scheduler.engine.runtime.plugin_files import PluginFiles
+from scheduler.engine.runtime.registry import PluginFiles
 from scheduler.errors import ConfigurationError, PluginLoadError
 from tests.support.virtual_time_test import virtually
 

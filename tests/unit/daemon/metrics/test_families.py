@@ -16,7 +16,7 @@ from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.families import Counters, Histograms, ReadGauges, exponential_buckets
 from scheduler.daemon.metrics.registry import _Families, registry_of
 from scheduler.framework import Code
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

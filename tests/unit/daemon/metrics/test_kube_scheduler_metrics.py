@@ -15,7 +15,7 @@ import pytest
 from plugins.dynamic_resources.claim_writes import ClaimMetrics
 from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.families import exponential_buckets
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scheduler.engine.cycle.attempt import AssumedPod, Decision
-    from scheduler.engine.cycle.freeze import ClusterFreeze
-    from scheduler.engine.cycle.pod_handlers import PodHandler
+    from scheduler.engine.cycle.event_handlers import PodHandler
+    from scheduler.engine.cycle.time_slices import ClusterFreeze
     from scheduler.engine.queue import Place
     from scheduler.engine.runtime.budget import LoopBudget
     from scheduler.framework import Plugin, QueuedPodInfo

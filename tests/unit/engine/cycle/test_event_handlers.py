@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from plugins.scheduling_gates import SchedulingGates
-from scheduler.engine.cycle import pod_handlers
+from scheduler.engine.cycle import event_handlers
 from scheduler.engine.cycle.event_handlers import ObjectHandler
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place, scheduling_queue
@@ -472,7 +472,7 @@ def test_a_change_of_a_pod_is_compared_at_most_once(
         interpreted.append(after)
         return pod_changes(before, after)
 
-    monkeypatch.setattr(pod_handlers, "pod_changes", counting)
+    monkeypatch.setattr(event_handlers, "pod_changes", counting)
     monkeypatch.setattr(scheduling_queue, "pod_changes", counting)
     cluster.pods.on_update(old, new)
 

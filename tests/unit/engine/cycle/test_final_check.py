@@ -11,7 +11,7 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt
-from scheduler.engine.cycle.final_check import final_check
+from scheduler.engine.cycle.binding import final_check
 from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache

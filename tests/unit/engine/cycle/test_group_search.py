@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.group_pass import GroupPasses, PassOptions
-from scheduler.engine.cycle.group_placements import GroupPlacements
-from scheduler.engine.cycle.group_search import GroupSearch
+from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions
 from scheduler.engine.runtime.framework import EnabledPlugins
 from scheduler.engine.state.cache import Cache

@@ -82,8 +82,8 @@ OBJECT = {"metadata": {"name": "a"}}
         ),
         pytest.param(nodes, "delete", (NODE,), ["NodeDelete"], id="node deleted"),
         pytest.param(csi_nodes, "add", (OBJECT,), ["storage.k8s.io/CSINodeAdd"], id="other added"),
-        pytest.param(racks, "update", (OBJECT, OBJECT), ["example.com/v1/racksUpdate"], id="other changed"),
-        pytest.param(services, "delete", (OBJECT,), ["v1/servicesDelete"], id="other deleted"),
+        pytest.param(racks, "update", (OBJECT, OBJECT), ["racks.v1.example.comUpdate"], id="other changed"),
+        pytest.param(services, "delete", (OBJECT,), ["services.v1Delete"], id="other deleted"),
     ],
 )
 def test_an_event_is_named(

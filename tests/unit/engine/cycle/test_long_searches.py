@@ -9,10 +9,9 @@ from plugins.node_resources_fit import NodeResourcesFit
 from plugins.preemption.candidates import search
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
-from scheduler.engine.cycle.freeze import ClusterFreeze
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.engine.cycle.profiles import Profiles
-from scheduler.engine.cycle.time_slices import TimeSlices
+from scheduler.engine.cycle.shared import Profiles
+from scheduler.engine.cycle.time_slices import ClusterFreeze, TimeSlices
 from scheduler.engine.ports import Time
 from scheduler.engine.queue import Place
 from scheduler.engine.runtime.dry_run import DryRun

@@ -1,13 +1,19 @@
-"""The active profiles change for all users at once."""
+"""The active profiles change for all users at once, also for pods whose profile belongs to an earlier configuration."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from scheduler.configuration.types import Extender
-from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.cycle.shared import Profiles
+from scheduler.engine.state.cache import PodState
 from scheduler.extensions.extenders.chain import Extenders
 from scheduler.framework import QueuedPodInfo, Status
+from scheduler.objects.decode import decode_pod
 from tests.support import scripted_plugins as puppets
-from tests.support.builders import pod
+from tests.support.builders import node, pod, pod_object
 from tests.support.scripted_plugins import framework_of
 from tests.unit.engine.cycle.cluster import Cluster
 
@@ -56,3 +62,44 @@ def test_an_empty_list_of_extenders_is_none() -> None:
     extenders = Extenders([Extender(url_prefix="http://localhost")], heard)
     it.swap({}, extenders)
     assert it.extenders is extenders
+
+
+def told(cluster: Cluster) -> list[str]:
+    """Return a list of the labels of all later events of the queue."""
+    labels: list[str] = []
+
+    def move_all(event: Any, *_: Any) -> int:
+        labels.append(event.label)
+        return 0
+
+    cluster.queue.move_all = move_all  # type: ignore[method-assign]
+    return labels
+
+
+def test_deleting_a_pod_in_binding_frees_its_node_after_its_profile_is_removed() -> None:
+    cluster = Cluster(puppets.NodeFilter("Picky"))
+    cluster.cache.add_node(node("n1"))
+    theirs = pod("web", scheduler_name="gone")
+    cluster.cache.assume(theirs, "n1")
+    labels = told(cluster)
+
+    cluster.pods.on_delete(theirs)
+
+    assert cluster.cache.state_of(theirs.uid) is PodState.OUTSIDE
+    assert labels == ["AssignedPodDelete"]
+
+
+def test_a_version_that_is_decoded_again_is_stored_without_an_event() -> None:
+    cluster = Cluster(puppets.NodeFilter("Picky"))
+    cluster.cache.add_node(node("n1"))
+    whole = pod_object("web", node="n1", annotations={"note": "kept"})
+    whole["metadata"]["resourceVersion"] = "7"
+    trimmed = {**whole, "metadata": {**whole["metadata"], "annotations": {}}}
+    before, after = (decode_pod(msgspec.json.encode(each)) for each in (trimmed, whole))
+    cluster.pods.on_add(before)
+    labels = told(cluster)
+
+    cluster.pods.on_update(before, after)
+
+    assert labels == []
+    assert cluster.cache.pod(after.uid) is after

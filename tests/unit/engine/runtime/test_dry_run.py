@@ -11,7 +11,7 @@ from plugins.node_ports import NodePorts
 from plugins.node_resources_fit import NodeResourcesFit
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
-from scheduler.engine.runtime.plugin_points import keeps_rows_apart
+from scheduler.engine.runtime.plugin_classes import keeps_rows_apart
 from scheduler.framework import Code, Diagnosis, Status
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import Filter, PreFilter, framework_of

@@ -12,7 +12,7 @@ from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import Code, Diagnosis, QueuedPodInfo, Status, Wait
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import pod
 from tests.support.scripted_plugins import framework_of

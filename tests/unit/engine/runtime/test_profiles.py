@@ -22,7 +22,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:

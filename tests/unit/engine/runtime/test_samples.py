@@ -17,8 +17,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.interface import SlowPlugin
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint, SlowPlugin
 from scheduler.tools.whatif.evaluation import evaluate_each
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.clusters import cluster

@@ -17,7 +17,7 @@ from scheduler.engine.runtime.registry import Registry
 from scheduler.errors import ConfigurationError
 from scheduler.extensions.wasm.library import GuestLibrary
 from scheduler.framework import PodEvents, WaitingPods
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.support.guests import EVEN_NODES, LAST_DIGIT, KeptEvents, NoWaitingPods, wat
 from tests.support.offline_capabilities import OFFLINE
 

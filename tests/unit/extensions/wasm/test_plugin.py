@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.engine.runtime.checking import check_plugin
-from scheduler.engine.runtime.plugin_points import points_of
+from scheduler.engine.runtime.plugin_classes import check_plugin, points_of
 from scheduler.extensions.wasm.guest import GuestError, compile_guest
 from scheduler.extensions.wasm.guest_plugin import (
     DEFAULT_EVENTS,
@@ -32,7 +31,7 @@ from scheduler.framework import (
     Wait,
 )
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.support.guests import guest, waits, wat

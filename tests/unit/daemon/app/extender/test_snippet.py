@@ -15,7 +15,7 @@ from scheduler.daemon.app.extender.certificates import client_authority_in, give
 from scheduler.daemon.app.extender.pages import ExtenderAddress
 from scheduler.daemon.app.extender.snippet import points_not_run, snippet
 from scheduler.daemon.server.tls import KeyPair
-from scheduler.engine.runtime.plugin_points import CLASS_OF_POINT
+from scheduler.engine.runtime.plugin_classes import CLASS_OF_POINT
 from scheduler.errors import ConfigurationError
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler

@@ -1,4 +1,4 @@
-"""Validates plugin classes completely before they are used."""
+"""The classes of plugins: the extension points that they implement, and their complete validation before use."""
 
 from __future__ import annotations
 
@@ -9,21 +9,111 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from scheduler import clock
-from scheduler.engine.runtime.plugin_points import CLASS_OF_POINT, METHODS_OF, points_of
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
 from scheduler.framework import pod_groups, preemption
+from scheduler.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.interface import (
     API_VERSION,
+    BindPlugin,
+    ExtensionPoint,
     FilterPlugin,
     Needs,
+    PermitPlugin,
     Plugin,
     PluginArgs,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
     ScorePlugin,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+
+    from scheduler.objects.pod import PodInfo
+
+CLASS_OF_POINT: dict[ExtensionPoint, type[Plugin]] = {
+    ExtensionPoint.PRE_ENQUEUE: PreEnqueuePlugin,
+    ExtensionPoint.QUEUE_SORT: QueueSortPlugin,
+    ExtensionPoint.PRE_FILTER: PreFilterPlugin,
+    ExtensionPoint.FILTER: FilterPlugin,
+    ExtensionPoint.POST_FILTER: PostFilterPlugin,
+    ExtensionPoint.PRE_SCORE: PreScorePlugin,
+    ExtensionPoint.SCORE: ScorePlugin,
+    ExtensionPoint.PLACEMENT_GENERATE: PlacementGeneratePlugin,
+    ExtensionPoint.PLACEMENT_SCORE: PlacementScorePlugin,
+    ExtensionPoint.RESERVE: ReservePlugin,
+    ExtensionPoint.PERMIT: PermitPlugin,
+    ExtensionPoint.PRE_BIND: PreBindPlugin,
+    ExtensionPoint.BIND: BindPlugin,
+    ExtensionPoint.POST_BIND: PostBindPlugin,
+}
+
+METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
+    ExtensionPoint.PRE_ENQUEUE: ("pre_enqueue",),
+    ExtensionPoint.QUEUE_SORT: ("sort_key",),
+    ExtensionPoint.PRE_FILTER: ("pre_filter", "add_pods", "remove_pods"),
+    ExtensionPoint.FILTER: ("filter", "filter_node"),
+    ExtensionPoint.POST_FILTER: ("post_filter",),
+    ExtensionPoint.PRE_SCORE: ("pre_score",),
+    ExtensionPoint.SCORE: ("score", "score_node", "normalize"),
+    ExtensionPoint.PLACEMENT_GENERATE: ("generate_placements",),
+    ExtensionPoint.PLACEMENT_SCORE: ("score_placement", "foresee", "normalize_placement_scores"),
+    ExtensionPoint.RESERVE: ("reserve", "unreserve"),
+    ExtensionPoint.PERMIT: ("permit",),
+    ExtensionPoint.PRE_BIND: ("pre_bind_pre_flight", "pre_bind"),
+    ExtensionPoint.BIND: ("bind",),
+    ExtensionPoint.POST_BIND: ("post_bind",),
+}
+
+
+def points_of(plugin: type[Plugin]) -> frozenset[ExtensionPoint]:
+    """Return the extension points that a plugin implements."""
+    return frozenset(point for point, of in CLASS_OF_POINT.items() if issubclass(plugin, of))
+
+
+def overrides(plugin: Plugin | type[Plugin], contract: type[Plugin], *methods: str) -> bool:
+    """Return whether a plugin overrides one of some methods of the contract."""
+    kind = plugin if isinstance(plugin, type) else type(plugin)
+    return any(getattr(kind, method) is not getattr(contract, method) for method in methods)
+
+
+def keeps_rows_apart(
+    plugins: Iterable[Plugin],
+    pod: PodInfo,
+    skipped: frozenset[str] = frozenset(),
+    signature: Callable[[Plugin, PodInfo], Hashable | None] = lambda plugin, pod: plugin.signature(pod),
+) -> bool:
+    """Return whether pods of several nodes may be added and removed together: each node depends on its own pods only.
+
+    An exception of `signature` gives false; a later call of the plugin reports it.
+
+    Args:
+        plugins: the plugins that are called.
+        pod: the pod to place.
+        skipped: the names of the plugins that skip the pod.
+        signature: returns a plugin's signature of a pod.
+    """
+    try:
+        return all(plugin.name in skipped or _is_apart(plugin, pod, signature) for plugin in plugins)
+    except Exception:  # noqa: BLE001 - a later call of the plugin reports its failure
+        return False
+
+
+def _is_apart(plugin: Plugin, pod: PodInfo, signature: Callable[[Plugin, PodInfo], Hashable | None]) -> bool:
+    if isinstance(plugin, PreFilterPlugin):
+        if plugin.keeps_rows_apart:
+            return True
+        if overrides(plugin, PreFilterPlugin, "add_pods", "remove_pods"):
+            return False
+    return signature(plugin, pod) is not None
+
 
 CAPABILITIES: Mapping[str, type] = {
     name: found
@@ -91,9 +181,9 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
         yield "the plugin implements no extension point; inherit FilterPlugin, ScorePlugin, ..."
     for name in sorted(getattr(plugin, "__abstractmethods__", ())):
         yield f"{name}: not implemented"
-    if issubclass(plugin, FilterPlugin) and not _overrides(plugin, FilterPlugin, "filter", "filter_node"):
+    if issubclass(plugin, FilterPlugin) and not overrides(plugin, FilterPlugin, "filter", "filter_node"):
         yield "a FilterPlugin overrides filter or filter_node"
-    if issubclass(plugin, ScorePlugin) and not _overrides(plugin, ScorePlugin, "score", "score_node"):
+    if issubclass(plugin, ScorePlugin) and not overrides(plugin, ScorePlugin, "score", "score_node"):
         yield "a ScorePlugin overrides score or score_node"
     contracts = [
         (CLASS_OF_POINT[point], method)
@@ -111,10 +201,6 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
 
 _EITHER = frozenset({"post_filter"})
 """Methods that may be a `def` or an `async def`."""
-
-
-def _overrides(plugin: type[Plugin], contract: type[Plugin], *methods: str) -> bool:
-    return any(getattr(plugin, method) is not getattr(contract, method) for method in methods)
 
 
 def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str) -> Iterator[str]:

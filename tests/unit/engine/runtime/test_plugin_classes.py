@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.engine.runtime.checking import CAPABILITIES, check_plugin, constructor_wants
+from scheduler.engine.runtime.plugin_classes import CAPABILITIES, check_plugin, constructor_wants
 from scheduler.errors import PluginLoadError
 from scheduler.framework import (
     BindPlugin,

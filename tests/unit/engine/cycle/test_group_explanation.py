@@ -1,11 +1,11 @@
-"""The bounds of the log of attempts at groups."""
+"""The log of the last attempts at pod groups is bounded."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.group_explanation import GroupLog
 from scheduler.engine.cycle.group_pass import Pass
 from scheduler.framework import Status
 from scheduler.framework.pod_groups import PodGroup
