@@ -11,7 +11,7 @@ from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorder import RecordedHandler, Recorder, packed_error, unpacked_error
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.status import Status
 from scheduler.objects.decode import decode_node
 from scheduler.objects.node import NodeObject

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.generation import Generation
     from scheduler.engine.runtime.registry import Registry
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.simulator.server import ApiServer
 
 NAMESPACE: Final = "kube-system"

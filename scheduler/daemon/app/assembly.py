@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.cycle.preemption import NotedPreemptions
     from scheduler.engine.cycle.sampling import NodeSampling
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.node import NodeObject

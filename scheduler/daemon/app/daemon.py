@@ -20,7 +20,7 @@ from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.app.watches import Watches
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.errors import LeadershipLostError
-from scheduler.extensions.extenders.chain import Extenders
+from scheduler.extensions.extenders import Extenders
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.events import CONTROLLER
 from scheduler.kube.client.lease import LeaderElector, Leadership, new_identity

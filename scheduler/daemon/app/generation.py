@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scheduler.engine.ports import Time
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.registry import Registry
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.snapshot import Snapshot
 

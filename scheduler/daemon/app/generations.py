@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.watches import Watches
     from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
     from scheduler.engine.runtime.registry import Registry
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.interface import Needs
     from scheduler.worker_thread import Aside
 

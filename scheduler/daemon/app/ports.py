@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.ports import Time
-from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders import HttpExtender
 
 if TYPE_CHECKING:
     from collections.abc import Callable

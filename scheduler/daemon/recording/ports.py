@@ -11,7 +11,7 @@ from scheduler.daemon.app.needs import resource_of
 from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.ports import Time
-from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders import HttpExtender
 from scheduler.objects.pod import PodInfo
 from scheduler.urls import shown_url
 

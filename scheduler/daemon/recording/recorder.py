@@ -17,7 +17,7 @@ from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.state import is_quiet, state_notes
 from scheduler.engine.runtime.coroutines import resumed
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.objects.decode import decode_pod, outline_pod
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS, answer_in_slices
 from scheduler.errors import SchedulerError
-from scheduler.extensions.extenders import serving_wire
-from scheduler.extensions.extenders.serving_wire import RequestError
+from scheduler.extensions import extender_serving_wire
+from scheduler.extensions.extender_serving_wire import RequestError
 from scheduler.http_server.messages import JSON, Page, RequestTooLongError, ServerResponse
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from scheduler.extensions.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
-    from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
+    from scheduler.extensions.extender_serving_wire import BindingRequest, NodesRequest, PreemptionRequest
+    from scheduler.extensions.extender_wire import FilterAnswer, MetaVictims
     from scheduler.http_server.messages import Handler, ServerRequest
 
 logger = logging.getLogger(__name__)
@@ -152,23 +152,23 @@ def _verbs(judge: ExtenderBackend) -> dict[str, Verb]:
     """Return verb -> function from the request's body to the response's body."""
 
     async def filter_(body: bytes) -> bytes:
-        return serving_wire.filter_result(
-            await _answered(judge.filter, await _read(serving_wire.nodes_request, body))
+        return extender_serving_wire.filter_result(
+            await _answered(judge.filter, await _read(extender_serving_wire.nodes_request, body))
         )
 
     async def prioritize(body: bytes) -> bytes:
-        return serving_wire.priorities_result(
-            await _answered(judge.prioritize, await _read(serving_wire.nodes_request, body))
+        return extender_serving_wire.priorities_result(
+            await _answered(judge.prioritize, await _read(extender_serving_wire.nodes_request, body))
         )
 
     async def preempt(body: bytes) -> bytes:
-        return serving_wire.preemption_result(
-            await _without_victims(judge, await _read(serving_wire.preemption_request, body))
+        return extender_serving_wire.preemption_result(
+            await _without_victims(judge, await _read(extender_serving_wire.preemption_request, body))
         )
 
     async def bind(body: bytes) -> bytes:
-        await judge.bind(await _read(serving_wire.binding_request, body))
-        return serving_wire.binding_result()
+        await judge.bind(await _read(extender_serving_wire.binding_request, body))
+        return extender_serving_wire.binding_result()
 
     return {FILTER: filter_, PRIORITIZE: prioritize, PREEMPT: preempt, BIND: bind}
 
@@ -191,7 +191,10 @@ async def _without_victims(judge: ExtenderBackend, request: PreemptionRequest) -
     return left
 
 
-_SAY_ERROR: Final = {FILTER: serving_wire.failed_filter_result, BIND: serving_wire.binding_result}
+_SAY_ERROR: Final = {
+    FILTER: extender_serving_wire.failed_filter_result,
+    BIND: extender_serving_wire.binding_result,
+}
 """Verb -> function from an error to a response, for responses with an Error."""
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.group_binding import GroupBinding
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.scoring import Scores
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.queued_pod import QueuedPodInfo

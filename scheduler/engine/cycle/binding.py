@@ -24,7 +24,7 @@ from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status

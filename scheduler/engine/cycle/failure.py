@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.shared import Shared
-    from scheduler.extensions.extenders.wire import ExtenderError
+    from scheduler.extensions.extender_wire import ExtenderError
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
 

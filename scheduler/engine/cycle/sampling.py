@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.types import KubeSchedulerConfiguration
     from scheduler.engine.runtime.framework import Framework
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.snapshot import Rows
 

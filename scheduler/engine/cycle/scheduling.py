@@ -21,7 +21,7 @@ from scheduler.engine.cycle.attempt import Decision
 from scheduler.engine.runtime.budget import over_budget
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
 from scheduler.framework.sliced_work import answer_to_end
 from scheduler.framework.status import Code, Status
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.sampling import NodeSampling
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.scoring import Scores
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot

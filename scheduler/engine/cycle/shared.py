@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.runtime.framework import Framework
-    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.extensions.extenders import Extenders
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.metrics import Metrics
     from scheduler.daemon.metrics.families import Family
     from scheduler.engine.runtime.framework import Framework
-    from scheduler.extensions.extenders.http_extender import HttpExtender
+    from scheduler.extensions.extenders import HttpExtender
     from scheduler.tools.board.subject import Subject
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from scheduler.configuration.load import parse
-from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders import HttpExtender
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node, node_object, pod, pod_object

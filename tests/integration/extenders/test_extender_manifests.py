@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.configuration.load import parse
-from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders import HttpExtender
 from scheduler.simulator.faults import streamed_lists
 from scheduler.simulator.server import ApiServer
 from tests.integration.commands.test_extender import HEAD, extender, serving

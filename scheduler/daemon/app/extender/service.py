@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.shared import Shared
     from scheduler.engine.ports import PodReader
     from scheduler.engine.runtime.framework import Framework
-    from scheduler.extensions.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
-    from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
+    from scheduler.extensions.extender_serving_wire import BindingRequest, NodesRequest, PreemptionRequest
+    from scheduler.extensions.extender_wire import FilterAnswer, MetaVictims
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.interface import Plugin
     from scheduler.kube.client.connection import ApiConnection

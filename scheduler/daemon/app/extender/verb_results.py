@@ -13,7 +13,7 @@ import numpy as np
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.errors import SchedulerError
-from scheduler.extensions.extenders.wire import MAX_EXTENDER_PRIORITY, FilterAnswer
+from scheduler.extensions.extender_wire import MAX_EXTENDER_PRIORITY, FilterAnswer
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.status import Code, Status
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.state.cache import Cache
     from scheduler.engine.state.nominator import Nominator
-    from scheduler.extensions.extenders.wire import MetaVictims
+    from scheduler.extensions.extender_wire import MetaVictims
     from scheduler.framework.diagnosis import Outcome
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Rows, Snapshot

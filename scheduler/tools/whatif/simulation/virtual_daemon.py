@@ -18,8 +18,7 @@ from scheduler.daemon.app.tasks import Tasks
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.budget import LoopBudget
-from scheduler.extensions.extenders.chain import Extenders
-from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders import Extenders, HttpExtender
 from scheduler.tools.whatif.documents import decoded_object
 from scheduler.tools.whatif.simulation.cluster import MemoryCluster, ObjectWrites, bind_volumes
 from scheduler.tools.whatif.simulation.virtual_time import EPOCH, LoopClock

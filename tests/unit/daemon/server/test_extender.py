@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from scheduler.daemon.server.extender import _verbs
-from scheduler.extensions.extenders import serving_wire
-from scheduler.extensions.extenders.serving_wire import RequestError
+from scheduler.extensions import extender_serving_wire
+from scheduler.extensions.extender_serving_wire import RequestError
 from tests.support import virtual_time
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.extensions.extenders.serving_wire import PreemptionRequest
-    from scheduler.extensions.extenders.wire import MetaVictims
+    from scheduler.extensions.extender_serving_wire import PreemptionRequest
+    from scheduler.extensions.extender_wire import MetaVictims
 
 
 class KeepsAll:
@@ -38,13 +38,13 @@ def victims(nodes: int) -> bytes:
 def test_a_large_request_is_decoded_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, nodes: int, is_aside: bool
 ) -> None:
-    readers, read = [], serving_wire.preemption_request
+    readers, read = [], extender_serving_wire.preemption_request
 
     def noted(body: bytes) -> PreemptionRequest:
         readers.append(threading.current_thread())
         return read(body)
 
-    monkeypatch.setattr(serving_wire, "preemption_request", noted)
+    monkeypatch.setattr(extender_serving_wire, "preemption_request", noted)
     preempt = _verbs(KeepsAll())["preempt"]  # type: ignore[arg-type]  # nothing else is asked
 
     answer = msgspec.json.decode(asyncio.run(preempt(victims(nodes))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduler.configuration.types import Extender
-from scheduler.extensions.extenders.chain import Extenders
+from scheduler.extensions.extenders import Extenders
 from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
 from scheduler.objects.wording import Duration
 from tests.support.builders import node, pod
@@ -20,7 +20,7 @@ from tests.unit.engine.cycle.cluster import PROFILE, Cluster
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from scheduler.extensions.extenders.wire import ExtenderError
+    from scheduler.extensions.extender_wire import ExtenderError
     from scheduler.objects.pod import PodInfo
     from tests.support.extender_server import ScriptedExtender
 

@@ -9,7 +9,7 @@ import msgspec
 from scheduler.configuration.types import Extender
 from scheduler.engine.cycle.shared import Profiles
 from scheduler.engine.state.cache import PodState
-from scheduler.extensions.extenders.chain import Extenders
+from scheduler.extensions.extenders import Extenders
 from scheduler.framework import QueuedPodInfo, Status
 from scheduler.objects.decode import decode_pod
 from tests.support import scripted_plugins as puppets

@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.configuration.types import Extender
 from scheduler.errors import NotLeadingError
-from scheduler.extensions.extenders.chain import Extenders
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
+from scheduler.extensions.extenders import Extenders
 from tests.support.builders import pod
 from tests.support.extender_server import scripted_extender
 from tests.support.virtual_time_test import virtually

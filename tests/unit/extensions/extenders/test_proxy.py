@@ -12,8 +12,8 @@ import pytest
 
 from scheduler.configuration.types import Extender, ExtenderTLS
 from scheduler.errors import NotLeadingError
-from scheduler.extensions.extenders.http_extender import HttpExtender
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
+from scheduler.extensions.extenders import HttpExtender
 from scheduler.kube.certificates.made import issue
 from scheduler.kube.certificates.trust import load_key_pair
 from tests.support.builders import node, pod

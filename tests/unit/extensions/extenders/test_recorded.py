@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.extensions.extenders import serving_wire, wire
-from scheduler.extensions.extenders.serving_wire import BindingRequest, RequestError
-from scheduler.extensions.extenders.wire import MetaVictims
+from scheduler.extensions import extender_serving_wire, extender_wire
+from scheduler.extensions.extender_serving_wire import BindingRequest, RequestError
+from scheduler.extensions.extender_wire import MetaVictims
 from scheduler.objects.decode import decode_node, decode_pod
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -39,7 +39,7 @@ def same(said: bytes, name: str) -> None:
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 def test_a_request_with_node_names_is_decoded(verb: str) -> None:
-    request = serving_wire.nodes_request(recorded(f"names.{verb}"))
+    request = extender_serving_wire.nodes_request(recorded(f"names.{verb}"))
 
     assert request.node_names == ("node-0001", "node-0002")
     assert (request.pod.key, request.pod.scheduler_name) == ("default/low-1", "default-scheduler")
@@ -49,18 +49,18 @@ def test_a_request_with_node_names_is_decoded(verb: str) -> None:
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 def test_a_request_with_whole_nodes_is_refused_with_the_setting_to_change(verb: str) -> None:
     with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
-        serving_wire.nodes_request(recorded(f"nodes.{verb}"))
+        extender_serving_wire.nodes_request(recorded(f"nodes.{verb}"))
 
 
 def test_a_request_with_victims_by_uid_is_decoded() -> None:
-    request = serving_wire.preemption_request(recorded("names.preempt"))
+    request = extender_serving_wire.preemption_request(recorded("names.preempt"))
 
     assert (request.pod.key, request.pod.priority) == ("default/urgent", 1000)
     assert request.victims == {name: MetaVictims((uid,), 0) for name, uid in VICTIMS.items()}
 
 
 def test_a_request_with_whole_victims_is_decoded() -> None:
-    request = serving_wire.preemption_request(recorded("nodes.preempt"))
+    request = extender_serving_wire.preemption_request(recorded("nodes.preempt"))
 
     whole = json.loads(recorded("nodes.preempt"))["NodeNameToVictims"]
     assert request.victims == {
@@ -72,7 +72,7 @@ def test_a_request_with_whole_victims_is_decoded() -> None:
 
 def test_a_request_to_bind_is_decoded() -> None:
     uid = "d3fbf47a-7e5b-4e7f-9ca5-499d004ae545"
-    assert serving_wire.binding_request(recorded("bind")) == BindingRequest(
+    assert extender_serving_wire.binding_request(recorded("bind")) == BindingRequest(
         "default", "web-1", uid, "node-0002"
     )
 
@@ -85,7 +85,7 @@ def test_our_request_about_nodes_equals_the_recorded_one(name: str) -> None:
     items = items or [{"metadata": {"name": node}} for node in said["NodeNames"]]
     nodes = [decode_node(msgspec.json.encode(node)) for node in items]
 
-    same(wire.arguments(pod, nodes, names_only=said["Nodes"] is None), name)
+    same(extender_wire.arguments(pod, nodes, names_only=said["Nodes"] is None), name)
 
 
 @pytest.mark.parametrize("name", ["names.preempt", "nodes.preempt"])
@@ -101,11 +101,11 @@ def test_our_request_about_victims_equals_the_recorded_one(name: str) -> None:
         for node, of_node in whole.items()
     }
 
-    same(wire.preemption_arguments(pod, victims, names_only=said["NodeNameToVictims"] is None), name)
+    same(extender_wire.preemption_arguments(pod, victims, names_only=said["NodeNameToVictims"] is None), name)
 
 
 def test_our_request_to_bind_equals_the_recorded_one() -> None:
     metadata = {"name": "web-1", "namespace": "default", "uid": "d3fbf47a-7e5b-4e7f-9ca5-499d004ae545"}
     pod = decode_pod(msgspec.json.encode({"metadata": metadata}))
 
-    same(wire.binding_arguments(pod, "node-0002"), "bind")
+    same(extender_wire.binding_arguments(pod, "node-0002"), "bind")

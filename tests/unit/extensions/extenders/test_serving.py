@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.extensions.extenders import serving_wire, wire
-from scheduler.extensions.extenders.serving_wire import BindingRequest, RequestError
-from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
+from scheduler.extensions import extender_serving_wire, extender_wire
+from scheduler.extensions.extender_serving_wire import BindingRequest, RequestError
+from scheduler.extensions.extender_wire import FilterAnswer, MetaVictims
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ BEFORE_1_18 = b'{"pod":%b,"nodenames":["node-1","node-2"]}' % POD
 
 @pytest.mark.parametrize("body", [ASKED, BEFORE_1_18], ids=["of today", "with names in lower case"])
 def test_a_pod_and_the_names_of_nodes_are_decoded(body: bytes) -> None:
-    request = serving_wire.nodes_request(body)
+    request = extender_serving_wire.nodes_request(body)
     assert request.node_names == ("node-1", "node-2")
     assert (request.pod.key, request.pod.uid) == ("shop/web-7c5b8d7f9b-x2x9k", UID)
     assert request.pod.scheduler_name == "default-scheduler"
@@ -53,28 +53,33 @@ def test_a_pod_and_the_names_of_nodes_are_decoded(body: bytes) -> None:
 
 
 def test_nulls_are_decoded_as_in_go() -> None:
-    request = serving_wire.nodes_request(NULLS)
+    request = extender_serving_wire.nodes_request(NULLS)
     assert (request.pod.key, request.node_names) == ("d/a", ("n",))
 
 
 def test_a_repeated_name_counts_once() -> None:
-    assert serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":["b","a","b"]}' % POD).node_names == ("b", "a")
+    assert extender_serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":["b","a","b"]}' % POD).node_names == (
+        "b",
+        "a",
+    )
 
 
 def test_an_empty_list_of_nodes_is_accepted() -> None:
-    assert serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":[]}' % POD).node_names == ()
+    assert extender_serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":[]}' % POD).node_names == ()
 
 
 def test_a_request_of_our_own_client_is_decoded() -> None:
     asking = pod("web", cpu="1")
-    request = serving_wire.nodes_request(wire.arguments(asking, [node("a"), node("b")], names_only=True))
+    request = extender_serving_wire.nodes_request(
+        extender_wire.arguments(asking, [node("a"), node("b")], names_only=True)
+    )
     assert (request.pod.raw, request.node_names) == (asking.raw, ("a", "b"))
 
 
 def test_whole_nodes_are_refused_with_the_setting_to_change() -> None:
-    body = wire.arguments(pod("web"), [node("a")], names_only=False)
+    body = extender_wire.arguments(pod("web"), [node("a")], names_only=False)
     with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
-        serving_wire.nodes_request(body)
+        extender_serving_wire.nodes_request(body)
 
 
 NONSENSE: dict[str, tuple[bytes, str]] = {
@@ -103,7 +108,7 @@ NONSENSE: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("body", "problem"), NONSENSE.values(), ids=NONSENSE)
 def test_an_invalid_request_is_refused_with_its_field(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        serving_wire.nodes_request(body)
+        extender_serving_wire.nodes_request(body)
 
 
 META = b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}'
@@ -129,7 +134,7 @@ VICTIMS: dict[str, tuple[bytes, dict[str, MetaVictims]]] = {
 
 @pytest.mark.parametrize(("body", "victims"), VICTIMS.values(), ids=VICTIMS)
 def test_victims_are_decoded_by_node(body: bytes, victims: dict[str, MetaVictims]) -> None:
-    request = serving_wire.preemption_request(body)
+    request = extender_serving_wire.preemption_request(body)
     assert (request.pod.uid, request.victims) == (UID, victims)
 
 
@@ -145,24 +150,25 @@ def test_victims_are_decoded_by_node(body: bytes, victims: dict[str, MetaVictims
 )
 def test_malformed_victims_are_refused(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        serving_wire.preemption_request(body)
+        extender_serving_wire.preemption_request(body)
 
 
-MANY = b",".join([b'"n"'] * (serving_wire._MOST_NODES + 1))
+MANY = b",".join([b'"n"'] * (extender_serving_wire._MOST_NODES + 1))
 TOO_LARGE = {
     "names": (
-        serving_wire.nodes_request,
+        extender_serving_wire.nodes_request,
         b'{"Pod":%b,"NodeNames":[%b]}' % (POD, MANY),
         "NodeNames: expected at most",
     ),
     "a pod": (
-        serving_wire.nodes_request,
-        b'{"Pod":{"metadata":{"name":"%b"}},"NodeNames":["n"]}' % (b"x" * serving_wire._LONGEST_POD_BYTES),
+        extender_serving_wire.nodes_request,
+        b'{"Pod":{"metadata":{"name":"%b"}},"NodeNames":["n"]}'
+        % (b"x" * extender_serving_wire._LONGEST_POD_BYTES),
         "Pod: expected at most",
     ),
     "victims on a node": (
-        serving_wire.preemption_request,
-        META % (POD, b'{"n":{"Pods":[],"x":"%b"}}' % (b"x" * serving_wire._LONGEST_VICTIMS_BYTES)),
+        extender_serving_wire.preemption_request,
+        META % (POD, b'{"n":{"Pods":[],"x":"%b"}}' % (b"x" * extender_serving_wire._LONGEST_VICTIMS_BYTES)),
         r"NodeNameToMetaVictims\[n\]: expected at most",
     ),
 }
@@ -178,8 +184,8 @@ def test_input_that_takes_long_to_decode_in_one_piece_is_refused(
 
 def test_a_binding_is_decoded() -> None:
     body = b'{"PodName":"web","PodNamespace":"shop","PodUID":"u","Node":"n"}\n'
-    assert serving_wire.binding_request(body) == BindingRequest("shop", "web", "u", "n")
-    assert serving_wire.binding_request(body.lower()).key == "shop/web"
+    assert extender_serving_wire.binding_request(body) == BindingRequest("shop", "web", "u", "n")
+    assert extender_serving_wire.binding_request(body.lower()).key == "shop/web"
 
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
@@ -187,50 +193,61 @@ def test_an_incomplete_binding_is_refused(missing: str) -> None:
     whole: dict[str, Any] = {"PodName": "web", "PodNamespace": "shop", "PodUID": "u", "Node": "n"}
     for absent in ("", None):
         with pytest.raises(RequestError, match=f"{missing}: expected text, found none"):
-            serving_wire.binding_request(json.dumps({**whole, missing: absent}).encode())
+            extender_serving_wire.binding_request(json.dumps({**whole, missing: absent}).encode())
 
 
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5),
     lambda more: st.lists(more, max_size=3) | st.dictionaries(st.sampled_from(["Pod", "NodeNames", "x"]), more),
     max_leaves=6).map(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_any_bytes_are_refused_with_our_own_error(body: bytes) -> None:
-    for read in (serving_wire.nodes_request, serving_wire.preemption_request, serving_wire.binding_request):
+    for read in (
+        extender_serving_wire.nodes_request,
+        extender_serving_wire.preemption_request,
+        extender_serving_wire.binding_request,
+    ):
         with pytest.raises(RequestError):
             read(body)  # type: ignore[operator]
 
 
 def test_our_own_client_can_decode_the_responses() -> None:
     answer = FilterAnswer(("b",), {"a": "no licence"}, {"c": "no such node"})
-    assert wire.filter_answer(serving_wire.filter_result(answer), ["a", "b", "c"], names_only=True) == answer
-    assert wire.priorities_answer(serving_wire.priorities_result([("b", 7), ("a", 0)]), 4) == [
+    assert (
+        extender_wire.filter_answer(
+            extender_serving_wire.filter_result(answer), ["a", "b", "c"], names_only=True
+        )
+        == answer
+    )
+    assert extender_wire.priorities_answer(
+        extender_serving_wire.priorities_result([("b", 7), ("a", 0)]), 4
+    ) == [
         ("b", 7),
         ("a", 0),
     ]
     victims = {"n": MetaVictims(("u", "v"), 1)}
-    assert wire.preemption_answer(serving_wire.preemption_result(victims)) == victims
-    wire.binding_answer(serving_wire.binding_result())
+    assert extender_wire.preemption_answer(extender_serving_wire.preemption_result(victims)) == victims
+    extender_wire.binding_answer(extender_serving_wire.binding_result())
 
 
 def test_failures_use_the_error_field_that_kube_scheduler_shows() -> None:
     for answer, read in (
         (
-            serving_wire.failed_filter_result("why"),
-            lambda body: wire.filter_answer(body, [], names_only=True),
+            extender_serving_wire.failed_filter_result("why"),
+            lambda body: extender_wire.filter_answer(body, [], names_only=True),
         ),
-        (serving_wire.binding_result("why"), wire.binding_answer),
+        (extender_serving_wire.binding_result("why"), extender_wire.binding_answer),
     ):
-        with pytest.raises(wire.ExtenderError, match=r"^why$"):
+        with pytest.raises(extender_wire.ExtenderError, match=r"^why$"):
             read(answer)
 
 
 def test_responses_use_the_field_names_of_go() -> None:
-    assert json.loads(serving_wire.filter_result(FilterAnswer(("b",), {"a": "no"}))) == {
+    assert json.loads(extender_serving_wire.filter_result(FilterAnswer(("b",), {"a": "no"}))) == {
         "Nodes": None,
         "NodeNames": ["b"],
         "FailedNodes": {"a": "no"},
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }
-    assert json.loads(serving_wire.preemption_result({"n": MetaVictims(("u",), 1)})) == {
+    assert json.loads(extender_serving_wire.preemption_result({"n": MetaVictims(("u",), 1)})) == {
         "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}
     }

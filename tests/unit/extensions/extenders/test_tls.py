@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from scheduler.configuration.types import Extender, ExtenderTLS
 from scheduler.errors import ConfigurationError
-from scheduler.extensions.extenders.http_extender import HttpExtender
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions.extender_wire import ExtenderError
+from scheduler.extensions.extenders import HttpExtender
 from scheduler.kube.certificates.made import Issued, issue
 from scheduler.kube.certificates.trust import load_key_pair
 from tests.support.extender_server import scripted_extender

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.extensions.extenders import wire
-from scheduler.extensions.extenders.wire import ExtenderError, FilterAnswer, MetaVictims
+from scheduler.extensions import extender_wire
+from scheduler.extensions.extender_wire import ExtenderError, FilterAnswer, MetaVictims
 from tests.support.builders import node, pod
 
 NODES = [node("n1", cpu="1"), node("n2", cpu="2")]
@@ -17,26 +17,26 @@ POD = pod("web", cpu="100m", labels={"app": "web"})
 
 
 def test_names_are_sent_to_an_extender_with_a_node_cache() -> None:
-    sent = json.loads(wire.arguments(POD, NODES, names_only=True))
+    sent = json.loads(extender_wire.arguments(POD, NODES, names_only=True))
     assert sent == {"Pod": POD.object, "Nodes": None, "NodeNames": ["n1", "n2"]}
     assert list(sent) == ["Pod", "Nodes", "NodeNames"]
 
 
 def test_whole_nodes_are_sent_to_an_extender_without_a_node_cache() -> None:
-    sent = json.loads(wire.arguments(POD, NODES, names_only=False))
+    sent = json.loads(extender_wire.arguments(POD, NODES, names_only=False))
     items = [NODES[0].object, NODES[1].object]
     assert sent == {"Pod": POD.object, "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
 
 
 def test_a_binding_contains_the_uid() -> None:
     expected = {"PodName": "web", "PodNamespace": "default", "PodUID": POD.uid, "Node": "n1"}
-    assert json.loads(wire.binding_arguments(POD, "n1")) == expected
+    assert json.loads(extender_wire.binding_arguments(POD, "n1")) == expected
 
 
 @pytest.mark.parametrize("names_only", [True, False], ids=["names", "whole pods"])
 def test_victims_are_sent_by_node(names_only: bool) -> None:
     victim = pod("victim", node="n1", labels={"app": "old"})
-    sent = json.loads(wire.preemption_arguments(POD, {"n1": ([victim], 1)}, names_only=names_only))
+    sent = json.loads(extender_wire.preemption_arguments(POD, {"n1": ([victim], 1)}, names_only=names_only))
     meta = {"n1": {"Pods": [{"UID": victim.uid}], "NumPDBViolations": 1}}
     assert sent["NodeNameToMetaVictims"] == (meta if names_only else None)
     if names_only:
@@ -74,16 +74,18 @@ FILTER_ANSWERS: dict[str, tuple[Any, FilterAnswer]] = {
 @pytest.mark.parametrize("case", FILTER_ANSWERS.values(), ids=FILTER_ANSWERS)
 def test_a_filter_response_is_decoded(case: tuple[Any, FilterAnswer]) -> None:
     answer, expected = case
-    assert wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True) == expected
+    assert extender_wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True) == expected
 
 
 def test_whole_nodes_in_a_response_are_reduced_to_their_names() -> None:
     body = json.dumps({"nodes": {"Items": [{"metadata": {"name": "n2", "labels": {}}}]}}).encode()
-    assert wire.filter_answer(body, ["n1", "n2"], names_only=False).node_names == ("n2",)
+    assert extender_wire.filter_answer(body, ["n1", "n2"], names_only=False).node_names == ("n2",)
 
 
 def test_text_after_a_response_is_ignored() -> None:
-    assert wire.filter_answer(b' {"NodeNames":["n1"]}\n{"', ["n1"], names_only=True).node_names == ("n1",)
+    assert extender_wire.filter_answer(b' {"NodeNames":["n1"]}\n{"', ["n1"], names_only=True).node_names == (
+        "n1",
+    )
 
 
 FILTER_FAULTS = {
@@ -107,7 +109,7 @@ FILTER_FAULTS = {
 def test_an_invalid_filter_response_is_refused(case: tuple[Any, str]) -> None:
     answer, problem = case
     with pytest.raises(ExtenderError) as caught:
-        wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True)
+        extender_wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True)
     assert str(caught.value) == problem
 
 
@@ -116,15 +118,15 @@ def test_an_invalid_filter_response_is_refused(case: tuple[Any, str]) -> None:
 )
 def test_a_response_that_is_no_json_is_shown(body: bytes) -> None:
     with pytest.raises(ExtenderError, match=r"^answered what is no JSON: "):
-        wire.priorities_answer(body, 4)
+        extender_wire.priorities_answer(body, 4)
 
 
 def test_priorities_are_decoded_in_order() -> None:
     body = json.dumps(
         [{"Host": "n2", "Score": 10}, {"host": "n1", "score": 0}, {"Host": "n3"}, None]
     ).encode()
-    assert wire.priorities_answer(body, 4) == [("n2", 10), ("n1", 0), ("n3", 0), ("", 0)]
-    assert wire.priorities_answer(b"null", 4) == []
+    assert extender_wire.priorities_answer(body, 4) == [("n2", 10), ("n1", 0), ("n3", 0), ("", 0)]
+    assert extender_wire.priorities_answer(b"null", 4) == []
 
 
 PRIORITY_FAULTS = {
@@ -144,7 +146,7 @@ PRIORITY_FAULTS = {
 def test_invalid_priorities_are_refused(case: tuple[Any, str]) -> None:
     answer, problem = case
     with pytest.raises(ExtenderError) as caught:
-        wire.priorities_answer(json.dumps(answer).encode(), 4)
+        extender_wire.priorities_answer(json.dumps(answer).encode(), 4)
     assert str(caught.value) == problem
 
 
@@ -161,10 +163,12 @@ TOO_MANY = {
 def test_a_large_response_with_far_too_many_nodes_is_refused_without_decoding(
     answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_node_name", None)
+    monkeypatch.setattr(extender_wire, "_node_name", None)
     names_only = "Nodes" not in answer
     with pytest.raises(ExtenderError, match=r"^answered (very many more nodes|a list of 20000 items)"):
-        wire.filter_answer((json.dumps(answer) + LARGE).encode(), ["n1", "n2"], names_only=names_only)
+        extender_wire.filter_answer(
+            (json.dumps(answer) + LARGE).encode(), ["n1", "n2"], names_only=names_only
+        )
 
 
 def test_only_the_names_of_whole_nodes_in_a_large_response_are_decoded(
@@ -183,24 +187,27 @@ def test_only_the_names_of_whole_nodes_in_a_large_response_are_decoded(
     body = json.dumps({"Nodes": {"items": nodes}}).encode()
 
     names = [f"n{number}" for number in range(200)]
-    assert wire.filter_answer(body, names, names_only=False).node_names == tuple(names)
+    assert extender_wire.filter_answer(body, names, names_only=False).node_names == tuple(names)
     assert sum(decoded) < 3000
 
 
 def test_a_failed_binding_is_an_error() -> None:
-    wire.binding_answer(b"{}")
-    wire.binding_answer(b'{"Error":""}')
+    extender_wire.binding_answer(b"{}")
+    extender_wire.binding_answer(b'{"Error":""}')
     with pytest.raises(ExtenderError, match=r"^taken$"):
-        wire.binding_answer(b'{"error":"taken"}')
+        extender_wire.binding_answer(b'{"error":"taken"}')
 
 
 def test_victims_are_decoded_by_node() -> None:
     body = (
         b'{"nodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"a"},{"uid":"b"}],"NumPDBViolations":2},"n2":null}}'
     )
-    assert wire.preemption_answer(body) == {"n1": MetaVictims(("a", "b"), 2), "n2": MetaVictims((), 0)}
+    assert extender_wire.preemption_answer(body) == {
+        "n1": MetaVictims(("a", "b"), 2),
+        "n2": MetaVictims((), 0),
+    }
     twice = b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"b"},{"UID":"a"},{"UID":"b"}]}}}'
-    assert wire.preemption_answer(twice) == {"n1": MetaVictims(("b", "a"), 0)}
+    assert extender_wire.preemption_answer(twice) == {"n1": MetaVictims(("b", "a"), 0)}
     with pytest.raises(ExtenderError) as caught:
-        wire.preemption_answer(b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":5}]}}}')
+        extender_wire.preemption_answer(b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":5}]}}}')
     assert str(caught.value) == "answered 5 at NodeNameToMetaVictims[n1].Pods[0].UID, expected text"

@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 
 from scheduler.daemon.server.extender import LONGEST_REQUEST_BYTES
 from scheduler.errors import SchedulerError
-from scheduler.extensions.extenders import serving_wire, wire
-from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.extensions import extender_serving_wire, extender_wire
+from scheduler.extensions.extender_wire import ExtenderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAMES = ["n1", "n2"]
 READERS: dict[str, Callable[[bytes], Any]] = {
-    "filter": lambda body: wire.filter_answer(body, NAMES, names_only=True),
-    "filter with nodes": lambda body: wire.filter_answer(body, NAMES, names_only=False),
-    "prioritize": lambda body: wire.priorities_answer(body, 4),
-    "preempt": wire.preemption_answer,
-    "bind": wire.binding_answer,
+    "filter": lambda body: extender_wire.filter_answer(body, NAMES, names_only=True),
+    "filter with nodes": lambda body: extender_wire.filter_answer(body, NAMES, names_only=False),
+    "prioritize": lambda body: extender_wire.priorities_answer(body, 4),
+    "preempt": extender_wire.preemption_answer,
+    "bind": extender_wire.binding_answer,
 }
 REQUESTS: dict[str, Callable[[bytes], Any]] = {
-    "nodes": serving_wire.nodes_request,
-    "preempt": serving_wire.preemption_request,
-    "bind": serving_wire.binding_request,
+    "nodes": extender_serving_wire.nodes_request,
+    "preempt": extender_serving_wire.preemption_request,
+    "bind": extender_serving_wire.binding_request,
 }
 FIELDS = [
     "NodeNames", "Nodes", "FailedNodes", "FailedAndUnresolvableNodes", "Error", "Host", "Score", "items", "metadata",
@@ -86,7 +86,7 @@ def test_a_large_response_is_decoded_as_a_small_one(read: Callable[[bytes], Any]
     body = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
     with pytest.MonkeyPatch.context() as patch:
         small = _read(read, body)
-        patch.setattr(wire, "_LARGE_BYTES", -1)
+        patch.setattr(extender_wire, "_LARGE_BYTES", -1)
         large = _read(read, body)
     if small != large:  # another message for the same error
         assert isinstance(small, str)

@@ -19,7 +19,7 @@ from scheduler.daemon.app.extender.verb_results import (
 )
 from scheduler.engine.state.nominator import Nominator
 from scheduler.errors import SchedulerError
-from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
+from scheduler.extensions.extender_wire import FilterAnswer, MetaVictims
 from scheduler.framework import PreFilterResult, Status
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter, NodeScore, PreFilter, framework_of

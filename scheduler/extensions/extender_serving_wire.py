@@ -1,4 +1,4 @@
-"""Requests of a scheduler to this extender, and the responses: the server's side of `wire`.
+"""Requests of a scheduler to this extender, and the responses: the server's side of `extender_wire`.
 
 Field names of requests are case-insensitive, as in Go, so that old kube-schedulers that write `nodenames` are understood
 as well. An invalid or incomplete request raises RequestError.
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 
 from scheduler.errors import ObjectError, SchedulerError
-from scheduler.extensions.extenders.wire import MetaVictims
+from scheduler.extensions.extender_wire import MetaVictims
 from scheduler.objects.decode import decode_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scheduler.extensions.extenders.wire import FilterAnswer
+    from scheduler.extensions.extender_wire import FilterAnswer
     from scheduler.objects.pod import PodInfo
 
 NOT_CACHE_CAPABLE = (
