@@ -57,7 +57,10 @@ def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) 
     """
     settings = configuration.settings
     gates = {**settings.feature_gates, **given}
-    faults = [FieldError(_place(gate, given), fault) for gate, fault in gate_faults(gates)]
+    faults = [
+        FieldError("--feature-gates" if gate in given else f"featureGates.{gate}", fault)
+        for gate, fault in gate_faults(gates)
+    ]
     if faults:
         raise ConfigurationError(faults, configuration.source)
     in_vain = [ConfigurationNote("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given)]
@@ -66,10 +69,6 @@ def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) 
         settings=msgspec.structs.replace(settings, feature_gates=gates),
         notes=(*configuration.notes, *in_vain),
     )
-
-
-def _place(gate: str, given: Mapping[str, bool]) -> str:
-    return "--feature-gates" if gate in given else f"featureGates.{gate}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,7 +346,7 @@ def node_allocatable(node: Node) -> Mapping[str, int]:
         except ValueError:
             _raise_fault("Node", node.metadata.name, iter([("status.allocatable", allocatable)]))
         found = {
-            name: _integer(name, quantity)
+            name: quantity.milli_value() if name == CPU else quantity.value()
             for name, quantity in offered.items()
             if _is_accounted(name) or name == PODS
         }
@@ -480,7 +480,3 @@ def _integers(quantities: Mapping[str, Quantity]) -> dict[str, int]:
     if CPU in found:
         found[CPU] = quantities[CPU].milli_value()
     return found
-
-
-def _integer(name: str, quantity: Quantity) -> int:
-    return quantity.milli_value() if name == CPU else quantity.value()

@@ -161,7 +161,7 @@ class Objects(Mapping[str, Object]):
 
     def _show(self, key: str, obj: Object | None) -> None:
         """Replace the visible object, or remove it."""
-        namespace = _namespace(key)
+        namespace = key.rpartition("/")[0]
         for known in self._typed.values():
             known.pop(key, None)
         for found in self._by_index.values():
@@ -282,10 +282,6 @@ def object_key(obj: Object) -> str:
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
-
-
-def _namespace(key: str) -> str:
-    return key.rpartition("/")[0]
 
 
 def resource_version(obj: Object) -> int:

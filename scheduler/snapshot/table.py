@@ -128,7 +128,8 @@ class ClusterTable:
         return self._pods[row]
 
     def allocatable(self, resource: str) -> Int64s | None:
-        return self._view(self._allocatable.get(resource))
+        column = self._allocatable.get(resource)
+        return None if column is None else column.view(self.n_nodes)
 
     def requested(self, resource: str) -> Int64s:
         column = self._requested.get(resource)
@@ -211,9 +212,6 @@ class ClusterTable:
         return KeptColumns(
             tuple(self._requested), tuple(self._labels), self._images.names, self._pod_counts.queries
         )
-
-    def _view(self, column: Column[np.int64] | None) -> Int64s | None:
-        return None if column is None else column.view(self.n_nodes)
 
     def _other_resource(self, resource: str) -> Column[np.int64]:
         """Return the column of requests for a resource that no node offers."""

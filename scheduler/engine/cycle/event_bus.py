@@ -61,7 +61,9 @@ class EventBus:
                 if not waiter.done() and _wants(wanted, event, old, new):
                     waiter.set_result(None)
         if self._waiting_for:
-            self._tell_of_object(event.resource, old if new is None else new)
+            for waiter in self._waiters_for(event.resource, old if new is None else new):
+                if not waiter.done():
+                    waiter.set_result(None)
         self._woken.set()
 
     def nomination_ended(self, pod: PodInfo, *, but: str = "") -> None:
@@ -99,7 +101,7 @@ class EventBus:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = wanted
         try:
-            return await _is_told(waiter, timeout_seconds)
+            return await _is_done_in_time(waiter, timeout_seconds)
         finally:
             del self._waiters[waiter]
 
@@ -108,19 +110,14 @@ class EventBus:
         for each in objects:
             self._waiting_for[each].add(waiter)
         try:
-            return await _is_told(waiter, timeout_seconds)
+            return await _is_done_in_time(waiter, timeout_seconds)
         finally:
             for each in objects:
                 self._waiting_for[each].discard(waiter)
                 if not self._waiting_for[each]:
                     del self._waiting_for[each]
 
-    def _tell_of_object(self, kind: EventResource, obj: PodInfo | NodeObject | Object | None) -> None:
-        for waiter in self._who_waits_for(EventResource.POD if kind in _PODS else kind, obj):
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _who_waits_for(
+    def _waiters_for(
         self, kind: EventResource, obj: PodInfo | NodeObject | Object | None
     ) -> Iterable[asyncio.Future[None]]:
         if obj is None:
@@ -129,10 +126,10 @@ class EventBus:
             key = obj.key
         else:
             key = obj.name if isinstance(obj, NodeObject) else object_key(obj)
-        return self._waiting_for.get((kind, key), ())
+        return self._waiting_for.get((EventResource.POD if kind in _PODS else kind, key), ())
 
 
-async def _is_told(waiter: asyncio.Future[None], timeout_seconds: float) -> bool:
+async def _is_done_in_time(waiter: asyncio.Future[None], timeout_seconds: float) -> bool:
     try:
         async with asyncio.timeout(timeout_seconds):
             await waiter

@@ -60,7 +60,8 @@ class GroupSearch:
         Returns:
             A pass that places enough members and assumes them, or None; and the number of decisions.
         """
-        if _are_alike([attempt.queued.pod for attempt in attempts]):
+        pods = [attempt.queued.pod for attempt in attempts]
+        if all(_is_like(pods[0], pod) for pod in pods[1:]):
             return None, 0  # the order of identical pods makes no difference
         spent = 0
         options = replace(options, may_preempt=False)
@@ -230,10 +231,6 @@ def _share(pod: PodInfo, snapshot: Snapshot, largest: dict[str, int]) -> float:
         if largest[resource] > 0:
             share = max(share, amount / largest[resource])
     return share
-
-
-def _are_alike(pods: Sequence[PodInfo]) -> bool:
-    return all(_is_like(pods[0], pod) for pod in pods[1:])
 
 
 def _is_like(pod: PodInfo, other: PodInfo) -> bool:

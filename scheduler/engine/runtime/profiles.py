@@ -143,7 +143,11 @@ def build_in_steps(
             WorkloadFeatures: gates_of(configuration.settings.feature_gates),
         }
         # Without expansions, all enabled plugins are built, so that all their errors are reported.
-        names = _names_in(expansion) if expansions else enabled_names(profile.plugins)
+        names = (
+            dict.fromkeys(plugin.name for plugins in expansion.values() for plugin in plugins)
+            if expansions
+            else enabled_names(profile.plugins)
+        )
         built, wrong = _build(path, names, loader, own)
         faults.extend(wrong)
         if not faults:
@@ -290,10 +294,6 @@ def _build(
         except PluginLoadError as error:
             faults.append(FieldError(f"{path}.plugins", str(error), error.where))
     return built, faults
-
-
-def _names_in(expansion: Expansion) -> Iterable[str]:
-    return dict.fromkeys(plugin.name for plugins in expansion.values() for plugin in plugins)
 
 
 def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugins:
