@@ -19,7 +19,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
 )
-from scheduler.objects.host_ports import HostPort, conflicts_with
+from scheduler.objects.v1 import HostPort, conflicts_with
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from scheduler.objects.caches import Remembered
-from scheduler.objects.host_ports import HostPort, host_ports
 from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms, has_long_terms
 from scheduler.objects.pod_group import group_annotations, group_of
 from scheduler.objects.resources import PodResources, pod_resources
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.storage import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
-from scheduler.objects.v1 import Affinity, Pod, PodStatus, Tolerations
+from scheduler.objects.v1 import Affinity, HostPort, Pod, PodStatus, Tolerations, host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from typing import Any
 
-    from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms
-    from scheduler.objects.v1 import Taint
+    from scheduler.objects.v1 import HostPort, Taint
     from scheduler.snapshot.affinity_index import TermIndex, TermKind
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes, ImageState

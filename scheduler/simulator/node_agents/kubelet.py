@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
-from scheduler.objects.host_ports import conflicts_with
 from scheduler.objects.resource_names import PODS, is_extended_resource_name
 from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_node_affinity
+from scheduler.objects.v1 import conflicts_with
 from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
 from scheduler.simulator.controllers.controller import Controller, QueueController, record_event
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
