@@ -52,13 +52,10 @@ class Commands:
         return {"gone": gone, "well": self._clock.monotonic()}
 
     async def _die(self) -> None:
-        web, listener = self._server._web, self._server._listener
-        assert web is not None
+        listener = self._server._listener
         assert listener is not None
-        listener.close()
-        for connection in list(web.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
+        for connection in list(listener._connections):
+            listener._close(connection)
         await self._server.stop()
 
     async def state(self) -> dict[str, Any]:

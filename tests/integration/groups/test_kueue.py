@@ -79,7 +79,7 @@ async def test_a_pod_waits_for_admission_without_a_write_and_with_a_reason(tmp_p
     async with queued(tmp_path) as (it, queues, daemon):
         submit(it, queues, "train")
         as_submitted = it.pod("train")
-        await asyncio.sleep(3600)
+        await asyncio.sleep(3000)
 
         assert it.condition("train")["reason"] == "SchedulingGated"
         assert explained(daemon, "train")["place"] == "gated"
@@ -106,7 +106,7 @@ async def test_a_pod_of_a_topology_waits_again_between_admission_and_its_domain(
     async with queued(tmp_path) as (it, queues, daemon):
         submit(it, queues, "train")
         await queues.admit([it.pod("train")], RACKS)
-        await asyncio.sleep(3600)
+        await asyncio.sleep(3000)
 
         assert gates_of(it.pod("train")) == [TOPOLOGY_GATE]
         assert it.condition("train")["reason"] == "SchedulingGated"
@@ -220,7 +220,7 @@ async def test_a_recreated_pod_is_gated_until_admitted_to_its_new_flavor(
         await it.until(lambda: it.pod("train")["status"]["phase"] in {"Failed", "Succeeded"})
         await queues.let_go([it.pod("train")])
         submit(it, queues, "train", uid="anew")
-        await asyncio.sleep(3600)
+        await asyncio.sleep(3000)
         assert it.node_of("train") == ""
         assert explained(daemon, "train")["place"] == "gated"
 
