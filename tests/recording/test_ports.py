@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from scheduler.daemon.app.api_access import ApiAccess
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.recording.notes import Note
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.framework import HttpGet
+from scheduler.framework import HttpGet, WantedStatus
 from scheduler.kube.http.client import HttpClient
 from scheduler.kube.http.request import Response
 from scheduler.tools.whatif.replay.replayed_ports import ReplayedPorts
@@ -53,7 +54,7 @@ class World:
 
 
 def access(ports: ObservedPorts, world: Any) -> ApiAccess:
-    return ports.api_access(ApiAccess(*[world] * 8))
+    return ports.api_access(ApiAccess(**{field.name: world for field in fields(ApiAccess)}))
 
 
 def extender(ports: ObservedPorts, world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -69,6 +70,13 @@ CALLS: list[tuple[str, Use, Any]] = [
     ("bind default/p to n1", lambda ports, world: access(ports, world).binder.bind(P, "n1"), None),
     ("GET /a", lambda ports, world: access(ports, world).get.api_get("/a"), b"a"),
     ("PUT /a", lambda ports, world: access(ports, world).write.api_write("PUT", "/a", {}), {"kind": "A"}),
+    (
+        "PATCH /apis/example.com/v1/namespaces/a/racks/b/status",
+        lambda ports, world: access(ports, world).statuses.write_status(
+            "example.com/v1/racks", "a/b", "u", WantedStatus({})
+        ),
+        {"kind": "Rack"},
+    ),
     ("read default/p", lambda ports, world: access(ports, world).reader.read_pod("default", "p"), None),
     ("patch default/p", lambda ports, world: access(ports, world).writer.wait_pod_status_patched(P), None),
     ("delete default/p", lambda ports, world: access(ports, world).writer.delete_pod(P), None),
