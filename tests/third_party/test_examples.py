@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ import pytest
 from scheduler.engine.runtime.registry import Registry
 from scheduler.testing import CHECKS, Fakes, FakeWeb, ProfileSimulation, node, pod, subject
 from scheduler.testing.contract import check_pods_of_one_signature_get_one_verdict
+from tests.support.commands import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,9 +225,6 @@ def test_only_gold_pods_stay_off_spot_nodes(tier: str, where: str):
 
 
 def test_the_profile_of_all_examples_can_be_run():
-    done = subprocess.run(
-        [sys.executable, "-m", "scheduler", "check", FOLDER / "scheduler.yaml"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_command("check", FOLDER / "scheduler.yaml")
 
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.cli.new import PluginName
+from tests.support.commands import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,8 @@ def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def new_plugin(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return run("-m", "scheduler", "new", "plugin", *words, folder=folder)
+    done = run_command("new", "plugin", *words, folder=folder)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.mark.parametrize("kind", ["filter", "score"])

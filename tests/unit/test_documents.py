@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.configuration import types
 from scheduler.configuration.types import ConfigurationStruct
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[2]
 QUOTED = re.compile(r"<!-- (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
@@ -87,11 +86,9 @@ def test_every_target_and_folder_in_the_contributing_guide_exists() -> None:
     ["", "run", "check", "demo", "api-server", "explain", "extender", "new", "new plugin", "completion"],
 )
 def test_every_command_prints_its_help(command: str) -> None:
-    words = [sys.executable, "-m", "scheduler", *command.split(), "--help"]
+    shown = run_command(*command.split(), "--help")
 
-    shown = subprocess.run(words, capture_output=True, text=True, check=True)
-
-    assert "Usage:" in shown.stdout
+    assert "Usage:" in shown.stdout.decode()
 
 
 CONFIGURED = [

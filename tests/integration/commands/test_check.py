@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple, Protocol
@@ -18,6 +16,7 @@ from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.integration.commands.test_check_live import placed_by, taken
 from tests.support.builders import pod_object
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 GROUP = "kubescheduler.config.k8s.io"
@@ -58,8 +57,7 @@ class Said(NamedTuple):
 
 
 def check(*arguments: str | Path, stdin: bytes = b"") -> Said:
-    command = [sys.executable, "-m", "scheduler", "check", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    done = run_command("check", *arguments, stdin=stdin)
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode().splitlines())
 
 

@@ -16,13 +16,13 @@ from tests.conformance import events
 from tests.conformance.comparison import compare, report
 from tests.conformance.corpus import CASES, load
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 
 
 def explain(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "scheduler", "explain", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    return run_command("explain", *arguments, stdin=stdin)
 
 
 def answer(*arguments: str | Path, stdin: bytes = b"") -> list[dict[str, Any]]:

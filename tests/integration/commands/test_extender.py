@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
-import subprocess
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +18,7 @@ from scheduler.extensions.extenders import HttpExtender
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node, node_object, pod, pod_object
+from tests.support.commands import run_command
 from tests.unit.extensions.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
@@ -62,11 +62,15 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def extender(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "scheduler", "extender", *map(str, arguments)],
-        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
+def extender(*arguments: object) -> Said:
+    done = run_command("extender", *arguments, timeout_seconds=PATIENCE_SECONDS)
+    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Said(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class Served(NamedTuple):

@@ -16,6 +16,7 @@ from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, process, until
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import run_command
 from tests.support.kubectl import Kubectl, Said
 from tests.support.manifests import MANIFESTS, ROOT
 
@@ -78,19 +79,21 @@ class World:
     async def condition(self, name: str) -> bool:
         return bool(self.server.store.get("pods", name).get("status", {}).get("conditions"))
 
+    def _kubeconfig_of(self, user: str) -> Path:
+        if not user:
+            return self.kubeconfig
+        return self.server.write_kubeconfig(self.folder / user, token=f"{user}-token", user=user)
+
     async def start(self, *arguments: str, user: str = "") -> asyncio.subprocess.Process:
-        kubeconfig = self.kubeconfig
-        if user:
-            kubeconfig = self.server.write_kubeconfig(self.folder / user, token=f"{user}-token", user=user)
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "why", "--kubeconfig", str(kubeconfig), *arguments,
+            sys.executable, "-m", "scheduler", "why", "--kubeconfig", str(self._kubeconfig_of(user)), *arguments,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
     async def why(self, *arguments: str, user: str = "", stdin: str = "") -> Said:
-        process = await self.start(*arguments, user=user)
-        out, error = await process.communicate(stdin.encode())
-        return Said(process.returncode or 0, out.decode(), error.decode())
+        words = ("why", "--kubeconfig", self._kubeconfig_of(user), *arguments)
+        done = await asyncio.to_thread(run_command, *words, stdin=stdin.encode())
+        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     async def told(self, *arguments: str, user: str = "", stdin: str = "") -> Any:
         """What programs are told; nothing may have gone wrong."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import TYPE_CHECKING
 
 from scheduler.configuration.load import default
@@ -13,6 +12,7 @@ from scheduler.daemon.app.pages import pages
 from scheduler.daemon.server.http_server import serving
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import run_command
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time import LoopClock
 
@@ -171,12 +171,9 @@ def test_the_command_gets_explanations_from_a_daemon_over_http(tmp_path: Path) -
                 assert "pod default/nobody is unknown here" in error
 
     async def explain(port: int, *arguments: str) -> tuple[int, str, str]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "explain", "--server", f"http://127.0.0.1:{port}", *arguments,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        out, error = await process.communicate()
-        return process.returncode or 0, out.decode(), error.decode()
+        words = ("explain", "--server", f"http://127.0.0.1:{port}", *arguments)
+        done = await asyncio.to_thread(run_command, *words)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     asyncio.run(scenario())  # in real time: the command is a process of its own
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from scheduler.cli import main
 from scheduler.cli.command import _FIRST_STEPS, COMMANDS, _commands, _run
 from scheduler.version import VERSION
+from tests.support.commands import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,12 +67,9 @@ def test_the_imports_of_run_start_no_threads() -> None:
 
 
 def said(*words: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "scheduler", *words],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stderr == ""
-    return done.stdout
+    done = run_command(*words, environment=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode()
 
 
 def test_without_arguments_the_help_is_printed() -> None:
