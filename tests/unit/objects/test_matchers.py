@@ -1,4 +1,4 @@
-"""A rule with many requirements has the result of its single requirements, and costs no more than the number of labels."""
+"""A rule matches labels if each of its requirements does. The time grows with the number of labels, not of requirements."""
 
 from __future__ import annotations
 
