@@ -22,6 +22,7 @@ from scheduler.framework import (
     ClusterObjects,
     EventResource,
     EventWithHint,
+    Features,
     Needs,
     PermitPlugin,
     PluginArgs,
@@ -34,7 +35,6 @@ from scheduler.framework import (
     StatusWrite,
     Wait,
     WantedStatus,
-    WorkloadFeatures,
 )
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.pod import PodInfo
@@ -225,13 +225,14 @@ class PodGroupObject(ApiStruct, frozen=True):
         """Return the condition PodGroupScheduled; an empty condition if there is none."""
         return next((each for each in self.status.conditions if each.type == SCHEDULED), Condition())
 
-    def as_group(self, key: GroupKey, features: WorkloadFeatures) -> PodGroup:
+    def as_group(self, key: GroupKey, features: Features) -> PodGroup:
         """Return the enabled fields of the object in the form that all kinds share.
 
         The Priority admission writes 0 without a class, so the priority counts only with a class or above 0.
         """
         spec, gang = self.spec, self.spec.scheduling_policy.gang
-        by_topology, as_one = features.topology_aware_workload_scheduling, features.workload_aware_preemption
+        by_topology = features.enabled("TopologyAwareWorkloadScheduling")
+        as_one = features.enabled("WorkloadAwarePreemption")
         topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
         is_asked_for = bool(spec.priority_class_name or spec.priority)
         return PodGroup(
@@ -314,7 +315,7 @@ class GangScheduling(Gangs):
         args: GangArgs,
         objects: ClusterObjects,
         members: PodGroupMembers,
-        features: WorkloadFeatures,
+        features: Features,
         background: Background,
         statuses: StatusWrite,
     ) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.options import command, feature_gates_option, file_option, option, port_option
+from scheduler.cli.options import command, features_options, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock, rfc3339
 from scheduler.configuration.load import default, load
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import with_features
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.tools.board.cluster_observer import WatchOnDemand
 from scheduler.tools.board.file import FileBoard
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.overrides import GivenFeatures
 
 _UPSTREAM_NAME = "default-scheduler"
 
@@ -54,7 +55,7 @@ _UPSTREAM_NAME = "default-scheduler"
     help="With --recording: a time in UTC, for example 2026-11-22T03:04:05Z.",
 )
 @file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
-@feature_gates_option
+@features_options
 @option(
     "--scheduler-name",
     help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
@@ -67,7 +68,7 @@ def board(
     recording: Path | None,
     at: datetime | None,
     config: Path | None,
-    feature_gates: dict[str, bool],
+    features: GivenFeatures,
     scheduler_name: str | None,
     port: int,
 ) -> None:
@@ -84,8 +85,8 @@ def board(
     if recording is not None:
         run_in_loop(_of_recording(recording, at, port))
         return
-    configuration = with_feature_gates(
-        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
+    configuration = with_features(
+        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), features
     )
     run_in_loop(
         _of_file(cluster, configuration, port) if cluster else _of_cluster(kubeconfig, configuration, port)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.options import command, feature_gates_option, file_option, option
+from scheduler.cli.options import command, features_options, file_option, option
 from scheduler.cli.process import kubeconfig_option, run_in_loop
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
 from scheduler.configuration.notes import ConfigurationNote
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import with_features
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.write import converted_yaml
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.overrides import GivenFeatures
     from scheduler.engine.runtime.framework import Framework
 
 _STANDARD_INPUT: Final = "standard input"
@@ -102,7 +103,7 @@ class Checked:
         return sorted({each.name for each in callers if not each.needs.rights} - IN_TREE.keys())
 
 
-def checked(file: str | None, policy_config_map: Path | None, feature_gates: Mapping[str, bool]) -> Checked:
+def checked(file: str | None, policy_config_map: Path | None, features: GivenFeatures) -> Checked:
     """Read a file, or the defaults without one, and build its profiles.
 
     Raises:
@@ -120,7 +121,7 @@ def checked(file: str | None, policy_config_map: Path | None, feature_gates: Map
     profiles: list[Framework] = []
     if configuration is not None:
         try:
-            configuration = with_feature_gates(configuration, feature_gates)
+            configuration = with_features(configuration, features)
             profiles.extend(OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values())
         except ConfigurationError as error:
             errors.extend(not_below(errors, error.errors))
@@ -317,7 +318,7 @@ def _named(text: str) -> Named | None:
     "plugin files; - is standard input. Without it, the default configuration.",
 )
 @file_option("--config", help="The same as FILE; `run` has this flag too.")
-@feature_gates_option
+@features_options
 @option("--convert", is_flag=True, help=f"Print the configuration as {API_VERSION}, in YAML.")
 @file_option(
     "--policy-config-map",
@@ -384,7 +385,7 @@ def _named(text: str) -> Named | None:
 def check(
     file: str | None,
     config: Path | None,
-    feature_gates: dict[str, bool],
+    features: GivenFeatures,
     convert: bool,
     policy_config_map: Path | None,
     rbac: bool,
@@ -416,7 +417,7 @@ def check(
         sys.stdout.write(size_patch(size, account))
         return
     click.get_current_context().with_resource(watching_plugins())
-    found = checked(str(config) if config else file, policy_config_map, feature_gates)
+    found = checked(str(config) if config else file, policy_config_map, features)
     configuration = found.configuration
     if convert:
         sys.stdout.write(converted_yaml(configuration))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, feature_gates_option, file_option, option
+from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
 from scheduler.configuration.load import Configuration, default, load
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import with_features
 from scheduler.daemon.app.plugin_watch import watching_plugins
 from scheduler.engine.cycle.explanation import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from scheduler.configuration.overrides import GivenFeatures
     from scheduler.objects.pod import PodInfo
 
 _UPSTREAM_NAME = "default-scheduler"
@@ -64,7 +65,7 @@ class Output(Enum):
     "--config",
     help="KubeSchedulerConfiguration file with the profiles to use; without it, kube-scheduler's default plugins.",
 )
-@feature_gates_option
+@features_options
 @option(
     "--scheduler-name",
     help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
@@ -106,7 +107,7 @@ def explain(
     token_file: Path | None,
     insecure_skip_tls_verify: bool,
     config: Path | None,
-    feature_gates: dict[str, bool],
+    features: GivenFeatures,
     scheduler_name: str | None,
     pod: str | None,
     group: str | None,
@@ -122,7 +123,8 @@ def explain(
     of_file = {
         "--config": config,
         "--scheduler-name": scheduler_name,
-        "--feature-gates": feature_gates,
+        "--emulated-version": features.version,
+        "--feature-gates": features.gates,
         "--sequence": sequence,
     }
     _check_in_vain(
@@ -138,8 +140,8 @@ def explain(
     if config is not None and scheduler_name is not None:
         fail("--scheduler-name is for the default plugins: with --config, the profiles define the names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
-    configuration = with_feature_gates(
-        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
+    configuration = with_features(
+        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), features
     )
     context = click.get_current_context()
     context.with_resource(watching_plugins())

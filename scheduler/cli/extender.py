@@ -8,12 +8,12 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from scheduler.cli.options import command, feature_gates_option, file_option, option, port_option
+from scheduler.cli.options import command, features_options, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.cli.serving import tls_cert_file, tls_private_key_file
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import with_features
 from scheduler.daemon.app.extender.certificates import ServingCertificate
 from scheduler.daemon.app.extender.pages import ExtenderAddress, serving_extender
 from scheduler.daemon.app.extender.service import ExtenderService, checked_profile, judging
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.overrides import GivenFeatures
     from scheduler.daemon.logs import LogFormat
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ _SECTION = "Answering kube-scheduler"
     "--config",
     help="KubeSchedulerConfiguration file with the profiles to use; without it, the default plugins.",
 )
-@feature_gates_option
+@features_options
 @option(
     "--profile",
     default="",
@@ -119,7 +120,7 @@ _SECTION = "Answering kube-scheduler"
 @logging_format_option
 def extender(
     config: Path | None,
-    feature_gates: dict[str, bool],
+    features: GivenFeatures,
     profile: str,
     kubeconfig: Path | None,
     snippet_only: bool,
@@ -160,7 +161,7 @@ def extender(
         binds=bind,
     )
     where.check()
-    configuration = with_feature_gates(default() if config is None else load(config), feature_gates)
+    configuration = with_features(default() if config is None else load(config), features)
     if snippet_only:
         _print_snippet(configuration, profile, where)
         return

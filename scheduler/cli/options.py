@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from scheduler.configuration.feature_gates import parse_gates, written_gates
+from scheduler.configuration.feature_gates import parse_gates, parse_version, written_gates
+from scheduler.configuration.overrides import GivenFeatures
 from scheduler.objects.wording import GO_BOOLEANS, Duration
 
 if TYPE_CHECKING:
@@ -138,13 +139,37 @@ def _gates(context: click.Context, parameter: click.Parameter, given: tuple[str,
         raise click.BadParameter(str(error), context, parameter) from error
 
 
-feature_gates_option = option(
+def _version(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    try:
+        return parse_version(given) if given else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+_emulated_version = option(
+    "--emulated-version",
+    default="",
+    callback=_version,
+    help="Decide as the kube-scheduler of this Kubernetes version does; overrides emulatedVersion of the file.",
+    metavar="MAJOR.MINOR",
+    section="Configuration",
+)
+_feature_gates = option(
     "--feature-gates",
     multiple=True,
     callback=_gates,
-    help="Enable or disable features; overrides featureGates of the file: GenericWorkload, GangScheduling, "
-    "TopologyAwareWorkloadScheduling and WorkloadAwarePreemption, all of them on by default.",
+    help="Enable or disable features; overrides featureGates of the file. Groups of pods are on by default: "
+    "GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and WorkloadAwarePreemption.",
     metavar="GATE=true|false,...",
     section="Configuration",
 )
-"""Gives a command `feature_gates`: gate -> whether it is enabled, for the gates that are named."""
+
+
+def features_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--emulated-version` and `--feature-gates`, as its argument `features`."""
+
+    @wraps(function)
+    def with_features(*args: Any, emulated_version: str, feature_gates: dict[str, bool], **more: Any) -> Any:
+        return function(*args, features=GivenFeatures(emulated_version, feature_gates), **more)
+
+    return _emulated_version(_feature_gates(with_features))

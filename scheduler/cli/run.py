@@ -18,7 +18,7 @@ import click
 
 from scheduler.cli import run_flags
 from scheduler.cli import serving as serving_flags
-from scheduler.cli.options import command, duration_option, feature_gates_option, flags_of, option
+from scheduler.cli.options import command, duration_option, features_options, flags_of, option
 from scheduler.cli.process import (
     call_on_signal,
     kubeconfig_option,
@@ -29,7 +29,7 @@ from scheduler.cli.process import (
 from scheduler.cli.run_flags import ROOM, leader_election_flags
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import with_features
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.attempt_marker import AttemptMarker, quarantine
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.overrides import GivenFeatures
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.daemon.logs import LogFormat
     from scheduler.daemon.recording.limits import RecordingLimits
@@ -76,7 +77,7 @@ _SHADOW = "Shadowing another scheduler"
 @run_flags.config
 @run_flags.config_map
 @run_flags.follow_config
-@feature_gates_option
+@features_options
 @run_flags.scheduler_profiles
 @kubeconfig_option
 @serving_flags.bind_address
@@ -140,7 +141,7 @@ def run(
     config: Path | None,
     config_map: ConfigMapKey | None,
     follow_config: bool,
-    feature_gates: dict[str, bool],
+    features: GivenFeatures,
     scheduler_profiles: bool,
     kubeconfig: Path | None,
     bind_address: str,
@@ -184,13 +185,13 @@ def run(
             raise ConfigurationError(
                 [FieldError("--shadow", "cannot be combined with --config-map and --scheduler-profiles")]
             )
-        candidate = None if config is None else with_feature_gates(load(config), feature_gates)
+        candidate = None if config is None else with_features(load(config), features)
         run_in_loop(run_shadow(shadow, candidate, sampling=shadow_sampling, kubeconfig=path, serving=serving))
         return
     work = _run(
         config,
         config_map,
-        lambda read: overriding(with_feature_gates(read, feature_gates)),
+        lambda read: overriding(with_features(read, features)),
         kubeconfig=path,
         serving=serving,
         board=board,

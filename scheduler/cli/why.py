@@ -6,14 +6,17 @@ import logging
 import os
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from scheduler.cli.options import choice_option, command, feature_gates_option, file_option, option
+from scheduler.cli.options import choice_option, command, features_options, file_option, option
 from scheduler.cli.process import run_in_loop
 from scheduler.daemon.app.rights import Named
 from scheduler.daemon.logs import LogFormat, configure_logging
+
+if TYPE_CHECKING:
+    from scheduler.configuration.overrides import GivenFeatures
 
 _LEASE: Final = "kube-system/custom-scheduler"
 _OF_THE_DAEMON: Final = "The daemon"
@@ -69,7 +72,7 @@ def _lease(text: str) -> Named:
     help="Use the profiles of this KubeSchedulerConfiguration where no daemon is asked; without it, kube-scheduler's "
     "default plugins.",
 )
-@feature_gates_option
+@features_options
 @option("--offline", is_flag=True, help="Do not ask a daemon; evaluate in this process.")
 @option(
     "--kubeconfig",
@@ -121,7 +124,7 @@ def why(
     output: Output,
     all_nodes: bool,
     config: Path | None,
-    feature_gates: dict[str, bool],
+    features: GivenFeatures,
     offline: bool,
     kubeconfig: str | None,
     context: str | None,
@@ -152,7 +155,7 @@ def why(
         context or "",
         namespace,
         config,
-        feature_gates,
+        features,
         as_json=output is Output.JSON,
         all_nodes=all_nodes,
     )

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from scheduler.cli.why_output import console_for_people, show_pod, show_waiting, write_json
 from scheduler.configuration.load import load, parse
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import with_features
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
@@ -30,9 +30,10 @@ from scheduler.tools.whatif.offline import OfflineScheduler
 from scheduler.tools.whatif.pending_causes import by_cause, last_message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
+    from scheduler.configuration.overrides import GivenFeatures
     from scheduler.daemon.app.rights import Named
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.objects.pod import PodInfo
@@ -47,7 +48,7 @@ class Lookup:
         context: context of the kubeconfig, as in `Credentials`.
         namespace: namespace of the request; None for the context's.
         config: configuration with the profiles to use; None for the default plugins.
-        feature_gates: gates that override the configuration's.
+        features: emulated version and gates that override the configuration's.
         as_json: whether to print JSON.
         all_nodes: whether tables show every node.
     """
@@ -56,7 +57,7 @@ class Lookup:
     context: str
     namespace: str | None
     config: Path | None
-    feature_gates: Mapping[str, bool]
+    features: GivenFeatures
     as_json: bool
     all_nodes: bool
 
@@ -92,9 +93,7 @@ class Lookup:
 
     def _without_cluster(self, names: list[str]) -> OfflineScheduler:
         if self.config is not None:
-            scheduler = OfflineScheduler(
-                ClusterFile(), with_feature_gates(load(self.config), self.feature_gates)
-            )
+            scheduler = OfflineScheduler(ClusterFile(), with_features(load(self.config), self.features))
             for name in names:
                 if name not in scheduler.frameworks:
                     there = ", ".join(scheduler.frameworks)
@@ -104,7 +103,7 @@ class Lookup:
         profiles: list[dict[str, Any]] = [{"schedulerName": name} for name in names]
         document = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
         configuration = parse(yaml.safe_dump(document))
-        return OfflineScheduler(ClusterFile(), with_feature_gates(configuration, self.feature_gates))
+        return OfflineScheduler(ClusterFile(), with_features(configuration, self.features))
 
     @property
     def plugins(self) -> str:

@@ -64,11 +64,11 @@ DEFAULT_PLUGINS = Plugins(
 """The default plugins, in execution order."""
 
 GATED_PLUGINS: Mapping[str, str] = {
-    "GangScheduling": "gang_scheduling",
-    "TopologyPlacementGenerator": "topology_aware_workload_scheduling",
-    "PodGroupPodsCount": "topology_aware_workload_scheduling",
+    "GangScheduling": "GangScheduling",
+    "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
+    "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
 }
-"""Plugin -> the attribute of FeatureGates that enables it, in any profile."""
+"""Plugin -> the feature gate that enables it, in any profile."""
 
 UPSTREAM_PLUGINS = frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) | {*GATED_PLUGINS}
 """Every plugin of kube-scheduler, including those behind alpha feature gates."""

@@ -1,51 +1,43 @@
-"""Feature gates with kube-scheduler's names: those with an effect here, and those that cannot be changed.
+"""Kubernetes versions and feature gates: what this scheduler does as the kube-scheduler of a version does.
 
-kube-scheduler accepts them only as a flag; here a configuration file may contain `featureGates` too. Workload
-scheduling is alpha and off in kube-scheduler; here it is on.
+kube-scheduler accepts feature gates and the emulated version only as flags; here a configuration file may contain
+`featureGates` and `emulatedVersion` too. Workload scheduling is off by default in kube-scheduler; here it is on.
 
 Source:
-    kube-scheduler v1.36, pkg/features/kube_features.go; staging/src/k8s.io/component-base/featuregate/feature_gate.go,
-    SetWithLogger, unsafeSetFromMap.
+    kube-scheduler v1.36, staging/src/k8s.io/component-base/featuregate/feature_gate.go, SetWithLogger, unsafeSetFromMap,
+    setUnsetAlphaGates; component-base/compatibility/version.go, Validate.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
+from scheduler.configuration.gate_stages import NEEDS, STAGES
 from scheduler.objects.wording import GO_BOOLEANS, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+"""The known Kubernetes versions, oldest first."""
+DEFAULT_VERSION = "1.36"
+"""The version without an API server and without `emulatedVersion`."""
 
-@dataclass(frozen=True, slots=True)
-class FeatureGates:
-    """The enabled features of workload scheduling.
+CHANGES: Mapping[str, tuple[str, str]] = {}
+"""Change of behavior without a gate -> (the first version with it, what changes)."""
 
-    Attributes:
-        generic_workload: pods with a `schedulingGroup` are scheduled as groups.
-        gang_scheduling: groups with the gang policy start together or not at all.
-        topology_aware_workload_scheduling: groups stay in one domain of their topology constraint.
-        workload_aware_preemption: groups preempt, and are preempted, as a whole.
-    """
-
-    generic_workload: bool = True
-    gang_scheduling: bool = True
-    topology_aware_workload_scheduling: bool = True
-    workload_aware_preemption: bool = True
-
-
-_NEEDS = {  # gate -> the gate it depends on, in the order of the attributes above
-    "GenericWorkload": None,
-    "GangScheduling": "GenericWorkload",
-    "TopologyAwareWorkloadScheduling": "GenericWorkload",
-    "WorkloadAwarePreemption": "GangScheduling",
-}
-_ALL_ALPHA = "AllAlpha"
-_ALWAYS_ON = frozenset(
+_ON_HERE = (  # in the order of their dependencies
+    "GenericWorkload",
+    "GangScheduling",
+    "TopologyAwareWorkloadScheduling",
+    "WorkloadAwarePreemption",
+)
+"""Gates of workload scheduling, which are on by default."""
+ALWAYS_ON = frozenset(
     {
-        "AllBeta",
         "DRAAdminAccess",
         "DRAConsumableCapacity",
         "DRADeviceBindingConditions",
@@ -70,64 +62,221 @@ _ALWAYS_ON = frozenset(
         "VolumeAttributesClass",
     }
 )
-_ALWAYS_OFF = frozenset(
+"""Gates that this scheduler does not switch off."""
+ALWAYS_OFF = frozenset(
     {
+        "CompositePodGroup",
+        "DRADerivedAttributes",
+        "DRADeviceCompatibilityGroups",
         "DRADeviceTaintRules",
+        "DRAFractionalCapacityRange",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
         "DRAWorkloadResourceClaims",
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        "PodGroupPreemptionPolicy",
         "StorageCapacityScoring",
         "TaintTolerationComparisonOperators",
         "VolumeLimitScaling",
     }
 )
-_OF_ITS_INSIDE = frozenset(
-    {"NominatedNodeNameForExpectation", "OpportunisticBatching", "SchedulerAsyncAPICalls"}
-)
-"""Gates of kube-scheduler's implementation; they do not change decisions."""
-
-_KNOWN = {*_NEEDS, _ALL_ALPHA, *_ALWAYS_ON, *_ALWAYS_OFF, *_OF_ITS_INSIDE}
-
-
-def gates_of(given: Mapping[str, bool]) -> FeatureGates:
-    """Return the enabled features. An unnamed gate has the value of `AllAlpha`, true by default, if its dependency is on."""
-    on: dict[str, bool] = {}
-    for gate, needed in _NEEDS.items():
-        by_default = given.get(_ALL_ALPHA, True) and (needed is None or on[needed])
-        on[gate] = given.get(gate, by_default)
-    return FeatureGates(*on.values())
+"""Gates that this scheduler does not have."""
+_SUCCESSORS = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
+"""Removed gate -> the gate that enables its feature since; the features of other removed gates stay as they were."""
+_REMOVED = "removed"
+_ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
+EFFECTS: Mapping[str, str] = {
+    "GangScheduling": "gangs start together or not at all",
+    "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",
+    "TopologyAwareWorkloadScheduling": "groups stay in one domain of their topology constraint",
+    "WorkloadAwarePreemption": "groups preempt, and are preempted, as a whole",
+}
+"""Gate that changes decisions here -> what it changes. Every other gate is accepted and has no effect."""
 
 
-def gate_faults(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    """Yield (gate, error) with kube-scheduler's messages."""
+class Stage(NamedTuple):
+    """The stage of a gate in one version.
+
+    Attributes:
+        name: alpha, beta, ga or deprecated.
+        default: whether the gate is on by default.
+        locked: whether it cannot be changed.
+    """
+
+    name: str
+    default: bool
+    locked: bool
+
+
+@cache
+def stages_at(version: str) -> Mapping[str, Stage]:
+    """Return gate -> its stage in a version, for the gates that kube-scheduler has there."""
+    stages = {gate: _stage_at(text, version) for gate, text in STAGES.items()}
+    return {gate: stage for gate, stage in stages.items() if stage is not None}
+
+
+def _stage_at(text: str, version: str) -> Stage | None:
+    reached = [change for since, change in _changes(text) if _number(since) <= _number(version)]
+    return None if not reached or reached[-1] == _REMOVED else _stage(reached[-1])
+
+
+def _changes(text: str) -> Iterator[tuple[str, str]]:
+    for change in text.split(", "):
+        since, _, rest = change.partition(" ")
+        yield since, rest
+
+
+def _stage(change: str) -> Stage:
+    name, *words = change.split()
+    default = "on" in words or (name in {"beta", "ga"} and "off" not in words)
+    return Stage(name, default, "locked" in words)
+
+
+@cache
+def _removed_at(version: str) -> Mapping[str, bool]:
+    """Return gate -> whether its feature was on by default before, for the gates that were removed up to a version."""
+    found = {}
+    for gate, text in STAGES.items():
+        changes = list(_changes(text))
+        since, last = changes[-1]
+        if last == _REMOVED and _number(since) <= _number(version):
+            found[gate] = len(changes) > 1 and _stage(changes[-2][1]).default
+    return found
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is on: the feature gates, and the changes of a Kubernetes version that have no gate.
+
+    Attributes:
+        version: the emulated version of Kubernetes, for example 1.36.
+        names: the gates and changes that are on.
+    """
+
+    version: str
+    names: frozenset[str]
+
+    def enabled(self, name: str) -> bool:
+        """Return whether a gate, or a change of `CHANGES`, is on.
+
+        Raises:
+            KeyError: no known version has it.
+        """
+        if name not in STAGES and name not in CHANGES:
+            raise KeyError(name)
+        return name in self.names
+
+
+def features_of(given: Mapping[str, bool], version: str = "") -> Features:
+    """Return what is on in a version, without validation.
+
+    An unnamed gate of workload scheduling has the value of `AllAlpha`, true by default, if the gates that it needs are
+    on. Every other unnamed gate has its default in that version, or the value of `AllAlpha` or `AllBeta`.
+
+    Args:
+        given: gate -> value.
+        version: one of `VERSIONS`; "" for the default version.
+    """
+    version = version or DEFAULT_VERSION
+    stages = stages_at(version)
+    on = {gate: given.get(gate, _default(stage, given)) for gate, stage in stages.items()}
+    for gate in _ON_HERE:
+        if gate in stages and gate not in given:
+            on[gate] = given.get(_ALL_ALPHA, True) and all(
+                on[each] for each in NEEDS.get(gate, ()) if each in on
+            )
+    on.update(dict.fromkeys(ALWAYS_ON & on.keys(), True))
+    on.update(dict.fromkeys(ALWAYS_OFF & on.keys(), False))
+    removed = _removed_at(version)
+    on.update(removed)
+    on.update({gate: on[new] for gate, new in _SUCCESSORS.items() if gate in removed})
+    changes = (name for name, (since, _) in CHANGES.items() if _number(since) <= _number(version))
+    return Features(version, frozenset({*changes, *(gate for gate, value in on.items() if value)}))
+
+
+def _default(stage: Stage, given: Mapping[str, bool]) -> bool:
+    match stage.name:
+        case "alpha" if not stage.locked:
+            return given.get(_ALL_ALPHA, stage.default)
+        case "beta" if not stage.locked:
+            return given.get(_ALL_BETA, stage.default)
+    return stage.default
+
+
+def gate_faults(given: Mapping[str, bool], version: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (gate, error) with the messages of the kube-scheduler of this version."""
+    version = version or DEFAULT_VERSION
+    stages = stages_at(version)
     faulty = False
     for gate, value in given.items():
-        if gate not in _KNOWN:
+        fault = _fault(gate, value, stages)
+        if fault:
             faulty = True
-            yield gate, f"unrecognized feature gate: {gate}{did_you_mean(gate, _KNOWN)}"
-        elif gate in (_ALWAYS_OFF if value else _ALWAYS_ON):
-            faulty = True
-            wanted, locked = _word(value), _word(not value)
-            yield gate, f"cannot set feature gate {gate} to {wanted}, feature is locked to {locked}"
+            yield gate, fault
     if faulty:
         return
-    on = dict(zip(_NEEDS, astuple(gates_of(given)), strict=True))
-    for gate, needed in _NEEDS.items():
-        if needed is not None and on[gate] and not on[needed]:
-            yield gate, f"{gate} is enabled, but depends on features that are disabled: [{needed}]"
+    on = features_of(given, version).names
+    for gate in sorted(NEEDS.keys() & on):
+        off = [needed for needed in NEEDS[gate] if needed in stages and needed not in on]
+        if off:
+            yield gate, f"{gate} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+
+
+def _fault(gate: str, value: bool, stages: Mapping[str, Stage]) -> str:
+    stage = stages.get(gate)
+    if stage is None:
+        return f"unrecognized feature gate: {gate}{did_you_mean(gate, stages)}"
+    locked = stage.default if stage.locked else gate in ALWAYS_ON
+    if value != locked and (stage.locked or gate in ALWAYS_ON or gate in ALWAYS_OFF):
+        return f"cannot set feature gate {gate} to {_word(value)}, feature is locked to {_word(locked)}"
+    return ""
 
 
 def gates_in_vain(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
     """Yield (gate, reason) for each named gate without an effect."""
     for gate, value in given.items():
-        if gate in _OF_ITS_INSIDE:
-            yield gate, "has no effect: it is about the implementation of kube-scheduler"
-        elif gate in (_ALWAYS_ON if value else _ALWAYS_OFF):
+        if gate in EFFECTS or gate in {_ALL_ALPHA, _ALL_BETA}:
+            continue
+        if gate in (ALWAYS_ON if value else ALWAYS_OFF):
             yield gate, f"has no effect: it is always {_word(value)} here"
+        elif gate in STAGES:
+            yield gate, "has no effect: it does not change decisions"
+
+
+def parse_version(text: str) -> str:
+    """Parse the value of `--emulated-version`: `1.36` or `kube=1.36`.
+
+    Raises:
+        ValueError: the version is invalid or unknown; the message is kube-scheduler's.
+    """
+    version = text.removeprefix("kube=")
+    if not re.fullmatch(r"\d+\.\d+", version):
+        raise ValueError(f"illegal version string {text!r}: it must be major.minor, for example 1.36")
+    if version not in VERSIONS:
+        raise ValueError(f"emulation version {version} is not between [{VERSIONS[0]}, {VERSIONS[-1]}]")
+    return version
+
+
+def version_for(major: str, minor: str) -> str:
+    """Return the known version closest to an API server's, from the fields of `/version`.
+
+    Raises:
+        ValueError: the fields are not numbers.
+    """
+    found = re.match(r"\d+", minor)
+    if not major.isdigit() or found is None:
+        raise ValueError(f"version {major}.{minor}")
+    server = int(major), int(found[0])
+    return next((each for each in reversed(VERSIONS) if _number(each) <= server), VERSIONS[0])
 
 
 def parse_gates(text: str) -> dict[str, bool]:
-    """Parse the value of a flag: `GenericWorkload=true,GangScheduling=false`.
+    """Parse the value of a flag: `GenericWorkload=true,kube:GangScheduling=false`.
 
     Raises:
         ValueError: the value is invalid; the message is kube-scheduler's.
@@ -135,6 +284,11 @@ def parse_gates(text: str) -> dict[str, bool]:
     given: dict[str, bool] = {}
     for part in filter(None, text.split(",")):
         gate, equals, word = (each.strip() for each in part.partition("="))
+        component, colon, name = gate.partition(":")
+        if colon:
+            if component != "kube":
+                raise ValueError(f"component not registered: {component}")
+            gate = name
         if not equals:
             raise ValueError(f"missing bool value for {gate}")
         if word not in GO_BOOLEANS:

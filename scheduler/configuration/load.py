@@ -16,7 +16,7 @@ from scheduler.configuration.defaults import (
     with_profiles,
     with_scalars,
 )
-from scheduler.configuration.feature_gates import FeatureGates, gates_of
+from scheduler.configuration.feature_gates import Features, features_of
 from scheduler.configuration.notes import ConfigurationNote, notes
 from scheduler.configuration.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from scheduler.configuration.versions import to_current, type_meta_faults
@@ -62,9 +62,9 @@ class Configuration:
     _conversion: Conversion | None = field(default=None, compare=False, repr=False)
 
     @property
-    def feature_gates(self) -> FeatureGates:
-        """The enabled features of workload scheduling."""
-        return gates_of(self.settings.feature_gates)
+    def features(self) -> Features:
+        """What is on: feature gates and changes of the emulated Kubernetes version."""
+        return features_of(self.settings.feature_gates, self.settings.emulated_version)
 
     def place(self, path: str) -> str:
         """Return the path in the source for a path of the settings: an old version has other paths."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -49,24 +49,39 @@ def with_leader_election(configuration: Configuration, **fields: Any) -> Configu
     )
 
 
-def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) -> Configuration:
-    """Return a configuration in which these feature gates replace those of the same names.
+class GivenFeatures(NamedTuple):
+    """What a command line says about features.
+
+    Attributes:
+        version: the emulated version of Kubernetes; "" if not given.
+        gates: feature gate -> whether it is on.
+    """
+
+    version: str = ""
+    gates: Mapping[str, bool] = {}
+
+
+def with_features(configuration: Configuration, given: GivenFeatures) -> Configuration:
+    """Return a configuration with another emulated version, in which these feature gates replace those of the same names.
 
     Raises:
         ConfigurationError: the resulting gates are invalid; contains all errors.
     """
     settings = configuration.settings
-    gates = {**settings.feature_gates, **given}
+    version = given.version or settings.emulated_version
+    gates = {**settings.feature_gates, **given.gates}
     faults = [
-        FieldError("--feature-gates" if gate in given else f"featureGates.{gate}", fault)
-        for gate, fault in gate_faults(gates)
+        FieldError("--feature-gates" if gate in given.gates else f"featureGates.{gate}", fault)
+        for gate, fault in gate_faults(gates, version)
     ]
     if faults:
         raise ConfigurationError(faults, configuration.source)
-    in_vain = [ConfigurationNote("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given)]
+    in_vain = [
+        ConfigurationNote("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given.gates)
+    ]
     return dataclasses.replace(
         configuration,
-        settings=msgspec.structs.replace(settings, feature_gates=gates),
+        settings=msgspec.structs.replace(settings, emulated_version=version, feature_gates=gates),
         notes=(*configuration.notes, *in_vain),
     )
 

@@ -13,7 +13,7 @@ import msgspec
 
 from scheduler.configuration.decode import decode
 from scheduler.configuration.defaults import ALL, GATED_PLUGINS, UPSTREAM_PLUGINS, enabled_names
-from scheduler.configuration.feature_gates import gates_of
+from scheduler.configuration.feature_gates import features_of
 from scheduler.configuration.validation import type_meta_faults
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.interface import ExtensionPoint
@@ -116,11 +116,11 @@ def expand_in_steps(
         ConfigurationError: the errors of `expand` in all profiles, or profiles with different queue sort
             plugins: they share one queue.
     """
-    gates = gates_of(settings.feature_gates)
+    features = features_of(settings.feature_gates, settings.emulated_version)
     points_of = {
         name: points
         for name, points in points_of.items()
-        if name not in GATED_PLUGINS or getattr(gates, GATED_PLUGINS[name])
+        if name not in GATED_PLUGINS or features.enabled(GATED_PLUGINS[name])
     }
     errors: list[FieldError] = []
     expansions: dict[str, Expansion] = {}

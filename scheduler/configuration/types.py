@@ -206,7 +206,12 @@ class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True)
     """
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
+    emulated_version: str = ""
+    """The version of Kubernetes whose kube-scheduler is followed, for example 1.36; "" for the API server's own.
+
+    kube-scheduler has this as a flag only.
+    """
     feature_gates: dict[str, bool] = {}
-    """Gate -> whether it is on; `feature_gates` has the resulting features. kube-scheduler does not have this field."""
+    """Gate -> whether it is on; `features_of` has the result. kube-scheduler has this as a flag only."""
     delay_cache_until_active: bool = False
     """Whether kube-scheduler fills its cache only once leading; it has no effect here."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduler.configuration.defaults import ALL, REMOVED_PLUGINS, UPSTREAM_PLUGINS
-from scheduler.configuration.feature_gates import gate_faults
+from scheduler.configuration.feature_gates import gate_faults, parse_version
 from scheduler.configuration.types import API_VERSION, Plugins
 from scheduler.errors import FieldError
 from scheduler.objects.resource_names import is_extended_resource_name
@@ -125,11 +125,21 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
         )
     if not _LEAST_BUDGET <= settings.attempt_budget.nanoseconds <= _MOST_BUDGET:
         yield FieldError("attemptBudget", f"must be from 50ms to 5s, was {settings.attempt_budget}")
-    yield from (
-        FieldError(child("featureGates", gate), fault) for gate, fault in gate_faults(settings.feature_gates)
-    )
+    yield from _version_faults(settings)
     yield from profile_faults(settings.profiles)
     yield from extender_faults(settings.extenders)
+
+
+def _version_faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
+    version = settings.emulated_version
+    if version:
+        try:
+            parse_version(version)
+        except ValueError as error:
+            yield FieldError("emulatedVersion", str(error))
+            return
+    for gate, fault in gate_faults(settings.feature_gates, version):
+        yield FieldError(child("featureGates", gate), fault)
 
 
 def leader_election_faults(election: LeaderElection) -> Iterator[FieldError]:

@@ -33,6 +33,7 @@ from scheduler.framework.events import (
     no_event_keys,
     no_pod_key,
 )
+from scheduler.framework.features import Features
 from scheduler.framework.group_plugins import (
     GroupDryRuns,
     Placement,
@@ -68,7 +69,6 @@ from scheduler.framework.pod_groups import (
     PodGroup,
     PodGroupMembers,
     PodGroupObjects,
-    WorkloadFeatures,
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
@@ -98,6 +98,7 @@ __all__ = [
     "Diagnosis",
     "EventResource",
     "EventWithHint",
+    "Features",
     "FilterPlugin",
     "Gauge",
     "GroupDryRuns",
@@ -148,7 +149,6 @@ __all__ = [
     "WaitForEvent",
     "WaitingPods",
     "WantedStatus",
-    "WorkloadFeatures",
     "default_normalize_score",
     "divide",
     "divide_one",

@@ -62,21 +62,6 @@ class PodGroupMembers(Protocol):
 
 
 @runtime_checkable
-class WorkloadFeatures(Protocol):
-    """The enabled features of group scheduling."""
-
-    @property
-    def topology_aware_workload_scheduling(self) -> bool:
-        """Whether groups stay in one domain of their topology constraint."""
-        ...
-
-    @property
-    def workload_aware_preemption(self) -> bool:
-        """Whether groups preempt, and are preempted, as a whole."""
-        ...
-
-
-@runtime_checkable
 class PodGroupObjects(Protocol):
     """The objects of groups, of all active kinds."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import (
     ApiGet,
     ApiWrite,
     Background,
     Clock,
+    Features,
     HttpGet,
     KeyedLock,
     PluginMetrics,
@@ -29,7 +30,6 @@ from scheduler.framework import (
     TimeSlice,
     WaitForEvent,
     WaitingPods,
-    WorkloadFeatures,
 )
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import object_key
@@ -329,12 +329,20 @@ class FakePodGroups:
         return self.groups.get(key)
 
 
-@dataclass(slots=True)
-class FakeWorkloadFeatures:
-    """Implements `WorkloadFeatures`."""
+class FakeFeatures:
+    """Implements `Features`.
 
-    topology_aware_workload_scheduling: bool = True
-    workload_aware_preemption: bool = True
+    Attributes:
+        version: the emulated version of Kubernetes.
+        gates: feature gates that differ from their default.
+    """
+
+    def __init__(self, version: str = "", **gates: bool) -> None:
+        self._features = features_of(gates, version)
+        self.version = self._features.version
+
+    def enabled(self, name: str) -> bool:
+        return self._features.enabled(name)
 
 
 class Fakes:
@@ -355,7 +363,7 @@ class Fakes:
         self.queued = FakeQueuedPods()
         self.waiting_pods = FakeWaitingPods()
         self.pod_groups = FakePodGroups()
-        self.workload_features = FakeWorkloadFeatures()
+        self.features = FakeFeatures()
 
     def by_protocol(self) -> dict[type, object]:
         """Return Protocol -> its fake."""
@@ -379,5 +387,5 @@ class Fakes:
             QueuedPods: self.queued,
             WaitForEvent: self.happenings,
             WaitingPods: self.waiting_pods,
-            WorkloadFeatures: self.workload_features,
+            Features: self.features,
         }

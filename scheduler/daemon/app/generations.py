@@ -51,7 +51,7 @@ WITHOUT_EFFECT = frozenset(
     {"parallelism", "enable_profiling", "enable_contention_profiling", "delay_cache_until_active"}
 )
 """Accepted and shown, but without an effect."""
-AT_START = frozenset({"leader_election", "client_connection", "feature_gates"})
+AT_START = frozenset({"leader_election", "client_connection", "emulated_version", "feature_gates"})
 """Part of connections, the lease and the watches since the start of the process."""
 
 

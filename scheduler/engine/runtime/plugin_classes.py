@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from scheduler import clock
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
-from scheduler.framework import pod_groups, preemption
+from scheduler.framework import features, pod_groups, preemption
 from scheduler.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.interface import (
     API_VERSION,
@@ -117,7 +117,7 @@ def _is_apart(plugin: Plugin, pod: PodInfo, signature: Callable[[Plugin, PodInfo
 
 CAPABILITIES: Mapping[str, type] = {
     name: found
-    for module in (known, preemption, pod_groups, clock)
+    for module in (known, features, preemption, pod_groups, clock)
     for name, found in vars(module).items()
     if getattr(found, "_is_protocol", False) and found.__module__ == module.__name__
 }

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
-from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.profile_plugins import decode_args, expand_in_steps, find_args
 from scheduler.engine.runtime.adapters import slow_last
 from scheduler.engine.runtime.dry_run import DryRun
@@ -16,8 +15,8 @@ from scheduler.engine.runtime.framework import EnabledPlugins, Framework
 from scheduler.engine.runtime.plugin_classes import constructor_wants, points_of, refresh_faults
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError, SchedulerError
 from scheduler.framework.events import ClusterEvent, EventWithHint
+from scheduler.framework.features import Features
 from scheduler.framework.interface import ExtensionPoint
-from scheduler.framework.pod_groups import WorkloadFeatures
 from scheduler.framework.preemption import PreemptionDryRun
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.loop_work import calls_plugin_code, loop_work
@@ -140,7 +139,7 @@ def build_in_steps(
         own: Mapping[type, object] = {
             **capabilities(name),
             PreemptionDryRun: dry_run,
-            WorkloadFeatures: gates_of(configuration.settings.feature_gates),
+            Features: configuration.features,
         }
         # Without expansions, all enabled plugins are built, so that all their errors are reported.
         names = (

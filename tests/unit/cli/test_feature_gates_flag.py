@@ -16,7 +16,6 @@ from scheduler.cli.explain import explain
 from scheduler.cli.extender import extender
 from scheduler.cli.options import flags_of
 from scheduler.cli.why import why
-from scheduler.configuration.feature_gates import FeatureGates
 from scheduler.configuration.load import load
 from scheduler.errors import ConfigurationError
 
@@ -33,6 +32,11 @@ def test_every_command_with_a_configuration_reads_the_flag_and_refuses_nonsense(
 
     assert result.exit_code == 2
     assert "missing bool value for GangScheduling" in result.output
+
+    result = CliRunner().invoke(TAKING[name], ["--emulated-version", "1.99"])
+
+    assert result.exit_code == 2
+    assert "emulation version 1.99 is not between [1.34, 1.37]" in result.output
 
 
 @pytest.fixture
@@ -56,7 +60,10 @@ def test_run_applies_the_flags_over_the_file(file: str, monkeypatch: pytest.Monk
 
     assert result.exit_code == 0
     configuration, shown = seen
-    assert configuration.feature_gates == FeatureGates(True, True, False, False)
+    features = configuration.features
+    assert features.enabled("GangScheduling")
+    assert not features.enabled("TopologyAwareWorkloadScheduling")
+    assert not features.enabled("WorkloadAwarePreemption")
     assert configuration.settings.leader_election.leader_elect is False
     assert shown == "GangScheduling=true,WorkloadAwarePreemption=false"
 

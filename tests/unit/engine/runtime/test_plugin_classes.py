@@ -258,6 +258,6 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "PreemptionDryRun",
         "Preemptions",
         "VictimReview",
-        "WorkloadFeatures",
+        "Features",
     } == set(CAPABILITIES)
     assert CAPABILITIES["HttpGet"] is HttpGet

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from scheduler.configuration.load import default
 from scheduler.configuration.load import parse as parse_configuration
-from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.tools.whatif.cluster_file import parse
 from scheduler.tools.whatif.evaluation import evaluate_each, evaluate_in_sequence, pods_to_evaluate
 from scheduler.tools.whatif.explanation_text import show_group
@@ -188,7 +188,7 @@ profiles:
 
 
 def test_members_that_preempt_one_by_one_delay_the_others() -> None:
-    configuration = with_feature_gates(default("p"), {"WorkloadAwarePreemption": False})
+    configuration = with_features(default("p"), GivenFeatures(gates={"WorkloadAwarePreemption": False}))
     objects = [node("n1", "2", "a"), node("n2", "2", "a"), LOW, gang("g", 2)]
     reported = judged(
         "default/g", *objects, *members("g", 2, cpu="2", priority=9), configuration=configuration
