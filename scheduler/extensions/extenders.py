@@ -85,8 +85,9 @@ class ExtenderHealth:
 T = TypeVar("T")
 
 _DEFAULT_SECONDS = 5.0
-_LONGEST_ANSWER_BYTES = 8 * 1024 * 1024
-"""The limit of a response, in addition to the size of the request: names, a reason for each node."""
+_MOST_BYTES = 2**20
+_MOST_BYTES_A_NODE = 512
+"""The limits of a response, in addition to the size of the request: names, and a reason for each node."""
 
 
 class HttpExtender:
@@ -149,6 +150,7 @@ class HttpExtender:
             self.settings.filter_verb,
             extender_wire.arguments(pod, nodes, names_only=names_only),
             lambda answer: extender_wire.filter_answer(answer, names, names_only=names_only),
+            len(nodes),
         )
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> Sequence[tuple[str, int]]:
@@ -158,6 +160,7 @@ class HttpExtender:
             self.settings.prioritize_verb,
             body,
             lambda answer: extender_wire.priorities_answer(answer, len(nodes)),
+            len(nodes),
         )
 
     async def preempt(
@@ -176,11 +179,11 @@ class HttpExtender:
         """Close its connections."""
         await self._client.close()
 
-    async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
+    async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T], n_nodes: int = 0) -> T:
         began = time.monotonic()
         try:
             url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
-            answer = read(await self._post(url, verb, body))
+            answer = read(await self._post(url, verb, body, n_nodes))
         except ExtenderError as error:
             self.health.fails(str(error))
             # An owner of the error must not keep the frames that raised it, with the whole request and response.
@@ -188,7 +191,7 @@ class HttpExtender:
         self.health.answered(time.monotonic() - began)
         return answer
 
-    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+    async def _post(self, url: str, verb: str, body: bytes, n_nodes: int) -> bytes:
         is_bind = verb == self.settings.bind_verb
         try:
             answer = await self._client.send(
@@ -196,7 +199,7 @@ class HttpExtender:
                 url,
                 body=body,
                 timeout_seconds=self._seconds,
-                most_bytes=len(body) + _LONGEST_ANSWER_BYTES,
+                most_bytes=len(body) + _MOST_BYTES + _MOST_BYTES_A_NODE * n_nodes,
                 check=self._check_leading if is_bind else None,
             )
         except HttpError as error:

@@ -333,10 +333,12 @@ class Stage:
         path = f"/api/v1/namespaces/{namespace or self.namespace}/pods"
         return [pod for pod in await self.api.items(path) if holds(pod)]
 
-    async def wait_for(self, name: str, holds: Callable[[Json], object], seconds: float) -> float | None:
-        """Wait until something holds of a pod of the tenant's; the seconds it took, or None."""
+    async def wait_for(
+        self, name: str, holds: Callable[[Json], object], seconds: float, *, kind: str = "pods"
+    ) -> float | None:
+        """Wait until something holds of an object of the tenant's; the seconds it took, or None."""
         began = time.monotonic()
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
+        path = f"/api/v1/namespaces/{self.namespace}/{kind}/{name}"
         while time.monotonic() - began < seconds:
             if holds(await self.api.get(path)):
                 return time.monotonic() - began

@@ -24,6 +24,10 @@ def bare(made: Json, **spec: Any) -> Json:
     }
 
 
+def _has_a_node(made: Json) -> bool:
+    return "volume.kubernetes.io/selected-node" in made["metadata"].get("annotations", {})
+
+
 async def pvc(it: Stage, name: str, class_name: str) -> None:
     await it.api.create(bare(claim(name, namespace=it.namespace, class_name=class_name)))
 
@@ -151,7 +155,9 @@ async def claims_of_bound_pods(it: Stage) -> None:
             await pvc(it, f"c-{number}", name)
             await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
         await it.innocents()
-        it.expect(await it.wait_for("c-0", judged, 60), "the claimant is not judged")
+        it.expect(
+            await it.wait_for("c-0", _has_a_node, 60, kind="persistentvolumeclaims"), "no node is selected"
+        )
 
 
 @scenario()
