@@ -100,7 +100,7 @@ class ConfigFile:
         try:
             result = self.load()
         except ConfigurationError as error:
-            result = error
+            result = error.with_traceback(None)  # it refers to this frame
         return Offer(str(self._path), about, self.digest, outcome(result))
 
     def _take_digest(self, content: bytes) -> None:

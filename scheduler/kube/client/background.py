@@ -292,7 +292,7 @@ class BackgroundLane:
                 "Write was given up",
                 extra={"queue": queue.name, "object": job.about, "status": error.status, "error": str(error)},
             )
-            failure = error
+            failure = error.with_traceback(None)  # it refers to this frame, and so to the job and its pod
         except Exception as error:
             # A bug in one write must not stop the writes behind it.
             logger.exception("Write failed", extra={"queue": queue.name, "object": job.about})

@@ -334,7 +334,7 @@ class Reflector(Generic[T]):
         try:
             await self._list_then_watch()
         except ApiError as error:
-            failure = error
+            failure = error.with_traceback(None)  # it refers to this frame, and to what was received
         lived = loop.time() - started
         if self._progressed or lived >= STEADY_SECONDS:
             self._backoff.reset()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from scheduler.kube.client.events import EventRecorder
 from scheduler.kube.client.writer import ApiWriter
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod import PodInfo
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod, pod_object
 from tests.support.virtual_time import LoopClock
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sized
 
     from scheduler.clock import Clock
-    from scheduler.objects.pod import PodInfo
 
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -94,6 +95,28 @@ async def test_a_bind_posts_a_binding_with_the_uid_of_the_pod():
             "target": {"kind": "Node", "name": "n1"},
         }
         assert counter.binds == [201]
+
+
+def is_kept(name: str) -> bool:
+    """Return whether a pod of this name has not been freed."""
+    return any(isinstance(each, PodInfo) and each.name == name for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("status", [403, 404, 422])
+@virtually
+async def test_a_refused_status_patch_leaves_no_garbage_that_keeps_the_pod(status: int):
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/gone/status", failure(status, "Whatever"))
+        server.script("PATCH", f"{PODS}/next/status", Answer())
+        gc.collect()
+        gc.disable()
+        try:
+            writer.patch_pod_status(pod("gone"), condition=rejected("no node fits"))
+            await writer.drain(10.0)
+            await writer.wait_pod_status_patched(pod("next"), condition=rejected("no node fits"))
+            assert not is_kept("gone")
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("status", [404, 409, 500])
