@@ -161,42 +161,64 @@ def _event_keys(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
     return (GroupKey(kind, namespace, name),)
 
 
-SCHEDULED: Final = "PodGroupScheduled"
-"""The condition that shows the result of a group's scheduling."""
+_SCHEDULED_BY_VERSION: Final = {"scheduling.k8s.io/v1alpha2": "PodGroupScheduled"}
+_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""The condition that shows the result of a group's scheduling, in versions that are not above."""
+
+
+def scheduled_condition(api_version: str) -> str:
+    """Return the type of the condition that shows the result of a group's scheduling.
+
+    Source:
+        kube-scheduler v1.36 and v1.37 (ff3e4a37), schedule_one_podgroup.go, updatePodGroupCondition.
+    """
+    return _SCHEDULED_BY_VERSION.get(api_version, _SCHEDULED)
 
 
 class GangPolicy(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 GangSchedulingPolicy."""
+    """scheduling.k8s.io/v1beta1 GangSchedulingPolicy."""
 
     min_count: int = 0
 
 
 class SchedulingPolicy(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 PodGroupSchedulingPolicy: gang, or else basic."""
+    """scheduling.k8s.io/v1beta1 PodGroupSchedulingPolicy: gang, or else basic."""
 
     gang: GangPolicy | None = None
 
 
 class TopologyConstraint(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 TopologyConstraint."""
+    """scheduling.k8s.io/v1beta1 TopologyConstraint."""
 
     key: str = ""
 
 
 class SchedulingConstraints(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 PodGroupSchedulingConstraints."""
+    """scheduling.k8s.io/v1beta1 PodGroupSchedulingConstraints."""
 
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class DisruptionMode(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1beta1 DisruptionMode: all, or else single."""
+
+    all: dict[str, Any] | None = None
+
+
 class PodGroupSpec(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 PodGroupSpec."""
+    """scheduling.k8s.io/v1beta1 PodGroupSpec; in v1alpha2 the disruption mode is `Pod` or `PodGroup`."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
-    disruption_mode: str | None = None
+    disruption_mode: str | DisruptionMode | None = None
     priority: int | None = None
     priority_class_name: str = ""
+
+    @property
+    def leaves_whole(self) -> bool:
+        """Whether preempting one pod of the group preempts all."""
+        mode = self.disruption_mode
+        return mode.all is not None if isinstance(mode, DisruptionMode) else mode == "PodGroup"
 
 
 class Condition(ApiStruct, frozen=True):
@@ -209,21 +231,23 @@ class Condition(ApiStruct, frozen=True):
 
 
 class PodGroupStatus(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 PodGroupStatus."""
+    """scheduling.k8s.io/v1beta1 PodGroupStatus."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 class PodGroupObject(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1alpha2 PodGroup."""
+    """scheduling.k8s.io/v1beta1 PodGroup."""
 
+    api_version: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
     def scheduled(self) -> Condition:
-        """Return the condition PodGroupScheduled; an empty condition if there is none."""
-        return next((each for each in self.status.conditions if each.type == SCHEDULED), Condition())
+        """Return the condition of `scheduled_condition`; an empty condition if there is none."""
+        type_ = scheduled_condition(self.api_version)
+        return next((each for each in self.status.conditions if each.type == type_), Condition())
 
     def as_group(self, key: GroupKey, features: Features) -> PodGroup:
         """Return the enabled fields of the object in the form that all kinds share.
@@ -240,14 +264,14 @@ class PodGroupObject(ApiStruct, frozen=True):
             self.metadata.uid,
             min_count=0 if gang is None else gang.min_count,
             topology_key=topology[0].key if topology and by_topology else "",
-            leaves_whole=as_one and spec.disruption_mode == "PodGroup",
+            leaves_whole=as_one and spec.leaves_whole,
             priority=spec.priority if as_one and is_asked_for else None,
             preempts_as_one=as_one,
         )
 
 
 class GroupConditions:
-    """Writes the condition PodGroupScheduled.
+    """Writes the condition of `scheduled_condition`.
 
     Once a group was scheduled, the condition stays True, whatever happens to later members.
 
@@ -266,7 +290,7 @@ class GroupConditions:
             return
         is_writing = key in self._wanted
         known = self._wanted[key][1] if is_writing else found.scheduled()
-        condition = _condition(status)
+        condition = _condition(scheduled_condition(found.api_version), status)
         if known == condition or known.status == "True":
             return
         self._wanted[key] = found.metadata.uid, condition
@@ -279,9 +303,10 @@ class GroupConditions:
         try:
             while self._wanted[key][1] != written:
                 uid, written = self._wanted[key]
+                types = frozenset({written.type})
                 wanted = WantedStatus({}, ({"message": "", **msgspec.to_builtins(written)},))
                 answer = await self._statuses.write_status(
-                    POD_GROUPS, key, uid, wanted, condition_types=frozenset({SCHEDULED})
+                    POD_GROUPS, key, uid, wanted, condition_types=types
                 )
                 if answer is not None and key in self._objects.objects(POD_GROUPS):
                     self._objects.assume(POD_GROUPS, answer)
@@ -289,11 +314,11 @@ class GroupConditions:
             del self._wanted[key]
 
 
-def _condition(status: Status) -> Condition:
+def _condition(type_: str, status: Status) -> Condition:
     if status.is_success:
-        return Condition(SCHEDULED, "True", "Scheduled")
+        return Condition(type_, "True", "Scheduled")
     reason = "Unschedulable" if status.is_rejected else "SchedulerError"
-    return Condition(SCHEDULED, "False", reason, status.message)
+    return Condition(type_, "False", reason, status.message)
 
 
 _PERMIT_SECONDS: Final = 300.0

@@ -86,7 +86,10 @@ def board(
         run_in_loop(_of_recording(recording, at, port))
         return
     configuration = with_features(
-        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), features
+        default(scheduler_name or _UPSTREAM_NAME)
+        if config is None
+        else load(config, version=features.version),
+        features,
     )
     run_in_loop(
         _of_file(cluster, configuration, port) if cluster else _of_cluster(kubeconfig, configuration, port)

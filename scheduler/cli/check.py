@@ -110,10 +110,12 @@ def checked(file: str | None, policy_config_map: Path | None, features: GivenFea
         ConfigurationError: everything that is wrong with it.
     """
     source, folder, text = ("", Path(), "") if file is None else _text_of(file)
-    examined = Examined(default(), []) if file is None else examine(text, source, folder)
+    examined = (
+        Examined(default(), []) if file is None else examine(text, source, folder, version=features.version)
+    )
     missing = examined.missing
     if missing is not None:
-        examined = _with_policy(text, source, folder, examined, policy_config_map)
+        examined = _with_policy(text, source, folder, examined, policy_config_map, version=features.version)
     elif policy_config_map is not None:
         fault = FieldError("--policy-config-map", "is not needed: the configuration names no ConfigMap")
         raise ConfigurationError([*examined.errors, fault], source)
@@ -176,12 +178,15 @@ def _standard_input() -> str:
         ) from error
 
 
-def _with_policy(text: str, source: str, folder: Path, examined: Examined, file: Path | None) -> Examined:
+def _with_policy(
+    text: str, source: str, folder: Path, examined: Examined, file: Path | None, *, version: str
+) -> Examined:
     """Read the configuration again with the policy; without a file, raise an error that names the flag."""
     assert examined.missing is not None
     if file is None:
         raise ConfigurationError([*examined.errors, FieldError("", _HINT)], source)
-    return examine(text, source, folder, policies={examined.missing: _policy_in(file, examined.missing)})
+    policies = {examined.missing: _policy_in(file, examined.missing)}
+    return examine(text, source, folder, policies=policies, version=version)
 
 
 def _policy_in(file: Path, wanted: PolicyConfigMap) -> str:

@@ -44,7 +44,9 @@ def demo(config: Path | None, features: GivenFeatures, apply: Path | None, exit_
     """Watch the daemon place pods on a simulated cluster of 30 nodes; no cluster is needed."""
     configure_logging(logging.ERROR, LogFormat.TEXT)
     logging.getLogger(loop_watch.__name__).setLevel(logging.WARNING)
-    configuration = with_features(default() if config is None else load(config), features)
+    configuration = with_features(
+        default() if config is None else load(config, version=features.version), features
+    )
     workload = Tour() if apply is None else UserWorkload(read_manifests(apply))
     sys.exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
 

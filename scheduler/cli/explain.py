@@ -141,7 +141,10 @@ def explain(
         fail("--scheduler-name is for the default plugins: with --config, the profiles define the names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
     configuration = with_features(
-        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), features
+        default(scheduler_name or _UPSTREAM_NAME)
+        if config is None
+        else load(config, version=features.version),
+        features,
     )
     context = click.get_current_context()
     context.with_resource(watching_plugins())

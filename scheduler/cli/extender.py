@@ -21,9 +21,11 @@ from scheduler.daemon.app.extender.snippet import points_not_run, snippet
 from scheduler.daemon.app.loop_watch import watching_loop
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
+from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.daemon.app.serving import Serving
 from scheduler.daemon.logs import configure_logging, level_of
 from scheduler.kube.client.connect import connect
+from scheduler.kube.client.requests import StartupRequests
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 
@@ -161,11 +163,12 @@ def extender(
         binds=bind,
     )
     where.check()
-    configuration = with_features(default() if config is None else load(config), features)
+    configuration = default() if config is None else load(config, version=None)
     if snippet_only:
-        _print_snippet(configuration, profile, where)
+        _print_snippet(with_features(configuration, features), profile, where)
         return
-    run_in_loop(_run(configuration, profile, str(kubeconfig) if kubeconfig else None, where))
+    versions = ServerVersions(features)
+    run_in_loop(_run(configuration, versions, profile, str(kubeconfig) if kubeconfig else None, where))
 
 
 def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAddress) -> None:
@@ -180,16 +183,22 @@ def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAd
 
 
 async def _run(
-    configuration: Configuration, profile: str, kubeconfig: str | None, where: ExtenderAddress
+    configuration: Configuration,
+    versions: ServerVersions,
+    profile: str,
+    kubeconfig: str | None,
+    where: ExtenderAddress,
 ) -> None:
     stop = stop_on_signals()
     kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(kubeconfig))
+        configuration = await versions.settled(configuration, StartupRequests(connection, stop))
         await dry_run_plugins(configuration)
         service = ExtenderService(
             connection, configuration, profile=profile, clock=SystemClock(), random=random.Random()
         )
+        versions.show(service.metrics, lambda: service.configuration)
         service.parts.budget.take_clock()
         stack.callback(service.parts.budget.give_clock_back)
         await stack.enter_async_context(watching_loop(service.metrics.loop))

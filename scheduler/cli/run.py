@@ -33,18 +33,24 @@ from scheduler.configuration.overrides import with_features
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.attempt_marker import AttemptMarker, quarantine
-from scheduler.daemon.app.config_file import ConfigFile
+from scheduler.daemon.app.config_file import ConfigFile, lease_of
 from scheduler.daemon.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.default_scheduler import refuse_beside_default_scheduler
-from scheduler.daemon.app.following import following_config_map, following_file, following_profiles
+from scheduler.daemon.app.following import (
+    following_config_map,
+    following_file,
+    following_profiles,
+    following_server,
+)
 from scheduler.daemon.app.last_good import LastGood
 from scheduler.daemon.app.loop_watch import watching_loop
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
 from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
 from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
-from scheduler.daemon.app.reloader import Reloader
+from scheduler.daemon.app.reloader import Offer, Reloader, log_notes, outcome
+from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.daemon.app.serving import Serving
 from scheduler.daemon.logs import configure_logging, level_of
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
@@ -185,13 +191,23 @@ def run(
             raise ConfigurationError(
                 [FieldError("--shadow", "cannot be combined with --config-map and --scheduler-profiles")]
             )
-        candidate = None if config is None else with_features(load(config), features)
-        run_in_loop(run_shadow(shadow, candidate, sampling=shadow_sampling, kubeconfig=path, serving=serving))
+        candidate = None if config is None else load(config, version=None)
+        run_in_loop(
+            run_shadow(
+                shadow,
+                candidate,
+                ServerVersions(features),
+                sampling=shadow_sampling,
+                kubeconfig=path,
+                serving=serving,
+            )
+        )
         return
     work = _run(
         config,
         config_map,
-        lambda read: overriding(with_features(read, features)),
+        features,
+        overriding,
         kubeconfig=path,
         serving=serving,
         board=board,
@@ -304,8 +320,11 @@ async def _origin(
 
 async def _begin(
     origin: _Origin, kept: LastGood | None, build: Callable[[Configuration], Awaitable[Daemon]]
-) -> tuple[Daemon, bytes]:
-    """Build the daemon with the given configuration, or else with the last good one; return it with the digest.
+) -> tuple[Daemon, Configuration, bytes]:
+    """Build the daemon with the given configuration, or else with the last good one.
+
+    Returns:
+        The daemon, the configuration as it was read, and its digest.
 
     Raises:
         ConfigurationError: the configuration is invalid, and there is no usable last good one.
@@ -328,11 +347,11 @@ async def _begin(
             raise error from None
         if origin.followed is not None:
             origin.followed.unread()  # it is read again, and rejected with an event
-        return daemon, digest
+        return daemon, read, digest
     digest = b"" if origin.followed is None else origin.followed.digest
     if kept is not None:
         await in_a_thread(partial(kept.keep, read, digest), "keeping the configuration for a restart")
-    return daemon, digest
+    return daemon, read, digest
 
 
 async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock: Clock) -> None:
@@ -391,8 +410,7 @@ async def _following(
 
 
 def _tell_notes(configuration: Configuration) -> None:
-    for note in configuration.notes:
-        logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+    log_notes(configuration)
     if configuration.api_version != API_VERSION:
         logger.info(
             "Configuration has an old apiVersion; `custom-scheduler check --convert` converts it",
@@ -423,6 +441,7 @@ def _recording(
 async def _run(
     config: Path | None,
     config_map: ConfigMapKey | None,
+    features: GivenFeatures,
     overriding: Callable[[Configuration], Configuration],
     *,
     kubeconfig: str | None,
@@ -442,14 +461,15 @@ async def _run(
         patient = partial(StartupRequests, stop=stop, meanwhile=partial(_showing_that_it_waits, serving))
         origin = await _origin(config, config_map, kubeconfig, stack, patient)
         if write_config_to is not None:
-            _write(overriding(await origin.read()), write_config_to)
+            _write(overriding(with_features(await origin.read(), features)), write_config_to)
             return
         clock = SystemClock()
         connection = origin.connection
         recording = _recording(record, clock, max_in_unschedulable_seconds)
+        versions = ServerVersions(features)
 
         async def settle(read: Configuration, requests: Requests) -> Configuration:
-            settled = overriding(read)
+            settled = overriding(await versions.settled(read, requests))
             if not may_replace:
                 await refuse_beside_default_scheduler(requests, settled)
             return settled
@@ -457,7 +477,7 @@ async def _run(
         async def build(read: Configuration) -> Daemon:
             nonlocal connection
             if connection is None:
-                named = kubeconfig or overriding(read).settings.client_connection.kubeconfig or None
+                named = kubeconfig or read.settings.client_connection.kubeconfig or None
                 connection = await stack.enter_async_context(connect(named))
             settled = await settle(read, patient(connection))
             await dry_run_plugins(settled)
@@ -473,9 +493,10 @@ async def _run(
             )
 
         kept = LastGood(last_good, origin.name) if last_good is not None and origin.name else None
-        daemon, digest = await _begin(origin, kept, build)
+        daemon, read, digest = await _begin(origin, kept, build)
         configuration = daemon.configuration
         assert connection is not None
+        versions.show(daemon.metrics, lambda: daemon.configuration)
         _tell_notes(configuration)
         if last_good is not None and not no_bind:
             await _note_attempts(daemon, last_good, patient(connection), clock)
@@ -508,6 +529,9 @@ async def _run(
             keep=None if kept is None else kept.keep,
             put=profiles.put,
         )
+        about = lease_of(configuration.settings.leader_election)
+        reloader.started_with(Offer(origin.name or "the defaults", about, digest, outcome(read)))
+        await stack.enter_async_context(following_server(daemon, reloader, versions, connection))
         await stack.enter_async_context(
             _following(
                 daemon,
@@ -518,6 +542,5 @@ async def _run(
                 kubeconfig=kubeconfig,
             )
         )
-        reloader.started_with(digest)
         await daemon.run(stop)
     logger.info("Stopped")

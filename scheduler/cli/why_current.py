@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +17,7 @@ from scheduler.configuration.load import load, parse
 from scheduler.configuration.overrides import with_features
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
+from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
 from scheduler.kube.client.connect import Credentials, connected
 from scheduler.kube.client.resources import PODS
@@ -86,14 +88,17 @@ class Lookup:
             ApiError: the cluster cannot be read.
         """
         # In a thread, because plugins may fetch their data in an event loop of their own.
-        scheduler = await asyncio.to_thread(self._without_cluster, sorted(set(names)))
+        versions = ServerVersions(self.features)
+        await versions.ask(connection)
+        scheduler = await asyncio.to_thread(self._without_cluster, sorted(set(names)), versions.closest)
         cluster = await read_cluster(connection, scheduler.needs.kinds)
         scheduler.fill(cluster)
         return scheduler, cluster
 
-    def _without_cluster(self, names: list[str]) -> OfflineScheduler:
+    def _without_cluster(self, names: list[str], version: str) -> OfflineScheduler:
+        configured = partial(with_features, given=self.features, server=version)
         if self.config is not None:
-            scheduler = OfflineScheduler(ClusterFile(), with_features(load(self.config), self.features))
+            scheduler = OfflineScheduler(ClusterFile(), configured(load(self.config, version=None)))
             for name in names:
                 if name not in scheduler.frameworks:
                     there = ", ".join(scheduler.frameworks)
@@ -103,7 +108,7 @@ class Lookup:
         profiles: list[dict[str, Any]] = [{"schedulerName": name} for name in names]
         document = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
         configuration = parse(yaml.safe_dump(document))
-        return OfflineScheduler(ClusterFile(), with_features(configuration, self.features))
+        return OfflineScheduler(ClusterFile(), configured(configuration))
 
     @property
     def plugins(self) -> str:

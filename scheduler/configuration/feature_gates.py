@@ -19,7 +19,7 @@ from scheduler.configuration.gate_stages import NEEDS, STAGES
 from scheduler.objects.wording import GO_BOOLEANS, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 """The known Kubernetes versions, oldest first."""
@@ -225,6 +225,35 @@ def gate_faults(given: Mapping[str, bool], version: str = "") -> Iterator[tuple[
         off = [needed for needed in NEEDS[gate] if needed in stages and needed not in on]
         if off:
             yield gate, f"{gate} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+
+
+def gate_faults_of_all(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
+    """Yield (gate, error) for each gate that no known version accepts, with the message of the default version.
+
+    For a configuration that is read before the API server's version is known.
+    """
+    for gate, value in given.items():
+        if all(_fault(gate, value, stages_at(version)) for version in VERSIONS):
+            yield gate, _fault(gate, value, stages_at(DEFAULT_VERSION))
+
+
+def accepted_gates(
+    given: Mapping[str, bool], version: str
+) -> tuple[Mapping[str, bool], Sequence[tuple[str, str]]]:
+    """Return the gates that a version accepts together, and (gate, error) for each of the others."""
+    kept = dict(given)
+    left_out: list[tuple[str, str]] = []
+    while faults := list(gate_faults(kept, version)):
+        # A faulty gate without a given value is on by default, and needs a gate that is given as off.
+        refused = {
+            each: fault
+            for gate, fault in faults
+            for each in ((gate,) if gate in kept else NEEDS[gate])
+            if each in kept
+        } or dict.fromkeys(kept, faults[0][1])
+        left_out += refused.items()
+        kept = {gate: value for gate, value in kept.items() if gate not in refused}
+    return kept, left_out
 
 
 def _fault(gate: str, value: bool, stages: Mapping[str, Stage]) -> str:

@@ -71,14 +71,19 @@ class Configuration:
         return path if self._conversion is None else self._conversion.original(path)
 
 
-def load(path: str | Path, *, policies: Mapping[PolicyConfigMap, str] = NO_POLICIES) -> Configuration:
-    """Load a configuration file of any version.
+def load(
+    path: str | Path,
+    *,
+    policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
+    version: str | None = "",
+) -> Configuration:
+    """Load a configuration file of any version; the arguments are those of `parse`.
 
     Raises:
         ConfigurationError: the file cannot be read or is invalid; contains all errors.
         PolicyMissingError: the same, if one error is a ConfigMap that `policies` does not have.
     """
-    return parse(read_file(path), str(path), Path(path).parent, policies=policies)
+    return parse(read_file(path), str(path), Path(path).parent, policies=policies, version=version)
 
 
 def read_file(path: str | Path) -> str:
@@ -117,6 +122,7 @@ def parse(
     *,
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
     policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
+    version: str | None = "",
 ) -> Configuration:
     """Parse a configuration of any version, or a Policy, from YAML or JSON.
 
@@ -127,12 +133,14 @@ def parse(
             default.
         scheduler_name: name of the only profile, if it has none.
         policies: texts of policies from ConfigMaps.
+        version: the emulated version of a text that names none, "" for the default version; None if it will be the
+            API server's: then a gate is valid if any known version accepts it, see `overrides.with_features`.
 
     Raises:
         ConfigurationError: the text is invalid; contains all errors.
         PolicyMissingError: the same, if one error is a ConfigMap that `policies` does not have.
     """
-    found = examine(text, source, folder, scheduler_name=scheduler_name, policies=policies)
+    found = examine(text, source, folder, scheduler_name=scheduler_name, policies=policies, version=version)
     if found.missing is not None:
         client = found.configuration.settings.client_connection if found.configuration else None
         raise PolicyMissingError(found.errors, source, found.missing, client.kubeconfig if client else "")
@@ -163,6 +171,7 @@ def examine(
     *,
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
     policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
+    version: str | None = "",
 ) -> Examined:
     """Parse as `parse` does, and return as much as possible of an invalid configuration."""
     document = read(text)
@@ -177,7 +186,7 @@ def examine(
     folder = folder or Path()
     converted = to_current(document.value, folder, policies)
     conversion, named = converted.conversion, converted.source
-    settings, faults = _settings_of(converted, scheduler_name, [*errors, *conversion.errors])
+    settings, faults = _settings_of(converted, scheduler_name, version, [*errors, *conversion.errors])
     errors.extend(faults)
     missing = None if named is None else named.missing
     if named is not None and missing is not None:
@@ -200,7 +209,7 @@ def examine(
 
 
 def _settings_of(
-    converted: Converted, scheduler_name: str, known: list[FieldError]
+    converted: Converted, scheduler_name: str, version: str | None, known: list[FieldError]
 ) -> tuple[KubeSchedulerConfiguration | None, list[FieldError]]:
     """Decode and check a document of the current version.
 
@@ -216,7 +225,7 @@ def _settings_of(
     if settings is None:
         return None, errors
     settings = with_scalars(settings)
-    found = islice(validation.faults(settings), _MOST_FAULTS)
+    found = islice(validation.faults(settings, version), _MOST_FAULTS)
     rules = (replace(fault, path=original(fault.path)) for fault in found)
     return settings, [*errors, *not_below([*known, *errors], rules)]
 

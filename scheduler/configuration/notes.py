@@ -25,10 +25,15 @@ _ARGS_IN_VAIN: Mapping[str, Mapping[str, str]] = {
 
 
 class ConfigurationNote(NamedTuple):
-    """A setting without an effect, for a line in the log at startup."""
+    """A setting without an effect, for a line in the log at startup.
+
+    Attributes:
+        is_left_out: whether the setting has an effect with another version of the API server.
+    """
 
     path: str
     text: str
+    is_left_out: bool = False
 
 
 def notes(settings: KubeSchedulerConfiguration) -> Iterator[ConfigurationNote]:

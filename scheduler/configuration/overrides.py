@@ -11,12 +11,12 @@ import msgspec
 from scheduler.configuration import validation
 from scheduler.configuration.decode import decode
 from scheduler.configuration.defaults import with_profiles
-from scheduler.configuration.feature_gates import gate_faults, gates_in_vain
+from scheduler.configuration.feature_gates import accepted_gates, gate_faults, gates_in_vain
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.types import Plugins, Profile
 from scheduler.configuration.validation import leader_election_faults
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.objects.wording import entry
+from scheduler.objects.wording import child, entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,23 +61,39 @@ class GivenFeatures(NamedTuple):
     gates: Mapping[str, bool] = {}
 
 
-def with_features(configuration: Configuration, given: GivenFeatures) -> Configuration:
+def with_features(configuration: Configuration, given: GivenFeatures, *, server: str = "") -> Configuration:
     """Return a configuration with another emulated version, in which these feature gates replace those of the same names.
+
+    Args:
+        configuration: the configuration.
+        given: replaces its version and gates.
+        server: the API server's version, used if neither names one. Gates that it does not accept are left out, with a
+            note: an upgrade of the server does not make a configuration invalid. "" for the default version.
 
     Raises:
         ConfigurationError: the resulting gates are invalid; contains all errors.
     """
     settings = configuration.settings
     version = given.version or settings.emulated_version
-    gates = {**settings.feature_gates, **given.gates}
-    faults = [
-        FieldError("--feature-gates" if gate in given.gates else f"featureGates.{gate}", fault)
-        for gate, fault in gate_faults(gates, version)
-    ]
-    if faults:
-        raise ConfigurationError(faults, configuration.source)
+    gates: Mapping[str, bool] = {**settings.feature_gates, **given.gates}
+
+    def path(gate: str) -> str:
+        return "--feature-gates" if gate in given.gates else child("featureGates", gate)
+
+    left_out: Sequence[tuple[str, str]] = ()
+    if server and not version:
+        version = server
+        gates, left_out = accepted_gates(gates, version)
+    else:
+        faults = [FieldError(path(gate), fault) for gate, fault in gate_faults(gates, version)]
+        if faults:
+            raise ConfigurationError(faults, configuration.source)
     in_vain = [
-        ConfigurationNote("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given.gates)
+        *(
+            ConfigurationNote(path(gate), f"has no effect in Kubernetes {version}: {fault}", is_left_out=True)
+            for gate, fault in left_out
+        ),
+        *(ConfigurationNote("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given.gates)),
     ]
     return dataclasses.replace(
         configuration,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduler.configuration.defaults import ALL, REMOVED_PLUGINS, UPSTREAM_PLUGINS
-from scheduler.configuration.feature_gates import gate_faults, parse_version
+from scheduler.configuration.feature_gates import gate_faults, gate_faults_of_all, parse_version
 from scheduler.configuration.types import API_VERSION, Plugins
 from scheduler.errors import FieldError
 from scheduler.objects.resource_names import is_extended_resource_name
@@ -104,8 +104,8 @@ _JITTER_FACTOR = 1.2  # client-go waits up to this many retry periods between tw
 _LEAST_BUDGET, _MOST_BUDGET = 50_000_000, 5_000_000_000  # nanoseconds
 
 
-def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
-    """Yield all errors that involve several fields.
+def faults(settings: KubeSchedulerConfiguration, version: str | None = "") -> Iterator[FieldError]:
+    """Yield all errors that involve several fields; `version` is that of `load.parse`.
 
     Expects zero values to be replaced already, and the profiles of the file: once they are merged with the
     default plugins, the indices in a path would differ from those in the file.
@@ -125,20 +125,21 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
         )
     if not _LEAST_BUDGET <= settings.attempt_budget.nanoseconds <= _MOST_BUDGET:
         yield FieldError("attemptBudget", f"must be from 50ms to 5s, was {settings.attempt_budget}")
-    yield from _version_faults(settings)
+    yield from _version_faults(settings, version)
     yield from profile_faults(settings.profiles)
     yield from extender_faults(settings.extenders)
 
 
-def _version_faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
-    version = settings.emulated_version
-    if version:
+def _version_faults(settings: KubeSchedulerConfiguration, otherwise: str | None) -> Iterator[FieldError]:
+    if settings.emulated_version:
         try:
-            parse_version(version)
+            parse_version(settings.emulated_version)
         except ValueError as error:
             yield FieldError("emulatedVersion", str(error))
             return
-    for gate, fault in gate_faults(settings.feature_gates, version):
+    gates, version = settings.feature_gates, settings.emulated_version or otherwise
+    found = gate_faults_of_all(gates) if version is None else gate_faults(gates, version)
+    for gate, fault in found:
         yield FieldError(child("featureGates", gate), fault)
 
 

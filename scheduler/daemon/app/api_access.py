@@ -113,7 +113,7 @@ class ApiClient:
         self.access = ApiAccess(
             get=ApiReads(RetriedRequests(connection)),
             write=ApiWrites(RetriedRequests(writes)),
-            statuses=StatusWrites(self.writer, shared.cache.table),
+            statuses=StatusWrites(self.writer, shared.cache.table, connection.versions),
             background=self.background,
             binder=self.writer,
             recorders=self.recorders,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.tasks import Tasks
     from scheduler.engine.ports import Time
     from scheduler.framework import WantedStatus
+    from scheduler.kube.client.discovery import ServedVersions
     from scheduler.kube.client.requests import Requests
     from scheduler.kube.client.writer import ApiWriter
     from scheduler.objects.pod import PodInfo
@@ -106,10 +107,11 @@ class StatusWrites:
     Args:
         writer: sends them.
         table: the objects as last seen.
+        versions: the versions in which the server serves kinds.
     """
 
-    def __init__(self, writer: ApiWriter, table: ClusterTable) -> None:
-        self._writer, self._table = writer, table
+    def __init__(self, writer: ApiWriter, table: ClusterTable, versions: ServedVersions) -> None:
+        self._writer, self._table, self._versions = writer, table, versions
 
     async def write_status(
         self,
@@ -121,7 +123,7 @@ class StatusWrites:
         condition_types: Collection[str] = (),
     ) -> Mapping[str, Any] | None:
         return await self._writer.write_status(
-            resource_of(kind),
+            self._versions.of(resource_of(kind)),
             key,
             uid,
             wanted,

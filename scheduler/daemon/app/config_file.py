@@ -62,7 +62,7 @@ class ConfigFile:
         if error is not None:
             raise unreadable(error, str(self._path)) from error
         text = decoded(content, str(self._path))
-        configuration = parse(text, str(self._path), self._path.parent, policies=self._policies)
+        configuration = parse(text, str(self._path), self._path.parent, policies=self._policies, version=None)
         self._named = named_files(configuration)
         self._state = self._states()
         self._take_digest(content)

@@ -130,7 +130,7 @@ class ConfigMapSource:
 
     def _read(self, config_map: ConfigMap) -> Configuration:
         text, source = self.unpacked(config_map)
-        return parse(text, source, self._folder, policies=self._policies)
+        return parse(text, source, self._folder, policies=self._policies, version=None)
 
     def _key_of(self, config_map: ConfigMap) -> str:
         keys = sorted(name for name in config_map.data if not name.endswith(_PLUGIN_FILE))

@@ -149,7 +149,7 @@ class Daemon:
         self._statuses = PluginStatuses(
             self.parts,
             StatusAccess(self.parts, self.watches.pods.store, self.metrics, reads=connection, aside=aside),
-            writes=StatusWrites(self.writer, self.parts.cache.table),
+            writes=StatusWrites(self.writer, self.parts.cache.table, connection.versions),
             is_leading=self.leadership.is_leading,
             recorder=self._recorders.of(CONTROLLER),
         )

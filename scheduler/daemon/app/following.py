@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
     from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
     from scheduler.daemon.app.reloader import Reloader
+    from scheduler.daemon.app.server_version import ServerVersions
     from scheduler.daemon.config_watch.config_map import ConfigMap
     from scheduler.daemon.config_watch.kopf_thread import KopfThread
     from scheduler.kube.client.connection import ApiConnection
@@ -33,19 +34,38 @@ _AGAIN_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def following_file(daemon: Daemon, reloader: Reloader, file: ConfigFile) -> AsyncIterator[None]:
-    """Watch a file, and the plugin files it names, while the block runs."""
-    reloader.started_with(file.digest)
-    daemon.metrics.configuration.watch_up[_FILE] = True
-    about = lease_of(daemon.configuration.settings.leader_election)
+async def following_server(
+    daemon: Daemon, reloader: Reloader, versions: ServerVersions, connection: ApiConnection
+) -> AsyncIterator[None]:
+    """Activate what is offered, and follow the API server's version, while the block runs."""
+
+    def active() -> str:
+        is_named = reloader.active_as_read.settings.emulated_version
+        return "" if is_named else daemon.configuration.features.version
+
+    following = versions.follow(
+        connection, daemon.watches.outages, active=active, activate=reloader.settle_again
+    )
     tasks = (
         asyncio.create_task(reloader.run(), name="reload"),
-        asyncio.create_task(file.follow(reloader.offer, about), name="configuration file"),
+        asyncio.create_task(following, name="version of the API server"),
     )
     try:
         yield
     finally:
         await _end(*tasks)
+
+
+@asynccontextmanager
+async def following_file(daemon: Daemon, reloader: Reloader, file: ConfigFile) -> AsyncIterator[None]:
+    """Watch a file, and the plugin files it names, while the block runs."""
+    daemon.metrics.configuration.watch_up[_FILE] = True
+    about = lease_of(daemon.configuration.settings.leader_election)
+    following = asyncio.create_task(file.follow(reloader.offer, about), name="configuration file")
+    try:
+        yield
+    finally:
+        await _end(following)
 
 
 @asynccontextmanager
@@ -60,18 +80,16 @@ async def following_config_map(
     """Watch a ConfigMap while the block runs; the caller starts the thread within the block."""
     from scheduler.daemon.config_watch.watched_objects import ConfigMapWatch  # it loads kopf
 
-    reloader.started_with(source.digest)
     listener = _Listener(daemon, reloader, source, connection)
     where = source.where
     watch = ConfigMapWatch(
         where.namespace, where.name, began=listener.began, changed=listener.changed, seen=listener.seen
     )
     thread.follow(watch)
-    reloading = asyncio.create_task(reloader.run(), name="reload")
     try:
         yield
     finally:
-        await _end(reloading, *listener.tasks)
+        await _end(*listener.tasks)
 
 
 @asynccontextmanager

@@ -44,6 +44,8 @@ TAKEN = frozenset(
         "attempt_budget",
         "node_pause_initial_seconds",
         "node_pause_max_seconds",
+        "emulated_version",
+        "feature_gates",
     }
 )
 """Take effect from the next scheduling cycle on."""
@@ -51,7 +53,7 @@ WITHOUT_EFFECT = frozenset(
     {"parallelism", "enable_profiling", "enable_contention_profiling", "delay_cache_until_active"}
 )
 """Accepted and shown, but without an effect."""
-AT_START = frozenset({"leader_election", "client_connection", "emulated_version", "feature_gates"})
+AT_START = frozenset({"leader_election", "client_connection"})
 """Part of connections, the lease and the watches since the start of the process."""
 
 

@@ -106,4 +106,4 @@ class LastGood:
         except OSError as error:
             problem = f"its files cannot be put there: {error.strerror or error}"
             raise ConfigurationError([FieldError("", problem)], str(folder)) from error
-        return parse(kept.text, f"{kept.source} (the last good one)", folder), kept.digest
+        return parse(kept.text, f"{kept.source} (the last good one)", folder, version=None), kept.digest

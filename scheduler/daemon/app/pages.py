@@ -90,7 +90,12 @@ def pages(
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
         explain_group=lambda key: live_groups(daemon, key),
-        process=Process("custom-scheduler", flags, daemon.metrics.process_began),
+        process=Process(
+            "custom-scheduler",
+            flags,
+            daemon.metrics.process_began,
+            lambda: daemon.configuration.features.version,
+        ),
         access=access,
         connection_rejected=daemon.metrics.connection_rejected,
         # Clients in plain HTTP are not authenticated, so they may change nothing.

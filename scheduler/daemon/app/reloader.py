@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -82,15 +82,29 @@ class Reloader:
         self._events = daemon.recorder(CONTROLLER)
         self._offered: Offer | None = None
         self._unread: Offer | None = None  # rejected only because a needed kind could not be read
+        self._active: Offer | None = None
         self._is_offered = asyncio.Event()
 
-    def started_with(self, digest: bytes) -> None:
+    @property
+    def active_as_read(self) -> Configuration:
+        """The active configuration before it was settled."""
+        assert self._active is not None, "before started_with"
+        return self._active.read()
+
+    def started_with(self, offer: Offer) -> None:
         """Record the initial configuration."""
-        self._metrics.activated(digest, self._clock.utc_now().timestamp())
+        self._active = offer
+        self._metrics.activated(offer.digest, self._clock.utc_now().timestamp())
 
     def offer(self, offer: Offer) -> None:
         """Request the activation of a configuration as soon as possible, instead of one that still waits."""
         self._offered = offer
+        self._is_offered.set()
+
+    def settle_again(self) -> None:
+        """Request that the active configuration is settled and activated again, unless another one waits."""
+        if self._offered is None and self._unread is None:
+            self._offered = self._active
         self._is_offered.set()
 
     async def run(self) -> NoReturn:
@@ -131,6 +145,7 @@ class Reloader:
             logger.exception("Configuration could not be built", extra={"source": offer.source})
             self._refused(offer, f"{type(error).__name__}: {error}")
         else:
+            self._active = replace(offer, read=outcome(read))
             self._taken(offer, configuration, left)
             if self._keep is not None:
                 await self._daemon.aside(
@@ -145,8 +160,7 @@ class Reloader:
             "Configuration reloaded",
             extra={"source": offer.source, "profiles": names, "digest": offer.digest.hex()[:12]},
         )
-        for note in configuration.notes:
-            logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+        log_notes(configuration)
         self._metrics.reloaded()
         self._metrics.activated(offer.digest, self._clock.utc_now().timestamp())
         self._metrics.restart_needed = tuple(left)
@@ -174,6 +188,13 @@ class Reloader:
         self._events.record(
             offer.about, type_=type_, reason=reason, action=_ACTION, note=note, is_unique=True
         )
+
+
+def log_notes(configuration: Configuration) -> None:
+    """Log the settings without an effect; those with an effect in another version of Kubernetes as warnings."""
+    for note in configuration.notes:
+        level = logging.WARNING if note.is_left_out else logging.INFO
+        logger.log(level, "Setting has no effect", extra={"field": note.path, "why": note.text})
 
 
 def outcome(result: Configuration | ConfigurationError) -> Callable[[], Configuration]:

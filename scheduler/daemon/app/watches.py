@@ -60,6 +60,7 @@ class Watches:
         needs: Needs,
         wrap_handler: Callable[[EventHandler[Any]], Handler[Any]] = lambda handler: handler,
     ) -> None:
+        self._connection = connection
         self._parts = parts
         self._wrap_handler = wrap_handler
         self.outages = Outages(connection)
@@ -105,6 +106,7 @@ class Watches:
         """Start the watches, in tasks that end with the daemon."""
         self._spawn = spawn
         self.outages.when_away(self._doubt)
+        self.outages.when_over(self._connection.versions.forget)
         spawn(self.outages.run(), "outages")
         for reflector in self:
             self._start(reflector)

@@ -22,7 +22,7 @@ import yaml
 
 from scheduler.clock import rfc3339
 from scheduler.http_server.messages import JSON, Page, ServerResponse, status_answer
-from scheduler.version import KUBERNETES, VERSION
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -121,11 +121,13 @@ class Process:
         component: its name.
         flags: flag without dashes -> its value as text; must not contain secrets.
         began: returns its start time, in Unix seconds.
+        emulated: returns the emulated version of Kubernetes.
     """
 
     component: str
     flags: Mapping[str, str]
     began: Callable[[], float]
+    emulated: Callable[[], str]
 
 
 def zpages(process: Process, others: Iterable[Page]) -> list[Page]:
@@ -184,7 +186,7 @@ def _status(process: Process, paths: list[str]) -> dict[str, Any]:
         "goVersion": "",  # there is no Go code
         "pythonVersion": platform.python_version(),
         "binaryVersion": VERSION,
-        "emulationVersion": KUBERNETES,
+        "emulationVersion": process.emulated(),
         "paths": paths,
     }
 

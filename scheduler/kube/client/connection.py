@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import urlencode
 
 from scheduler.errors import ApiError
+from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.client.wire import answer_error
 from scheduler.kube.http.pool import ConnectionPool, NotConnectedError
 from scheduler.kube.http.request import JSON, USER_AGENT, Request, Response, target
@@ -77,6 +78,7 @@ class ApiConnection:
         observer: is notified of every request, once it is set.
         in_trouble: is called whenever the server does not answer, or answers with a 5xx.
         user_agent: value of the User-Agent header; set it before the first request.
+        versions: the versions in which the server serves kinds.
     """
 
     def __init__(self, endpoint: Endpoint, *, authorization: Authorization | None = None) -> None:
@@ -89,6 +91,7 @@ class ApiConnection:
         self.observer: RequestObserver | None = None
         self.in_trouble: Callable[[], None] = _ignore
         self.user_agent = USER_AGENT
+        self.versions = ServedVersions(self)
         self._pool = ConnectionPool(endpoint)
         self._host = endpoint.host
         self._authorization = authorization

@@ -50,6 +50,7 @@ class Outages:
         self._over = asyncio.Event()  # replaced by another once it is set
         self._when_away: list[Callable[[], None]] = []
         self._when_over: list[Callable[[], None]] = []
+        self._when_well: list[Callable[[], None]] = []
         connection.in_trouble = self._suspected.set
 
     @property
@@ -64,6 +65,10 @@ class Outages:
     def when_away(self, callback: Callable[[], None]) -> None:
         """Register a callback for the beginning of each outage."""
         self._when_away.append(callback)
+
+    def when_well(self, callback: Callable[[], None]) -> None:
+        """Register a callback for each probe that was answered: after trouble, whether or not it was an outage."""
+        self._when_well.append(callback)
 
     async def pause(self, seconds: float) -> bool:
         """Wait for some seconds, or for the end of an outage; return whether an outage ended."""
@@ -108,6 +113,8 @@ class Outages:
             await asyncio.sleep(ASK_SECONDS)
         if self._since is not None:
             self._end(began)
+        for callback in self._when_well:
+            callback()
 
     def _end(self, began: float) -> None:
         seconds = asyncio.get_running_loop().time() - began

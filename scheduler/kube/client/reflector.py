@@ -342,6 +342,9 @@ class Reflector(Generic[T]):
             at_once = lived >= SHORT_SECONDS
         else:
             at_once = False
+        if failure is not None and failure.status == HTTPStatus.NOT_FOUND and await self._has_moved():
+            self._count_end("error")
+            return 0.0
         if failure is None:
             self._count_end("closed")
             return 0.0 if at_once else self._backoff.next_seconds()
@@ -349,6 +352,24 @@ class Reflector(Generic[T]):
         if self._state_listener is not None and self._synced.is_set() and not self.is_absent:
             self._state_listener.broke(str(self.resource))
         return seconds
+
+    async def _has_moved(self) -> bool:
+        """Return whether the server serves the kind in another version, which is read from now on."""
+        if not self.resource.versions:
+            return False
+        try:
+            found = await self._connection.versions.find(self.resource)
+        except ApiError:
+            return False
+        if found == self.resource:
+            return False
+        logger.info(
+            "The API server serves this kind in another version",
+            extra={"resource": str(found), "api_version": found.api_version},
+        )
+        self.resource, self._path = found, found.path()
+        self.relist()
+        return True
 
     async def _list_then_watch(self) -> None:
         """List all objects if no version is known, then watch their changes until the watch ends in order.

@@ -12,6 +12,8 @@ class Resource:
     Attributes:
         group: the API group; "" for the core group.
         plural: the name in URLs, as in `pods`.
+        versions: the versions in which the scheduler can read and write a kind that has several, best first. They are
+            asked for with `discovery.ServedVersions` where the server does not serve `version`.
     """
 
     group: str
@@ -19,6 +21,7 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool
+    versions: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -65,7 +68,14 @@ VOLUME_ATTACHMENTS = Resource(
 RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 DEVICE_CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False)
-POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True)
+POD_GROUPS = Resource(
+    "scheduling.k8s.io",
+    "v1alpha2",
+    "podgroups",
+    "PodGroup",
+    namespaced=True,
+    versions=("v1beta1", "v1alpha3", "v1alpha2"),
+)
 COSCHEDULING_POD_GROUPS = Resource(
     "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )

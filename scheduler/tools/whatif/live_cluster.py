@@ -44,7 +44,10 @@ async def read_cluster(connection: ApiConnection, kinds: Iterable[str]) -> Clust
     pods = await read_objects(connection, PODS, decode_pod)
     others = {}
     for kind in sorted(kinds):
-        others[kind] = await read_if_allowed(connection, resource_of(kind))
+        resource = resource_of(kind)
+        if resource.versions:
+            resource = await connection.versions.find(resource)
+        others[kind] = await read_if_allowed(connection, resource)
     return ClusterFile([*nodes.values()], [*pods.values()], others)
 
 

@@ -13,6 +13,7 @@ from scheduler.configuration.feature_gates import (
     DEFAULT_VERSION,
     VERSIONS,
     Stage,
+    accepted_gates,
     features_of,
     gate_faults,
     parse_gates,
@@ -29,7 +30,7 @@ from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.generations import keep_what_needs_a_restart
 from scheduler.errors import ConfigurationError
 from scheduler.framework.interface import ExtensionPoint
-from tests.unit.configuration.documents import messages, parsed
+from tests.unit.configuration.documents import HEAD, messages, parsed
 from tests.unit.configuration.plugin_points import POINTS
 
 GROUPS = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
@@ -220,10 +221,68 @@ def test_a_plugin_behind_a_gate_runs_only_while_it_is_on():
     assert (permits(file), permits(off)) == (["GangScheduling"], [])
 
 
-def test_a_reload_does_not_change_the_gates():
-    new, left = keep_what_needs_a_restart(parsed("featureGates: {GangScheduling: false}"), default())
+def test_a_reload_changes_the_gates_and_the_version():
+    text = "featureGates: {GenericWorkload: false}\nemulatedVersion: '1.37'"
 
-    assert (of_groups(new), left) == (ALL, ("featureGates",))
+    new, left = keep_what_needs_a_restart(parsed(text), default())
+
+    assert (of_groups(new), new.features.version, left) == (NONE, "1.37", ())
+
+
+@pytest.mark.parametrize(
+    ("given", "version", "kept"),
+    [
+        pytest.param({"GangScheduling": False}, "1.37", {}, id="a gate that the server has no more"),
+        pytest.param({"CompositePodGroup": False}, "1.36", {}, id="a gate that the server does not have yet"),
+        pytest.param(
+            {"SELinuxChangePolicy": False, "GenericWorkload": False},
+            "1.36",
+            {"GenericWorkload": False},
+            id="a gate that the server has locked, beside another one",
+        ),
+        pytest.param(
+            {"GenericWorkload": False, "TopologyAwareWorkloadScheduling": True},
+            "1.37",
+            {"GenericWorkload": False},
+            id="a gate that needs another one",
+        ),
+    ],
+)
+def test_gates_that_the_server_version_refuses_are_left_out_with_a_note(
+    given: dict[str, bool], version: str, kept: dict[str, bool]
+):
+    body = (
+        "featureGates: {" + ", ".join(f"{gate}: {str(value).lower()}" for gate, value in given.items()) + "}"
+    )
+
+    file = parse(f"{HEAD}{body}", version=None)
+    settled = with_features(file, GivenFeatures(), server=version)
+
+    assert settled.features.version == version
+    assert settled.settings.feature_gates == kept
+    left_out = {note.path for note in settled.notes if note.is_left_out}
+    assert left_out == {f"featureGates.{gate}" for gate in given.keys() - kept.keys()}
+
+
+def test_gates_are_left_out_also_if_a_gate_that_is_on_by_default_needs_them():
+    kept, left_out = accepted_gates({"DRAWorkloadResourceClaims": True, "AllBeta": False}, "1.37")
+
+    assert not list(gate_faults(kept, "1.37"))
+    assert dict(left_out).keys() | kept.keys() == {"DRAWorkloadResourceClaims", "AllBeta"}
+
+
+def test_a_named_version_is_not_that_of_the_server_and_its_gates_are_errors():
+    file = parsed("emulatedVersion: '1.36'")
+
+    assert with_features(file, GivenFeatures(), server="1.37").features.version == "1.36"
+    assert with_features(file, GivenFeatures("1.35"), server="1.37").features.version == "1.35"
+    with pytest.raises(ConfigurationError, match="unrecognized feature gate: CompositePodGroup"):
+        with_features(file, GivenFeatures(gates={"CompositePodGroup": False}), server="1.37")
+
+
+def test_a_gate_of_no_known_version_is_an_error_before_the_server_answers():
+    with pytest.raises(ConfigurationError, match="unrecognized feature gate: GangScheduled"):
+        parse(f"{HEAD}featureGates: {{GangScheduled: true}}", version=None)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
-"""The condition PodGroupScheduled: written when it changes, and never again once it is True."""
+"""The condition of a group's scheduling: written when it changes, and never again once it is True."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from plugins.gang_scheduling import SCHEDULED, Condition, GroupConditions, PodGroupObject, PodGroupStatus
+import pytest
+
+from plugins.gang_scheduling import Condition, GroupConditions, PodGroupObject, PodGroupStatus
 from scheduler.framework import Code, Status
+from scheduler.objects.decode import typed_object
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.pod_group import POD_GROUPS
 from scheduler.testing.fakes import FakeApi, FakeBackground
@@ -15,15 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEY = "default/g"
+SCHEDULED = "PodGroupInitiallyScheduled"
+V1BETA1 = "scheduling.k8s.io/v1beta1"
 REJECTED = Condition(SCHEDULED, "False", "Unschedulable", "no")
 
 
 class Group:
     """A PodGroup with its condition, and a server that writes it."""
 
-    def __init__(self, condition: Condition | None = None) -> None:
+    def __init__(self, condition: Condition | None = None, api_version: str = V1BETA1) -> None:
         status = PodGroupStatus(conditions=() if condition is None else (condition,))
-        self.found = PodGroupObject(metadata=ObjectMeta(uid="u"), status=status)
+        self.found = PodGroupObject(api_version=api_version, metadata=ObjectMeta(uid="u"), status=status)
         self.api, self.background = FakeApi(), FakeBackground()
         self.assumed: list[Mapping[str, Any]] = []
         objects: Any = self
@@ -68,3 +73,38 @@ def test_a_condition_that_is_true_or_is_being_written_so_never_changes():
 
 def test_only_the_last_of_several_waiting_results_is_written():
     assert Group().tell(Status.unschedulable("a"), Status.unschedulable("b")) == [("False", "b")]
+
+
+@pytest.mark.parametrize(
+    ("version", "type_"),
+    [
+        ("v1alpha2", "PodGroupScheduled"),
+        ("v1alpha3", "PodGroupInitiallyScheduled"),
+        ("v1beta1", "PodGroupInitiallyScheduled"),
+    ],
+)
+def test_the_condition_has_the_name_of_the_version_of_the_object(version: str, type_: str):
+    group = Group(api_version=f"scheduling.k8s.io/{version}")
+    group.tell(Status(Code.SUCCESS))
+
+    ((_, _, status),) = group.api.statuses
+    assert [each["type"] for each in status["conditions"]] == [type_]
+    known = Group(Condition(type_, "True", "Scheduled"), f"scheduling.k8s.io/{version}")
+    assert known.tell(Status.unschedulable("no")) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "whole"),
+    [
+        pytest.param(None, False, id="none"),
+        pytest.param("Pod", False, id="single in v1alpha2"),
+        pytest.param("PodGroup", True, id="all in v1alpha2"),
+        pytest.param({"single": {}}, False, id="single"),
+        pytest.param({"all": {}}, True, id="all"),
+        pytest.param({"single": {}, "all": None}, False, id="a null is absent"),
+    ],
+)
+def test_the_disruption_mode_is_read_in_the_form_of_each_version(mode: object, whole: bool):
+    found = typed_object({"spec": {"disruptionMode": mode}}, PodGroupObject)
+
+    assert found.spec.leaves_whole == whole

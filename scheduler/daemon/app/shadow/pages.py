@@ -88,7 +88,12 @@ async def serving_shadow(
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
     """
-    process = Process("custom-scheduler", where.flags, service.metrics.process_began)
+    process = Process(
+        "custom-scheduler",
+        where.flags,
+        service.metrics.process_began,
+        lambda: service.configuration.features.version,
+    )
     async with AsyncExitStack() as stack:
         if where.secure_port:
             tls = await stack.enter_async_context(tls_context(where.key_pair))

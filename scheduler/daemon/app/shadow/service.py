@@ -86,6 +86,7 @@ class ShadowService:
     Args:
         connection: connection to the API server, only for reads; the caller closes it.
         scheduler_name: the scheduler whose pods are evaluated.
+        default: the default profile; None for `default_of`.
         candidate: configuration to evaluate beside the default profile; None for the default profile alone.
         sampling: the other scheduler's percentageOfNodesToScore.
         clock: the time.
@@ -109,6 +110,7 @@ class ShadowService:
         connection: ApiConnection,
         scheduler_name: str,
         *,
+        default: Configuration | None = None,
         candidate: Configuration | None = None,
         sampling: int = 0,
         clock: Clock,
@@ -122,7 +124,7 @@ class ShadowService:
         self.parts = Parts(clock, self.metrics, in_tree)
         client = ApiClient(self.parts, connection, DryRunRequests(), metrics=self.metrics, random=random)
         self._tasks = client.tasks
-        configurations = {DEFAULT: default_of(scheduler_name)}
+        configurations = {DEFAULT: default or default_of(scheduler_name)}
         if candidate is not None:
             configurations[CONFIG] = under_the_name(candidate, scheduler_name)
         self._generations = {

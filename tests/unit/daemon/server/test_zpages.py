@@ -15,7 +15,9 @@ from scheduler.daemon.server.zpages import Process
 from tests.unit.daemon.server.one_request import Answer, ask, some_pages
 
 BEGAN = datetime(2026, 11, 2, 3, 4, 5, tzinfo=UTC).timestamp()
-PROCESS = Process("custom-scheduler", {"v": "2", "config": "", "leader-elect": "true"}, lambda: BEGAN)
+PROCESS = Process(
+    "custom-scheduler", {"v": "2", "config": "", "leader-elect": "true"}, lambda: BEGAN, lambda: "1.36"
+)
 STATUSZ, FLAGZ = "/statusz", "/flagz"
 WARNING = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for "

@@ -1,0 +1,156 @@
+"""Discovery: the Kubernetes version of an API server, and the versions in which it serves kinds."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from scheduler.errors import ApiError
+from scheduler.kube.http.request import JSON, Request
+
+if TYPE_CHECKING:
+    from scheduler.kube.client.requests import Requests
+    from scheduler.kube.client.resources import Resource
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_AGAIN_SECONDS: Final = 300.0
+"""Interval of questions about a kind that the server does not serve: the answer may have a megabyte."""
+_AGGREGATED: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
+_UNREADABLE: Final = "UnreadableAnswer"
+
+
+class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer to `/version`."""
+
+    major: str = ""
+    minor: str = ""
+    git_version: str = ""
+
+
+async def read_server_version(requests: Requests) -> ServerVersion:
+    """Read the version of the API server.
+
+    Raises:
+        ApiError: refused, not answered, or answered with something else.
+    """
+    request = Request("GET", "/version")
+    return _decoded(request, (await requests.send(request)).body, ServerVersion)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _ServedResource(msgspec.Struct, frozen=True):
+    resource: str = ""
+
+
+class _ServedVersion(msgspec.Struct, frozen=True):
+    version: str = ""
+    resources: tuple[_ServedResource, ...] = ()
+
+
+class _ServedGroup(msgspec.Struct, frozen=True):
+    metadata: _Named = _Named()
+    versions: tuple[_ServedVersion, ...] = ()
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    kind: str = ""
+    items: tuple[_ServedGroup, ...] = ()
+
+
+class _Group(msgspec.Struct, frozen=True):
+    versions: tuple[_ServedVersion, ...] = ()
+
+
+class _ResourceList(msgspec.Struct, frozen=True):
+    resources: tuple[_Named, ...] = ()
+
+
+class ServedVersions:
+    """The versions in which the API server serves the kinds that have several; see `Resource.versions`.
+
+    Args:
+        requests: sends the requests.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._served: dict[str, frozenset[str]] = {}  # resource, as text -> versions, as of the last question
+        self._asked_at: dict[str, float] = {}  # resource, as text -> the loop's time
+
+    def of(self, resource: Resource) -> Resource:
+        """Return a kind in the best version that the server serves as far as known, without a request."""
+        served = self._served.get(str(resource), frozenset())
+        best = next((version for version in resource.versions if version in served), None)
+        return resource if best in {None, resource.version} else replace(resource, version=best)
+
+    async def find(self, resource: Resource) -> Resource:
+        """Return `of` after a question, unless the last answer was that the server does not serve the kind.
+
+        Raises:
+            ApiError: refused or not answered.
+        """
+        name, now = str(resource), asyncio.get_running_loop().time()
+        is_absent = not self._served.get(name, frozenset(resource.versions))
+        if not is_absent or now - self._asked_at.get(name, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
+            self._asked_at[name] = now
+            self._served[name] = await served_versions(self._requests, resource)
+        return self.of(resource)
+
+    def forget(self) -> None:
+        """Ask again about every kind: the server may be another one now."""
+        self._served.clear()
+
+
+async def served_versions(requests: Requests, resource: Resource) -> frozenset[str]:
+    """Ask the API server in which of a kind's versions it serves the kind; none if it does not serve it.
+
+    A server without aggregated discovery answers with its groups alone; then the group is asked.
+
+    Raises:
+        ApiError: refused or not answered.
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/discovery/aggregated/wrapper.go.
+    """
+    request = Request("GET", "/apis", accept=_AGGREGATED)
+    answer = _decoded(request, (await requests.send(request)).body, _Groups)
+    if answer.kind != "APIGroupDiscoveryList":
+        return await _versions_in_group(requests, resource)
+    return frozenset(
+        version.version
+        for group in answer.items
+        for version in group.versions
+        if group.metadata.name == resource.group
+        and version.version in resource.versions
+        and any(each.resource == resource.plural for each in version.resources)
+    )
+
+
+async def _versions_in_group(requests: Requests, resource: Resource) -> frozenset[str]:
+    request = Request("GET", f"/apis/{resource.group}")
+    try:
+        group = _decoded(request, (await requests.send(request)).body, _Group)
+    except ApiError as error:
+        if error.status == 404:
+            return frozenset()
+        raise
+    found = set()
+    for version in (each.version for each in group.versions if each.version in resource.versions):
+        request = Request("GET", f"/apis/{resource.group}/{version}")
+        listed = _decoded(request, (await requests.send(request)).body, _ResourceList)
+        if any(each.name == resource.plural for each in listed.resources):
+            found.add(version)
+    return frozenset(found)
+
+
+def _decoded(request: Request, body: bytes, struct: type[S]) -> S:
+    try:
+        return msgspec.json.decode(body, type=struct)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(0, _UNREADABLE, f"{request}: unreadable answer: {error}") from error
