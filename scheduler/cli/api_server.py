@@ -15,11 +15,13 @@ import click
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
+from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.configuration.load import default
 from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.simulator.access.authentication import may_write
 from scheduler.simulator.external_controllers import KubeletOptions
+from scheduler.simulator.kinds.builtin_kinds import SERVED_VERSIONS
 from scheduler.simulator.scenarios.clusters import furnish, heterogeneous
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
@@ -57,6 +59,12 @@ _HEARTBEAT_SECONDS: Final = 10.0
     help="Simulate the controllers: create pods, bind volumes and collect garbage. Without them, run a real "
     "kube-controller-manager; kubelets and drivers are simulated in both cases, and renew their nodes' leases.",
 )
+@option(
+    "--kubernetes-version",
+    type=click.Choice(SERVED_VERSIONS),
+    default=DEFAULT_VERSION,
+    help="The Kubernetes version whose APIs are served.",
+)
 def api_server(
     nodes: int | None,
     scenario: Path | None,
@@ -66,6 +74,7 @@ def api_server(
     tls: bool,
     rbac: bool,
     controllers: bool,
+    kubernetes_version: str,
 ) -> None:
     """Serve the API of a simulated cluster, for kubectl and for schedulers."""
     configure_logging(logging.INFO)
@@ -84,6 +93,7 @@ def api_server(
         rbac=rbac,
         kubelet=KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
         controllers=controllers,
+        version=kubernetes_version,
     )
     run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute(), port=port))
 

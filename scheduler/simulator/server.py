@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from scheduler.clock import Clock, SystemClock
+from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.http_server.listener import Listener, listening_socket, listening_unix_socket
 from scheduler.http_server.messages import ClientGoneError, RequestTooLongError, ServerResponse
 from scheduler.kube.certificates.made import Issued, issue
@@ -49,7 +50,7 @@ from scheduler.simulator.external_controllers import (
     simulated_controllers,
 )
 from scheduler.simulator.faults import Faults
-from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.simulator.kinds.builtin_kinds import builtin_kinds, group_kinds
 from scheduler.simulator.node_agents.device_drivers import DeviceDrivers
 from scheduler.simulator.node_agents.volume_drivers import ProvisioningFaults
 from scheduler.simulator.registry.registry import Registry
@@ -206,6 +207,7 @@ class ApiServer:
         controllers: bool = False,
         provisioner: ProvisionerOptions | None = None,
         devices: DeviceOptions | None = None,
+        version: str = DEFAULT_VERSION,
         history: int = 20_000,
         logged_requests: int = 10_000,
     ) -> None:
@@ -229,16 +231,18 @@ class ApiServer:
                 cordoned nodes are tainted, namespaces are emptied, dependents are collected, and so on.
             provisioner: delays of storage drivers.
             devices: delays of device drivers.
+            version: the Kubernetes version, one of `SERVED_VERSIONS`.
             history: number of kept changes per kind, for watches that resume.
             logged_requests: number of requests kept in `requests`.
         """
         self._clock = clock or SystemClock()
+        self._version = version
         self._host = host
         self._port = port
         self._socket_path = Path(socket_path) if socket_path else None
         self._user = user
         self._issued = _issued(host) if tls else None
-        self._registry = Registry(clock=self._clock, kinds=builtin_kinds(), seed=seed, history=history)
+        self._registry = Registry(clock=self._clock, kinds=builtin_kinds(version), seed=seed, history=history)
         self._security = Security(
             self._registry,
             token=token,
@@ -251,7 +255,7 @@ class ApiServer:
         self.grants = self._security.grants
         self._streams: dict[WatchStream, None] = {}
         self._listener: Listener | None = None
-        self._api = Api(self._registry, host)
+        self._api = Api(self._registry, host, version)
         self._date = (0, "")
         self.store = Store(self._registry)
         self.store.bootstrap()
@@ -309,7 +313,7 @@ class ApiServer:
             listening, self._handle, _LONGEST_BODY_BYTES, tls, _ignore, _LONGEST_TARGET_BYTES
         )
         self._listener.open()
-        self._api = Api(self._registry, self.url.partition("//")[2])
+        self._api = Api(self._registry, self.url.partition("//")[2], self._version)
         for controller in self._controllers:
             controller.start()
         logger.info("API server listens", extra={"url": self.url, "socket": str(self._socket_path or "")})
@@ -347,6 +351,27 @@ class ApiServer:
             raise RuntimeError("an API server is not restored while it runs: stop it first")
         self._registry.restore(backup)
         self._controllers = self._make_controllers()
+
+    def upgrade(self, version: str) -> None:
+        """Serve another Kubernetes version from the next start on; the other objects stay.
+
+        Args:
+            version: one of `SERVED_VERSIONS`.
+
+        Raises:
+            RuntimeError: the server runs, or has Workloads or PodGroups, which are not converted between versions.
+        """
+        if self._listener is not None:
+            raise RuntimeError("an API server is not upgraded while it runs: stop it first")
+        kinds, old = self._registry.kinds, group_kinds(self._version)
+        left = [kind.group_resource for kind in old if self._registry.each(kind.group_resource)]
+        if left:
+            raise RuntimeError(f"delete these objects first: {', '.join(left)}")
+        for kind in old:
+            kinds.remove(kinds.of(kind.group, kind.version)[0])
+        for kind in group_kinds(version):
+            kinds.add(kind)
+        self._version = version
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -52,7 +52,7 @@ class ServerVersions:
         """
         before = self.server
         try:
-            answer = await read_server_version(requests)
+            answer = await read_server_version(requests.send)
             self.server, self.closest = answer.git_version, version_for(answer.major, answer.minor)
         except (ApiError, ValueError) as error:
             if isinstance(error, ApiError) and error.status not in _REFUSALS:

@@ -91,7 +91,7 @@ class ApiConnection:
         self.observer: RequestObserver | None = None
         self.in_trouble: Callable[[], None] = _ignore
         self.user_agent = USER_AGENT
-        self.versions = ServedVersions(self)
+        self.versions = ServedVersions(self.send)
         self._pool = ConnectionPool(endpoint)
         self._host = endpoint.host
         self._authorization = authorization

@@ -12,8 +12,13 @@ from scheduler.errors import ApiError
 from scheduler.kube.http.request import JSON, Request
 
 if TYPE_CHECKING:
-    from scheduler.kube.client.requests import Requests
+    from collections.abc import Awaitable, Callable
+
     from scheduler.kube.client.resources import Resource
+    from scheduler.kube.http.request import Response
+
+    Send = Callable[[Request], Awaitable[Response]]
+    """`Requests.send`."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,14 +36,14 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str = ""
 
 
-async def read_server_version(requests: Requests) -> ServerVersion:
+async def read_server_version(send: Send) -> ServerVersion:
     """Read the version of the API server.
 
     Raises:
         ApiError: refused, not answered, or answered with something else.
     """
     request = Request("GET", "/version")
-    return _decoded(request, (await requests.send(request)).body, ServerVersion)
+    return _decoded(request, (await send(request)).body, ServerVersion)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -76,11 +81,11 @@ class ServedVersions:
     """The versions in which the API server serves the kinds that have several; see `Resource.versions`.
 
     Args:
-        requests: sends the requests.
+        send: sends a request.
     """
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+    def __init__(self, send: Send) -> None:
+        self._send = send
         self._served: dict[str, frozenset[str]] = {}  # resource, as text -> versions, as of the last question
         self._asked_at: dict[str, float] = {}  # resource, as text -> the loop's time
 
@@ -100,7 +105,7 @@ class ServedVersions:
         is_absent = not self._served.get(name, frozenset(resource.versions))
         if not is_absent or now - self._asked_at.get(name, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
             self._asked_at[name] = now
-            self._served[name] = await served_versions(self._requests, resource)
+            self._served[name] = await served_versions(self._send, resource)
         return self.of(resource)
 
     def forget(self) -> None:
@@ -108,7 +113,7 @@ class ServedVersions:
         self._served.clear()
 
 
-async def served_versions(requests: Requests, resource: Resource) -> frozenset[str]:
+async def served_versions(send: Send, resource: Resource) -> frozenset[str]:
     """Ask the API server in which of a kind's versions it serves the kind; none if it does not serve it.
 
     A server without aggregated discovery answers with its groups alone; then the group is asked.
@@ -119,9 +124,9 @@ async def served_versions(requests: Requests, resource: Resource) -> frozenset[s
         kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/discovery/aggregated/wrapper.go.
     """
     request = Request("GET", "/apis", accept=_AGGREGATED)
-    answer = _decoded(request, (await requests.send(request)).body, _Groups)
+    answer = _decoded(request, (await send(request)).body, _Groups)
     if answer.kind != "APIGroupDiscoveryList":
-        return await _versions_in_group(requests, resource)
+        return await _versions_in_group(send, resource)
     return frozenset(
         version.version
         for group in answer.items
@@ -132,10 +137,10 @@ async def served_versions(requests: Requests, resource: Resource) -> frozenset[s
     )
 
 
-async def _versions_in_group(requests: Requests, resource: Resource) -> frozenset[str]:
+async def _versions_in_group(send: Send, resource: Resource) -> frozenset[str]:
     request = Request("GET", f"/apis/{resource.group}")
     try:
-        group = _decoded(request, (await requests.send(request)).body, _Group)
+        group = _decoded(request, (await send(request)).body, _Group)
     except ApiError as error:
         if error.status == 404:
             return frozenset()
@@ -143,7 +148,7 @@ async def _versions_in_group(requests: Requests, resource: Resource) -> frozense
     found = set()
     for version in (each.version for each in group.versions if each.version in resource.versions):
         request = Request("GET", f"/apis/{resource.group}/{version}")
-        listed = _decoded(request, (await requests.send(request)).body, _ResourceList)
+        listed = _decoded(request, (await send(request)).body, _ResourceList)
         if any(each.name == resource.plural for each in listed.resources):
             found.add(version)
     return frozenset(found)

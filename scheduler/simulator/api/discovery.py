@@ -19,14 +19,8 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.kinds import Kind, Kinds
     from scheduler.simulator.apimachinery.objects import Object
 
-VERSION: Final = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.2",
+_PATCH_RELEASES: Final = {"1.36": "v1.36.2", "1.37": "v1.37.0"}
+_BUILD: Final = {
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -34,6 +28,22 @@ VERSION: Final = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
+
+
+def version_document(version: str) -> Object:
+    """Return the document at /version."""
+    major, minor = version.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": _PATCH_RELEASES[version],
+        **_BUILD,
+    }
+
 
 _CHANGED_VERBS: Final = ["get", "patch", "update"]
 _SUBRESOURCES: Final[dict[str, Object]] = {

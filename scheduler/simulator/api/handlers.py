@@ -15,7 +15,6 @@ import msgspec
 from scheduler.simulator.api.discovery import CONTENT_TYPE as AGGREGATED
 from scheduler.simulator.api.discovery import (
     OPENAPI_V2_PROTOBUF,
-    VERSION,
     aggregated_discovery,
     api_group,
     api_groups,
@@ -23,6 +22,7 @@ from scheduler.simulator.api.discovery import (
     api_versions,
     openapi_document,
     openapi_v2_protobuf,
+    version_document,
     wants_aggregated,
 )
 from scheduler.simulator.api.lists_and_watches import Presentation, check_list_options, list_page, negotiate
@@ -97,9 +97,10 @@ def answer_of_error(error: StatusError) -> Answer:
 class Api:
     """The API of a registry."""
 
-    def __init__(self, registry: Registry, address: str) -> None:
-        """Set up; `address` is the server's own address for clients."""
+    def __init__(self, registry: Registry, address: str, version: str) -> None:
+        """Set up; `address` is the server's own address for clients, `version` its Kubernetes version."""
         self._registry = registry
+        self._version = version
         self._address = address
         self._by_verb: Mapping[str, Callable[[Kind, Request], Answer]] = {
             "get": self._get,
@@ -180,7 +181,7 @@ class Api:
         kinds = self._registry.kinds
         match path.split("/")[1:]:
             case ["version"]:
-                found: Mapping[str, Any] | None = VERSION
+                found: Mapping[str, Any] | None = version_document(self._version)
             case ["api"]:
                 found = api_versions(self._address)
             case ["apis"]:

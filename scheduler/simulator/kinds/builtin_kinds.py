@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.objects.pod_defaults import default_pod_spec
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
 from scheduler.simulator.apimachinery.objects import names, restore
@@ -29,7 +30,13 @@ from scheduler.simulator.kinds.persistent_volumes import (
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
 )
-from scheduler.simulator.kinds.pod_groups import GroupWorkloadStrategy, PodGroupStrategy
+from scheduler.simulator.kinds.pod_groups import (
+    GROUP,
+    GroupWorkloadStrategy,
+    GroupWorkloadStrategyOf137,
+    PodGroupStrategy,
+    PodGroupStrategyOf137,
+)
 from scheduler.simulator.kinds.pods import PodStrategy
 from scheduler.simulator.kinds.resource_claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy
 from scheduler.simulator.kinds.roles import BindingStrategy, RoleStrategy
@@ -53,6 +60,8 @@ from scheduler.simulator.kinds.workloads import (
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
+SERVED_VERSIONS: Final = ("1.36", "1.37")
+"""The Kubernetes versions whose API can be served."""
 _DEFAULT_SHARE: Final = 80
 
 
@@ -247,8 +256,31 @@ _EVENT_FIELDS: Final = {
 }
 
 
-def builtin_kinds() -> Kinds:
-    """Return the kinds that a new server serves: those that schedulers and controllers read and write."""
+def group_kinds(version: str) -> list[Kind]:
+    """Return Workloads and PodGroups, in the versions that a Kubernetes version serves."""
+    if version == "1.36":
+        return [
+            Kind(GROUP, "v1alpha2", "workloads", "Workload", True, GroupWorkloadStrategy()),
+            Kind(GROUP, "v1alpha2", "podgroups", "PodGroup", True, PodGroupStrategy(), (), (), _STATUS),
+        ]
+    return [
+        kind
+        for served in ("v1beta1", "v1alpha3")
+        for kind in (
+            Kind(GROUP, served, "workloads", "Workload", True, GroupWorkloadStrategyOf137(served)),
+            Kind(
+                GROUP, served, "podgroups", "PodGroup", True, PodGroupStrategyOf137(served), (), (), _STATUS
+            ),
+        )
+    ]
+
+
+def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
+    """Return the kinds that a new server serves: those that schedulers and controllers read and write.
+
+    Args:
+        version: one of `SERVED_VERSIONS`.
+    """
     plain, generic = Strategy(), Generic()
     # fmt: off
     return Kinds([
@@ -287,8 +319,7 @@ def builtin_kinds() -> Kinds:
         Kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", False, plain, ("ip",)),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudgetStrategy(), ("pdb",), (), _STATUS),
         Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, Plain(), ("pc",)),
-        Kind("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True, GroupWorkloadStrategy()),
-        Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True, PodGroupStrategy(), (), (), _STATUS),
+        *group_kinds(version),
         Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RuntimeClassStrategy()),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, AdmissionPolicyStrategy(), (), ("api-extensions",), _STATUS),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, AdmissionPolicyBindingStrategy(), (), ("api-extensions",)),

@@ -1,4 +1,4 @@
-"""Workloads and PodGroups: pods that are placed together; their specs are immutable.
+"""Workloads and PodGroups: pods that are placed together; their specs are immutable, but for `minCount` since 1.37.
 
 They are served with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and
 WorkloadAwarePreemption, and without DRAWorkloadResourceClaims.
@@ -7,6 +7,7 @@ Source:
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateConditions.
     kube-apiserver v1.36, pkg/apis/scheduling/v1alpha2/zz_generated.validations.go and
     pkg/apis/scheduling/validation/validation.go.
+    kube-apiserver v1.37 (01d0b727), staging/src/k8s.io/api/scheduling/v1beta1/generated.proto, the `+k8s:` tags.
     kube-apiserver v1.36, pkg/registry/scheduling/{workload,podgroup}/strategy.go and
     plugin/pkg/admission/{priority,podgroup,scheduling/podgroupprotection}.
 """
@@ -21,6 +22,7 @@ from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import (
     Cause,
     duplicate,
+    forbidden_field,
     invalid_value,
     not_supported,
     required,
@@ -85,6 +87,7 @@ def _validate_condition(condition: Object, path: str) -> Iterator[Cause]:
 
 _POLICIES: Final = ("basic", "gang")
 _DISRUPTION_MODES: Final = ("Pod", "PodGroup")
+_DISRUPTION_MEMBERS: Final = ("single", "all")
 _GROUP_FIELDS: Final = (
     "podGroupTemplateRef",
     "schedulingPolicy",
@@ -153,7 +156,9 @@ def _validate_scheduling(holder: Object, path: str) -> Iterator[Cause]:
         for index, constraint in enumerate(topology):
             yield from _validate_key(constraint["key"], f"{where}[{index}].key")
     mode = holder.get("disruptionMode")
-    if mode is not None and mode not in _DISRUPTION_MODES:
+    if isinstance(mode, dict):
+        yield from _validate_one_of(mode, _DISRUPTION_MEMBERS, f"{path}.disruptionMode")
+    elif mode is not None and mode not in _DISRUPTION_MODES:
         yield not_supported(f"{path}.disruptionMode", mode, _DISRUPTION_MODES)
     if holder.get("priorityClassName"):
         yield from validate_subdomain(holder["priorityClassName"], f"{path}.priorityClassName")
@@ -292,6 +297,99 @@ class PodGroupStrategy(Strategy):
 
     def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         return validate_conditions(obj["status"].get("conditions", ()), "status.conditions")
+
+
+STORED: Final = f"{GROUP}/v1beta1"
+"""The version in which a server of 1.37 stores Workloads and PodGroups."""
+_SHARED_IMMUTABLE: Final = ("schedulingConstraints", "disruptionMode", "priorityClassName", "priority")
+_OF_COMPOSITE: Final = ("parentCompositePodGroupName", "preemptionPolicy")
+"""The fields of disabled features."""
+
+
+class _InTwoVersions(Strategy):
+    """Kinds that are served in v1beta1 and v1alpha3, with the same fields."""
+
+    def __init__(self, version: str) -> None:
+        self._api_version = f"{GROUP}/{version}"
+
+    def to_storage(self, obj: Object) -> Object:
+        return obj | {"apiVersion": STORED}
+
+    def from_storage(self, obj: Object) -> Object:
+        return obj | {"apiVersion": self._api_version}
+
+
+class GroupWorkloadStrategyOf137(_InTwoVersions, GroupWorkloadStrategy):
+    """The rules of Workloads in 1.37: the templates are fixed, but `minCount` may change."""
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        for index, template in enumerate(obj["spec"].get("podGroupTemplates", ())):
+            yield from _validate_disabled(template, f"{_TEMPLATES}[{index}]")
+        yield from validate_workload(obj["spec"])
+
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        yield from self.validate(obj)
+        yield from _validate_unchanged(obj["spec"], old["spec"], ("controllerRef",))
+        before = {one["name"]: one for one in old["spec"]["podGroupTemplates"]}
+        templates = {one["name"]: one for one in obj["spec"].get("podGroupTemplates", ())}
+        for index, name in enumerate(templates):
+            path = f"{_TEMPLATES}[{index}]"
+            if name not in before:
+                yield forbidden_field(path, "cannot add new items")
+            else:
+                yield from _validate_shared_update(templates[name], before[name], path)
+        if before.keys() - templates.keys():
+            yield forbidden_field(_TEMPLATES, "cannot remove items")
+
+
+class PodGroupStrategyOf137(_InTwoVersions, PodGroupStrategy):
+    """The rules of PodGroups in 1.37: `minCount` may change, and the named Workload need not exist."""
+
+    def default(self, obj: Object) -> None:
+        obj["spec"].setdefault("disruptionMode", {"single": {}})
+
+    def check_create(self, obj: Object, cluster: Cluster) -> None:
+        return
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        spec = obj["spec"]
+        yield from _validate_disabled(spec, "spec")
+        if "workloadRef" in spec:
+            yield from _validate_workload_reference(spec["workloadRef"], "spec.workloadRef")
+        yield from _validate_scheduling(spec, "spec")
+
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        yield from self.validate(obj)
+        yield from _validate_unchanged(obj["spec"], old["spec"], ("workloadRef",))
+        yield from _validate_shared_update(obj["spec"], old["spec"], "spec")
+
+
+def _validate_disabled(holder: Object, path: str) -> Iterator[Cause]:
+    for field in _OF_COMPOSITE:
+        if field in holder:
+            yield forbidden_field(f"{path}.{field}", "")
+
+
+def _validate_workload_reference(reference: Object, path: str) -> Iterator[Cause]:
+    if not reference["workloadName"]:
+        yield required(f"{path}.workloadName")
+    else:
+        yield from validate_subdomain(reference["workloadName"], f"{path}.workloadName")
+    yield from validate_dns_label(reference["templateName"], f"{path}.templateName")
+
+
+def _validate_shared_update(holder: Object, before: Object, path: str) -> Iterator[Cause]:
+    """Yield the forbidden changes of the fields that PodGroups and their templates share."""
+    policy, old = holder["schedulingPolicy"], before["schedulingPolicy"]
+    if policy.get("basic") != old.get("basic"):
+        yield invalid_value(f"{path}.schedulingPolicy.basic", "null", "field is immutable")
+    if "gang" in policy and "gang" not in old:
+        yield invalid_value(f"{path}.schedulingPolicy.gang", "null", "field cannot be set once created")
+    if "gang" in old and "gang" not in policy:
+        yield invalid_value(f"{path}.schedulingPolicy.gang", "null", "field cannot be cleared once set")
+    for field in _SHARED_IMMUTABLE:
+        if holder.get(field) != before.get(field):
+            yield invalid_value(f"{path}.{field}", "null", "field is immutable")
 
 
 def _drop_template_claims(workload: Object) -> None:

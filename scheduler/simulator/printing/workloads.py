@@ -17,7 +17,6 @@ from scheduler.simulator.apimachinery.kinds import (
     Printer,
     PrinterColumn,
     age,
-    at,
     human_duration,
     pairs_text,
 )
@@ -156,6 +155,13 @@ def _readiness_gates(spec: Object, status: Object) -> str:
     return f"{sum(gate.get('conditionType') in true for gate in gates)}/{len(gates)}"
 
 
+def _workload(group: Object, _: datetime) -> str:
+    spec = group["spec"]
+    reference = spec.get("workloadRef") or spec.get("podGroupTemplateRef", {}).get("workload", {})
+    name: str = reference.get("workloadName", "<none>")
+    return name
+
+
 def _policy(group: Object, _: datetime) -> str:
     return "Gang" if "gang" in group["spec"]["schedulingPolicy"] else "Basic"
 
@@ -165,7 +171,7 @@ def _status(group: Object, _: datetime) -> str:
     if disrupted:
         reason: str = disrupted["reason"]
         return reason
-    scheduled = condition_of(group, "PodGroupScheduled")
+    scheduled = condition_of(group, "PodGroupInitiallyScheduled") or condition_of(group, "PodGroupScheduled")
     if not scheduled:
         return "Pending"
     return "Scheduled" if scheduled["status"] == "True" else "Unschedulable"
@@ -182,7 +188,7 @@ POD_GROUP_PRINTERS: Final[Mapping[str, Printer]] = {
             PrinterColumn(
                 "Workload",
                 "Name of the referenced Workload object",
-                cell=at("spec.podGroupTemplateRef.workload.workloadName", "<none>"),
+                cell=_workload,
             ),
             PrinterColumn("Status", "Status of the PodGroup", cell=_status),
             AGE,
