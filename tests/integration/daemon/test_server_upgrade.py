@@ -1,0 +1,154 @@
+"""A daemon follows the version of its API server: what it decides, and the versions in which it reads kinds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from scheduler.configuration.load import default, parse
+from scheduler.configuration.overrides import GivenFeatures, with_leader_election
+from scheduler.daemon.app.following import following_server
+from scheduler.daemon.app.reloader import Offer, Reloader, outcome
+from scheduler.daemon.app.server_version import ServerVersions
+from scheduler.kube.client.connection import ApiConnection
+from tests.integration.configuration.test_reload import metric
+from tests.integration.groups.test_pod_groups import POD_GROUPS, members, placed, pod_group
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import Cluster, cluster
+from tests.support.reloads import ABOUT
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.daemon import Daemon
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@asynccontextmanager
+async def following(
+    it: Cluster, daemon: Daemon, read: Configuration, given: GivenFeatures | None = None
+) -> AsyncIterator[ServerVersions]:
+    """Follow the server's version as `run` does."""
+    versions = ServerVersions(given or GivenFeatures())
+    async with ApiConnection(it.endpoint, authorization=it.account()) as connection:
+
+        async def settle(configuration: Configuration) -> Configuration:
+            settled = await versions.settled(configuration, connection)
+            return with_leader_election(settled, leader_elect=False)
+
+        reloader = Reloader(daemon, settle=settle, clock=LoopClock())
+        offer = Offer("a test", ABOUT, b"", outcome(read))
+        reloader.started_with(offer)
+        await reloader.take(offer)
+        versions.show(daemon.metrics, lambda: daemon.configuration)
+        async with following_server(daemon, reloader, versions, connection):
+            yield versions
+
+
+async def upgrade(it: Cluster, version: str = "1.37") -> None:
+    """Restart the server as another version."""
+    it.server.faults.drop_watches()
+    await it.server.stop()
+    it.server.upgrade(version)
+    it.server.faults.compact()
+    await asyncio.sleep(3.0)
+    await it.server.start()
+
+
+def in_137(name: str, min_count: int, **spec: Any) -> dict[str, Any]:
+    return {**pod_group(name, min_count, **spec), "apiVersion": "scheduling.k8s.io/v1beta1"}
+
+
+def bindings(it: Cluster) -> Counter[str]:
+    """Return path -> number of successful bindings."""
+    sent = it.server.requests.matching(method="POST", path="/binding")
+    return Counter(each.path for each in sent if each.status == 201)
+
+
+def condition_types(it: Cluster, group: str) -> list[str]:
+    found = it.server.store.get(POD_GROUPS, group, "default").get("status", {}).get("conditions", ())
+    return [each["type"] for each in found]
+
+
+@virtually
+async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, default()):
+        it.add_nodes(node_object("n", cpu="2"))
+        it.server.store.create(POD_GROUPS, pod_group("early", 2))
+        it.add_pods(*members("early", 2))
+        await it.until(lambda: condition_types(it, "early") == ["PodGroupScheduled"])
+        it.add_pods(*members("late", 3), *(pod_object(f"web-{number}", cpu="1") for number in range(5)))
+        await it.until(lambda: it.condition("web-4"))
+        assert placed(it) == {"early-0", "early-1"}
+        assert daemon.configuration.features.version == "1.36"
+        it.server.store.delete(POD_GROUPS, "early", "default")
+        it.server.store.patch(POD_GROUPS, "early", {"metadata": {"finalizers": None}}, "default")
+
+        await upgrade(it)
+        await it.until(lambda: daemon.configuration.features.version == "1.37")
+        it.server.store.create(POD_GROUPS, in_137("late", 3, disruptionMode={"all": {}}))
+        it.add_nodes(node_object("more", cpu="8"))
+
+        late = {f"late-{number}" for number in range(3)}
+        await it.until(lambda: placed(it) >= {*late, *(f"web-{number}" for number in range(5))})
+        await it.until(lambda: condition_types(it, "late") == ["PodGroupInitiallyScheduled"])
+        assert len(bindings(it)) == 10
+        assert set(bindings(it).values()) == {1}
+        labels = {"emulated": "1.37", "server": "v1.37.0"}
+        assert metric(daemon, "custom_scheduler_kubernetes_version_info", **labels) == 1
+
+
+@virtually
+async def test_another_server_behind_the_same_address_is_noticed_without_an_outage(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, version="1.37") as it,
+        it.daemon() as daemon,
+        following(it, daemon, default()),
+    ):
+        assert daemon.configuration.features.version == "1.37"
+        it.server._api._version = "1.36"
+        await it.until(lambda: daemon.configuration.features.version == "1.36", seconds=301.0)
+
+
+@virtually
+async def test_a_named_version_stays_when_the_server_is_upgraded(tmp_path: Path) -> None:
+    named = parse(f"{HEAD}emulatedVersion: '1.36'")
+    async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, named) as versions:
+        before = daemon.configuration
+        await upgrade(it)
+        await it.until(lambda: versions.closest == "1.37")
+        await asyncio.sleep(600.0)
+
+        assert daemon.configuration is before
+
+
+@virtually
+async def test_a_gate_that_the_new_version_has_no_more_does_not_stop_the_daemon(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = parse(f"{HEAD}featureGates: {{GangScheduling: false}}", version=None)
+    async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, read):
+        assert not daemon.configuration.features.enabled("GangScheduling")
+        await upgrade(it)
+        await it.until(lambda: daemon.configuration.features.version == "1.37")
+
+        assert daemon.configuration.features.enabled("GangScheduling")
+        left_out = [each for each in caplog.records if getattr(each, "field", "").startswith("featureGates")]
+        assert "WARNING" in {each.levelname for each in left_out}
+
+
+@virtually
+async def test_a_version_that_may_not_be_read_is_the_default_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path, version="1.37") as it, it.daemon() as daemon:
+        it.server.faults.refuse(403, lambda info: info.path == "/version")
+        async with following(it, daemon, default()) as versions:
+            assert (versions.server, daemon.configuration.features.version) == ("unknown", "1.36")
