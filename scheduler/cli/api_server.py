@@ -7,6 +7,7 @@ import logging
 import os
 import shlex
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,8 @@ from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.configuration.load import default
+from scheduler.configuration.overrides import GivenFeatures
+from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.simulator.access.authentication import may_write
@@ -62,8 +65,8 @@ _HEARTBEAT_SECONDS: Final = 10.0
 @option(
     "--kubernetes-version",
     type=click.Choice(SERVED_VERSIONS),
-    default=DEFAULT_VERSION,
-    help="The Kubernetes version whose APIs are served.",
+    default=None,
+    help=f"The Kubernetes version whose APIs are served; that of the scenario, or {DEFAULT_VERSION}.",
 )
 def api_server(
     nodes: int | None,
@@ -74,7 +77,7 @@ def api_server(
     tls: bool,
     rbac: bool,
     controllers: bool,
-    kubernetes_version: str,
+    kubernetes_version: str | None,
 ) -> None:
     """Serve the API of a simulated cluster, for kubectl and for schedulers."""
     configure_logging(logging.INFO)
@@ -84,6 +87,9 @@ def api_server(
         raise ConfigurationError([FieldError("--kubeconfig", message)])
     if nodes is None:
         nodes = _NODES if plan is None else 0
+    version = kubernetes_version or (DEFAULT_VERSION if plan is None else plan.kubernetes_version)
+    if plan is not None:
+        plan = replace(plan, kubernetes_version=version)
     # kubectl shows its token over TLS only.
     tls = tls or rbac
     server = ApiServer(
@@ -93,7 +99,7 @@ def api_server(
         rbac=rbac,
         kubelet=KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
         controllers=controllers,
-        version=kubernetes_version,
+        version=version,
     )
     run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute(), port=port))
 
@@ -131,7 +137,9 @@ async def _serve(
                 [FieldError("--kubeconfig", f"{kubeconfig}: {error.strerror}")]
             ) from error
         count = len(server.store.list("nodes"))
-        watched = WatchOnDemand(str(written), default(), clock=SystemClock(), random=Random())
+        watched = WatchOnDemand(
+            str(written), default(), ServerVersions(GivenFeatures()), clock=SystemClock(), random=Random()
+        )
         await stack.enter_async_context(watched.running())
         board = await stack.enter_async_context(serving_board(watched))
         click.echo(

@@ -16,6 +16,7 @@ from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock, rfc3339
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
+from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.tools.board.cluster_observer import WatchOnDemand
 from scheduler.tools.board.file import FileBoard
@@ -85,15 +86,13 @@ def board(
     if recording is not None:
         run_in_loop(_of_recording(recording, at, port))
         return
-    configuration = with_features(
-        default(scheduler_name or _UPSTREAM_NAME)
-        if config is None
-        else load(config, version=features.version),
-        features,
-    )
-    run_in_loop(
-        _of_file(cluster, configuration, port) if cluster else _of_cluster(kubeconfig, configuration, port)
-    )
+    name = scheduler_name or _UPSTREAM_NAME
+    version = features.version if cluster else None
+    configuration = default(name) if config is None else load(config, version=version)
+    if not cluster:
+        run_in_loop(_of_cluster(kubeconfig, configuration, ServerVersions(features), port))
+        return
+    run_in_loop(_of_file(cluster, with_features(configuration, features), port))
 
 
 def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine[Any, Any, None]:
@@ -129,9 +128,11 @@ def _of_recording(folder: Path, at: datetime | None, port: int) -> Coroutine[Any
     return serve()
 
 
-async def _of_cluster(kubeconfig: Path | None, configuration: Configuration, port: int) -> None:
+async def _of_cluster(
+    kubeconfig: Path | None, read: Configuration, versions: ServerVersions, port: int
+) -> None:
     stop = stop_on_signals()
-    watched = WatchOnDemand(str(kubeconfig), configuration, clock=SystemClock(), random=Random())
+    watched = WatchOnDemand(str(kubeconfig), read, versions, clock=SystemClock(), random=Random())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(watched.running())
         url = await stack.enter_async_context(serving_board(watched, port))

@@ -25,6 +25,7 @@ from scheduler.daemon.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMap
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.live_names import LiveNames
 from scheduler.daemon.app.live_rights import missing_rights
+from scheduler.daemon.app.needs import needs_of, resource_of
 from scheduler.daemon.app.plugin_watch import watching_plugins
 from scheduler.daemon.app.rights import Named, Right, rights_of, rights_of_shadow
 from scheduler.daemon.app.roles import roles_yaml, rules_yaml
@@ -35,6 +36,7 @@ from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 from scheduler.framework import ApiGet, ApiWrite, StatusWrite
 from scheduler.kube.client.connect import connect
+from scheduler.kube.client.discovery import read_server_version, served_kinds
 from scheduler.objects.wording import quoted
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.overrides import GivenFeatures
     from scheduler.engine.runtime.framework import Framework
+    from scheduler.kube.client.connection import ApiConnection
 
 _STANDARD_INPUT: Final = "standard input"
 _HINT: Final = "--policy-config-map FILE gives it to check"
@@ -248,6 +251,7 @@ NAME_TAKEN: Final = 4
 async def check_live(
     configuration: Configuration,
     rights: Mapping[Right, str],
+    kinds: Iterable[str],
     *,
     kubeconfig: str | None,
     account: Named,
@@ -258,6 +262,7 @@ async def check_live(
     Args:
         configuration: the configuration that is to run there.
         rights: the rights that it needs -> the reason.
+        kinds: the kinds that its plugins read.
         kubeconfig: path of the kubeconfig; None for a pod's ServiceAccount.
         account: the ServiceAccount that the daemon uses.
         user: the user whose rights are checked; "" for the current user.
@@ -269,6 +274,7 @@ async def check_live(
         try:
             lacking = await missing_rights(connection, rights, user=user)
             _tell_rights(rights, lacking, account)
+            await _tell_kinds(connection, kinds)
             found = [finding async for finding in LiveNames(connection, account).look(configuration)]
         except ApiError as error:
             click.echo(f"error: the API server does not answer: {error}", err=True)
@@ -279,6 +285,23 @@ async def check_live(
     if not found:
         click.echo("names: no other scheduler uses the lease or these schedulerNames")
     return NAME_TAKEN if is_taken else RIGHTS_MISSING if lacking else 0
+
+
+async def _tell_kinds(connection: ApiConnection, kinds: Iterable[str]) -> None:
+    """Print the version of the API server, and the kinds that it does not serve in any version that plugins can read."""
+    server = (await read_server_version(connection.send)).git_version
+    wanted = [resource for resource in map(resource_of, sorted(kinds)) if resource.group]
+    served = await served_kinds(connection.send, [resource.group for resource in wanted])
+    absent = [
+        str(resource)
+        for resource in wanted
+        if not any(
+            (resource.group, version, resource.plural) in served
+            for version in resource.versions or (resource.version,)
+        )
+    ]
+    said = f"does not serve {', '.join(absent)}: plugins find none of them" if absent else "serves them all"
+    click.echo(f"kinds: the API server, {server}, {said}")
 
 
 def _tell_rights(rights: Mapping[Right, str], lacking: list[Right], account: Named) -> None:
@@ -435,7 +458,10 @@ def check(
         sys.stdout.write(roles_yaml(rights, account))
         return
     path = str(kubeconfig) if kubeconfig else None
-    sys.exit(run_in_loop(check_live(configuration, rights, kubeconfig=path, account=account, user=user)))
+    kinds = needs_of(found.profiles).kinds
+    sys.exit(
+        run_in_loop(check_live(configuration, rights, kinds, kubeconfig=path, account=account, user=user))
+    )
 
 
 def _verdict(configuration: Configuration) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from scheduler.errors import ApiError
 from scheduler.kube.http.request import JSON, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from scheduler.kube.client.resources import Resource
     from scheduler.kube.http.request import Response
@@ -116,7 +117,21 @@ class ServedVersions:
 async def served_versions(send: Send, resource: Resource) -> frozenset[str]:
     """Ask the API server in which of a kind's versions it serves the kind; none if it does not serve it.
 
-    A server without aggregated discovery answers with its groups alone; then the group is asked.
+    Raises:
+        ApiError: refused or not answered.
+    """
+    served = await served_kinds(send, [resource.group])
+    return frozenset(
+        version
+        for version in resource.versions or (resource.version,)
+        if (resource.group, version, resource.plural) in served
+    )
+
+
+async def served_kinds(send: Send, groups: Iterable[str]) -> frozenset[tuple[str, str, str]]:
+    """Return group, version and plural of each kind that the API server serves in these groups, the core group aside.
+
+    A server without aggregated discovery answers with the names of its groups alone; then each group is asked.
 
     Raises:
         ApiError: refused or not answered.
@@ -125,33 +140,30 @@ async def served_versions(send: Send, resource: Resource) -> frozenset[str]:
     """
     request = Request("GET", "/apis", accept=_AGGREGATED)
     answer = _decoded(request, (await send(request)).body, _Groups)
+    wanted = sorted({*groups} - {""})
     if answer.kind != "APIGroupDiscoveryList":
-        return await _versions_in_group(send, resource)
+        return frozenset([kind for group in wanted async for kind in _kinds_of_group(send, group)])
     return frozenset(
-        version.version
+        (group.metadata.name, version.version, kind.resource)
         for group in answer.items
+        if group.metadata.name in wanted
         for version in group.versions
-        if group.metadata.name == resource.group
-        and version.version in resource.versions
-        and any(each.resource == resource.plural for each in version.resources)
+        for kind in version.resources
     )
 
 
-async def _versions_in_group(send: Send, resource: Resource) -> frozenset[str]:
-    request = Request("GET", f"/apis/{resource.group}")
+async def _kinds_of_group(send: Send, group: str) -> AsyncIterator[tuple[str, str, str]]:
+    request = Request("GET", f"/apis/{group}")
     try:
-        group = _decoded(request, (await send(request)).body, _Group)
+        versions = _decoded(request, (await send(request)).body, _Group).versions
     except ApiError as error:
-        if error.status == 404:
-            return frozenset()
+        if error.status == HTTPStatus.NOT_FOUND:
+            return
         raise
-    found = set()
-    for version in (each.version for each in group.versions if each.version in resource.versions):
-        request = Request("GET", f"/apis/{resource.group}/{version}")
-        listed = _decoded(request, (await send(request)).body, _ResourceList)
-        if any(each.name == resource.plural for each in listed.resources):
-            found.add(version)
-    return frozenset(found)
+    for each in versions:
+        request = Request("GET", f"/apis/{group}/{each.version}")
+        for kind in _decoded(request, (await send(request)).body, _ResourceList).resources:
+            yield group, each.version, kind.name
 
 
 def _decoded(request: Request, body: bytes, struct: type[S]) -> S:

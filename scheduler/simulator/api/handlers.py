@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.simulator.api.discovery import CONTENT_TYPE as AGGREGATED
 from scheduler.simulator.api.discovery import (
     OPENAPI_V2_PROTOBUF,
@@ -97,7 +98,7 @@ def answer_of_error(error: StatusError) -> Answer:
 class Api:
     """The API of a registry."""
 
-    def __init__(self, registry: Registry, address: str, version: str) -> None:
+    def __init__(self, registry: Registry, address: str, version: str = DEFAULT_VERSION) -> None:
         """Set up; `address` is the server's own address for clients, `version` its Kubernetes version."""
         self._registry = registry
         self._version = version

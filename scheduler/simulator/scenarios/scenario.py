@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from scheduler.configuration.decode import decode
+from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.configuration.load import read_file
 from scheduler.configuration.manifests import objects_of
 from scheduler.configuration.yaml_text import read
@@ -44,6 +45,7 @@ from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.quantity import canonical_quantity
 from scheduler.objects.wording import Duration, child, entry, was
 from scheduler.simulator.apimachinery.strategy import dns_subdomain
+from scheduler.simulator.kinds.builtin_kinds import group_kinds
 from scheduler.simulator.node_agents.volume_drivers import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 
@@ -235,10 +237,10 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
         """Return the name of the PodGroup of an arrival; "" without one."""
         return f"{self.name}-{arrival}" if self.gang else ""
 
-    def pod_group(self, arrival: int) -> Object:
-        """Return the PodGroup of an arrival."""
+    def pod_group(self, arrival: int, version: str = DEFAULT_VERSION) -> Object:
+        """Return the PodGroup of an arrival, as a server of a Kubernetes version serves it."""
         return {
-            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "apiVersion": group_kinds(version)[0].api_version,
             "kind": "PodGroup",
             "metadata": {"name": self.group_of(arrival), "namespace": self.namespace},
             "spec": {"schedulingPolicy": {"gang": {"minCount": self.replicas}}},
@@ -264,7 +266,7 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
             "spec": spec,
         }
 
-    def objects(self, arrival: int) -> list[Object]:
+    def objects(self, arrival: int, version: str = DEFAULT_VERSION) -> list[Object]:
         """Return what a client creates for an arrival: the owner of the pods, and the PodGroup and PriorityClass that they name."""
         template = self.template(self.group_of(arrival))
         found: list[Object] = []
@@ -280,7 +282,7 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
                 }
             )
         if self.gang:
-            found.append(self.pod_group(arrival))
+            found.append(self.pod_group(arrival, version))
         if self.runs is not None:
             spec["containers"][0]["command"] = ["sleep", f"{self.runs.seconds:g}"]
         if self.kind == "Job":
@@ -456,6 +458,7 @@ class Step(_Part, frozen=True, kw_only=True):
 
 
 class _File(_Part, frozen=True, kw_only=True):
+    kubernetes_version: Literal["1.36", "1.37"] = "1.36"
     nodes: tuple[NodeGroup, ...] = ()
     provisioners: dict[str, Duration] = {}
     manifests: tuple[str | dict[str, Any], ...] = ()
@@ -468,6 +471,7 @@ class Scenario:
     """A valid scenario.
 
     Attributes:
+        kubernetes_version: the version whose APIs the API server serves.
         nodes: the groups of nodes.
         provisioners: provisioning times of drivers.
         objects: initial objects.
@@ -475,6 +479,7 @@ class Scenario:
         steps: the actions in the order of the file, each with the objects that it applies.
     """
 
+    kubernetes_version: str
     nodes: tuple[NodeGroup, ...]
     provisioners: Mapping[str, Duration]
     objects: tuple[Object, ...]
@@ -525,7 +530,14 @@ def load_scenario(path: str | Path) -> Scenario:
     )
     if errors:
         raise ConfigurationError(errors, str(path))
-    return Scenario(found.nodes, found.provisioners, tuple(objects), found.workloads, tuple(steps))
+    return Scenario(
+        found.kubernetes_version,
+        found.nodes,
+        found.provisioners,
+        tuple(objects),
+        found.workloads,
+        tuple(steps),
+    )
 
 
 def _read_document(path: Path) -> _File:

@@ -132,7 +132,7 @@ class ScenarioPlayer:
             known = self._store.get(part.resource, part.name, part.namespace)["spec"]["replicas"]
             self._store.scale(part.resource, part.name, known + part.replicas, part.namespace)
         else:
-            await self._apply(part.objects(number))
+            await self._apply(part.objects(number, self._scenario.kubernetes_version))
 
     def _add_nodes(self, group: NodeGroup) -> None:
         for node in group.node_objects():

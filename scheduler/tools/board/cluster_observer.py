@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.server_version import ServerVersions
     from scheduler.engine.cycle.event_handlers import Events
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.objects.pod import PodInfo
@@ -152,14 +153,21 @@ class WatchOnDemand:
 
     Args:
         kubeconfig: path of the kubeconfig.
-        configuration: the configuration for evaluations.
+        read: the configuration for evaluations, before it is settled.
+        versions: settles it with the version of the cluster.
     """
 
     def __init__(
-        self, kubeconfig: str | None, configuration: Configuration, *, clock: Clock, random: Random
+        self,
+        kubeconfig: str | None,
+        read: Configuration,
+        versions: ServerVersions,
+        *,
+        clock: Clock,
+        random: Random,
     ) -> None:
         self._kubeconfig = kubeconfig
-        self._configuration = configuration
+        self._read, self._versions = read, versions
         self._clock = clock
         self._random = random
         self._asked = asyncio.Event()
@@ -190,7 +198,8 @@ class WatchOnDemand:
 
     async def _watch_until_cancelled(self) -> None:
         async with connect(self._kubeconfig) as connection:
-            observer = Observer(connection, self._configuration, clock=self._clock, random=self._random)
+            configuration = await self._versions.settled(self._read, connection)
+            observer = Observer(connection, configuration, clock=self._clock, random=self._random)
             async with observer.running():
                 self._board.set_result(Board(observer.subject))
                 await asyncio.Event().wait()

@@ -15,6 +15,8 @@ from playwright.async_api import expect
 
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
+from scheduler.configuration.overrides import GivenFeatures
+from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.cluster_observer import Observer, WatchOnDemand
@@ -98,7 +100,9 @@ def test_the_board_of_a_shadow_watches_the_cluster_only_while_it_has_viewers(tmp
             server.store.create("nodes", node_object("n1", cpu="8"))
             server.store.create("pods", pod_object("web", cpu="9", scheduler_name="default-scheduler"))
             kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            watched = WatchOnDemand(kubeconfig, default(), clock=SystemClock(), random=Random(1))
+            watched = WatchOnDemand(
+                kubeconfig, default(), ServerVersions(GivenFeatures()), clock=SystemClock(), random=Random(1)
+            )
             async with watched.running():
                 await asyncio.sleep(0.2)
                 assert not any(task.get_name().startswith("watch pods") for task in asyncio.all_tasks())
