@@ -206,8 +206,8 @@ def run(
     work = _run(
         config,
         config_map,
-        features,
         overriding,
+        features=features,
         kubeconfig=path,
         serving=serving,
         board=board,
@@ -441,9 +441,9 @@ def _recording(
 async def _run(
     config: Path | None,
     config_map: ConfigMapKey | None,
-    features: GivenFeatures,
     overriding: Callable[[Configuration], Configuration],
     *,
+    features: GivenFeatures,
     kubeconfig: str | None,
     serving: Serving,
     board: bool,

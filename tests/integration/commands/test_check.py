@@ -420,6 +420,7 @@ def test_missing_rights_and_a_taken_lease_have_their_own_exit_status(tmp_path: P
             assert (well.code, well.told) == (0, [])
             assert well.out.splitlines() == [
                 "rights: complete",
+                "kinds: the API server, v1.36.2, serves them all",
                 "names: no other scheduler uses the lease or these schedulerNames",
             ]
 

@@ -225,7 +225,7 @@ async def test_an_invalid_configuration_is_rejected_with_an_event_and_the_old_on
     ):
         await two_nodes(it, daemon)
         reloader, before = reloader_of(daemon), daemon.configuration
-        reloader.started_with(b"beginning")
+        reloader.started_with(dataclasses.replace(offer_of(""), digest=b"beginning"))
 
         taken = await reloader.take(offer_of(text, tmp_path))
 

@@ -17,6 +17,7 @@ from scheduler.cli.extender import extender
 from scheduler.cli.options import flags_of
 from scheduler.cli.why import why
 from scheduler.configuration.load import load
+from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,8 +50,11 @@ def file(tmp_path: Path) -> str:
 def test_run_applies_the_flags_over_the_file(file: str, monkeypatch: pytest.MonkeyPatch):
     seen: list[Any] = []
 
-    async def begin(config: Path, _: object, overriding: Any, **__: object) -> None:
-        seen.extend((overriding(load(config)), flags_of(click.get_current_context())["feature-gates"]))
+    async def begin(
+        config: Path, _: object, overriding: Any, *, features: GivenFeatures, **__: object
+    ) -> None:
+        settled = overriding(with_features(load(config), features))
+        seen.extend((settled, flags_of(click.get_current_context())["feature-gates"]))
 
     monkeypatch.setattr(run_module, "_run", begin)
     monkeypatch.setattr(run_module, "configure_logging", lambda *_, **__: None)
