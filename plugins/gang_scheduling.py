@@ -199,10 +199,18 @@ class SchedulingConstraints(ApiStruct, frozen=True):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class AllDisruptionMode(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1beta1 AllDisruptionMode."""
+
+
 class DisruptionMode(ApiStruct, frozen=True):
     """scheduling.k8s.io/v1beta1 DisruptionMode: all, or else single."""
 
-    all: dict[str, Any] | None = None
+    all: AllDisruptionMode | None = None
+
+
+_WHOLE: Final = ("PodGroup", DisruptionMode(AllDisruptionMode()))
+"""The modes in which preempting one pod of a group preempts all: in v1alpha2, and in later versions."""
 
 
 class PodGroupSpec(ApiStruct, frozen=True):
@@ -213,12 +221,6 @@ class PodGroupSpec(ApiStruct, frozen=True):
     disruption_mode: str | DisruptionMode | None = None
     priority: int | None = None
     priority_class_name: str = ""
-
-    @property
-    def leaves_whole(self) -> bool:
-        """Whether preempting one pod of the group preempts all."""
-        mode = self.disruption_mode
-        return mode.all is not None if isinstance(mode, DisruptionMode) else mode == "PodGroup"
 
 
 class Condition(ApiStruct, frozen=True):
@@ -264,7 +266,7 @@ class PodGroupObject(ApiStruct, frozen=True):
             self.metadata.uid,
             min_count=0 if gang is None else gang.min_count,
             topology_key=topology[0].key if topology and by_topology else "",
-            leaves_whole=as_one and spec.leaves_whole,
+            leaves_whole=as_one and spec.disruption_mode in _WHOLE,
             priority=spec.priority if as_one and is_asked_for else None,
             preempts_as_one=as_one,
         )

@@ -67,7 +67,7 @@ class Outages:
         self._when_away.append(callback)
 
     def when_well(self, callback: Callable[[], None]) -> None:
-        """Register a callback for each probe that was answered: after trouble, whether or not it was an outage."""
+        """Register a callback for the first answer after failed requests, whether or not there was an outage."""
         self._when_well.append(callback)
 
     async def pause(self, seconds: float) -> bool:
@@ -86,6 +86,9 @@ class Outages:
                     await self._suspected.wait()
             if self._suspected.is_set() or self._silence_left() <= 0:
                 await self._ask_until_well()
+                if self._suspected.is_set():
+                    for callback in self._when_well:
+                        callback()
                 # Failures while the server is well must not cause continuous probes.
                 await asyncio.sleep(ASK_SECONDS)
                 self._suspected.clear()
@@ -113,8 +116,6 @@ class Outages:
             await asyncio.sleep(ASK_SECONDS)
         if self._since is not None:
             self._end(began)
-        for callback in self._when_well:
-            callback()
 
     def _end(self, began: float) -> None:
         seconds = asyncio.get_running_loop().time() - began

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.gang_scheduling import Condition, GroupConditions, PodGroupObject, PodGroupStatus
+from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import Code, Status
 from scheduler.objects.decode import typed_object
 from scheduler.objects.meta import ObjectMeta
-from scheduler.objects.pod_group import POD_GROUPS
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.testing.fakes import FakeApi, FakeBackground
 
 if TYPE_CHECKING:
@@ -100,11 +101,11 @@ def test_the_condition_has_the_name_of_the_version_of_the_object(version: str, t
         pytest.param("Pod", False, id="single in v1alpha2"),
         pytest.param("PodGroup", True, id="all in v1alpha2"),
         pytest.param({"single": {}}, False, id="single"),
-        pytest.param({"all": {}}, True, id="all"),
+        pytest.param({"all": {"later": 1}}, True, id="all"),
         pytest.param({"single": {}, "all": None}, False, id="a null is absent"),
     ],
 )
 def test_the_disruption_mode_is_read_in_the_form_of_each_version(mode: object, whole: bool):
     found = typed_object({"spec": {"disruptionMode": mode}}, PodGroupObject)
 
-    assert found.spec.leaves_whole == whole
+    assert found.as_group(GroupKey(POD_GROUPS, "default", "g"), features_of({})).leaves_whole == whole

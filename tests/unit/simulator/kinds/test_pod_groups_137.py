@@ -90,6 +90,17 @@ def test_min_count_may_change_and_nothing_else():
     ]
 
 
+def test_a_basic_group_does_not_become_a_gang():
+    store = a_store()
+    store.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})
+    changed = group()
+    changed["metadata"]["namespace"] = "default"
+    changed["spec"]["priority"] = 0
+
+    fields = refused_fields(store, GROUPS, changed, update=True)
+    assert fields == ["spec.schedulingPolicy.basic", "spec.schedulingPolicy.gang"]
+
+
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
