@@ -224,7 +224,7 @@ class LiveNames:
         names: set[str] = set()
         for text in texts:
             try:
-                names |= {profile.scheduler_name for profile in parse(text).settings.profiles}
+                names |= {profile.scheduler_name for profile in parse(text, version=None).settings.profiles}
             except ConfigurationError:
                 continue  # that installation reports the error itself
         return names

@@ -132,3 +132,22 @@ def test_a_group_may_have_drivers_and_devices(tmp_path: Path):
         "v": {"version": "1.0.0"},
     }
     assert scenario.provisioners["disk.example.com"].seconds == 60
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", "scheduling.k8s.io/v1alpha2"),
+        ("kubernetesVersion: '1.37'\n", "scheduling.k8s.io/v1beta1"),
+    ],
+)
+def test_a_gang_has_a_pod_group_of_the_version_that_the_scenario_names(
+    tmp_path: Path, line: str, expected: str
+):
+    (tmp_path / "s.yaml").write_text(f"{line}workloads:\n- {{name: train, kind: Job, gang: true}}\n")
+
+    scenario = load_scenario(tmp_path / "s.yaml")
+    (part,) = scenario.workloads
+
+    versions = {obj["kind"]: obj["apiVersion"] for obj in part.objects(0, scenario.kubernetes_version)}
+    assert versions["PodGroup"] == expected
