@@ -11,6 +11,7 @@ from scheduler.configuration.feature_gates import DEFAULT_VERSION, version_for
 from scheduler.configuration.overrides import with_features
 from scheduler.errors import ApiError
 from scheduler.kube.client.discovery import read_server_version
+from scheduler.retries import REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 300.0
 """Interval of questions to a server that was always reachable: another one may answer behind the same address."""
-_REFUSALS: Final = frozenset({401, 403, 404})
 
 
 class ServerVersions:
@@ -55,7 +55,7 @@ class ServerVersions:
             answer = await read_server_version(requests.send)
             self.server, self.closest = answer.git_version, version_for(answer.major, answer.minor)
         except (ApiError, ValueError) as error:
-            if isinstance(error, ApiError) and error.status not in _REFUSALS:
+            if isinstance(error, ApiError) and error.status not in {*REFUSALS, 404}:
                 raise
             self.server, self.closest = "unknown", DEFAULT_VERSION
             if before != self.server:

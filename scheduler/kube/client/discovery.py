@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.errors import ApiError
 from scheduler.kube.http.request import JSON, Request
+from scheduler.retries import REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -99,14 +100,20 @@ class ServedVersions:
     async def find(self, resource: Resource) -> Resource:
         """Return `of` after a question, unless the last answer was that the server does not serve the kind.
 
+        A client that may not ask gets the versions that are known already.
+
         Raises:
-            ApiError: refused or not answered.
+            ApiError: not answered.
         """
         name, now = str(resource), asyncio.get_running_loop().time()
         is_absent = not self._served.get(name, frozenset(resource.versions))
         if not is_absent or now - self._asked_at.get(name, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
             self._asked_at[name] = now
-            self._served[name] = await served_versions(self._send, resource)
+            try:
+                self._served[name] = await served_versions(self._send, resource)
+            except ApiError as error:
+                if error.status not in REFUSALS:
+                    raise
         return self.of(resource)
 
     def forget(self) -> None:

@@ -126,3 +126,15 @@ async def test_an_answer_that_is_no_document_is_an_error_of_the_server(body: byt
         await read_server_version(server.send)
     with pytest.raises(ApiError, match="unreadable answer"):
         await served_versions(server.send, THINGS)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@virtually
+async def test_a_client_that_may_not_ask_reads_the_usual_version(status: int):
+    assert await ServedVersions(Server({"/apis": status}).send).find(THINGS) is THINGS
+
+
+@virtually
+async def test_a_server_that_does_not_answer_is_an_error():
+    with pytest.raises(ApiError):
+        await ServedVersions(Server({"/apis": 503}).send).find(THINGS)
