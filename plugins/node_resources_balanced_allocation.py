@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from plugins.node_resources_allocation import NodeUsage, Usage
-    from scheduler.framework import CycleState, Status
+    from scheduler.framework import CycleState, Features, Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, ChangeLog, Float64s, Int64s, NodeInfo, Rows, Snapshot
 
@@ -81,9 +81,16 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(
-        self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects, time_slice: TimeSlice
+        self,
+        *,
+        args: NodeResourcesBalancedAllocationArgs,
+        objects: ClusterObjects,
+        time_slice: TimeSlice,
+        features: Features,
     ) -> None:
-        self._devices = ClassTotals(Devices.of(objects), time_slice)
+        self._devices = ClassTotals(
+            Devices.of(objects), time_slice, is_on=features.enabled("DRAExtendedResource")
+        )
         self._resources = args.resources or DEFAULT_RESOURCES
         self._scores_devices = may_be_of_devices(self._resources)
         if self._scores_devices:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from scheduler.framework import Placement, PodGroup
+    from scheduler.framework import Features, Placement, PodGroup
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot
@@ -111,9 +111,18 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     Args = NodeResourcesFitArgs
     needs = Needs(kinds=frozenset({DEVICE_CLASSES}))
 
-    def __init__(self, *, args: NodeResourcesFitArgs, objects: ClusterObjects, time_slice: TimeSlice) -> None:
+    def __init__(
+        self,
+        *,
+        args: NodeResourcesFitArgs,
+        objects: ClusterObjects,
+        time_slice: TimeSlice,
+        features: Features,
+    ) -> None:
         strategy = args.scoring_strategy
-        self._devices = ClassTotals(Devices.of(objects), time_slice)
+        self._devices = ClassTotals(
+            Devices.of(objects), time_slice, is_on=features.enabled("DRAExtendedResource")
+        )
         self._scores_devices = may_be_of_devices(strategy.resources)
         if self._scores_devices:
             self.needs = NEEDS  # type: ignore[misc]  # per instance

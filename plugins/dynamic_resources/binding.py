@@ -51,6 +51,7 @@ class ClaimBinding:
 
     Args:
         timeout_seconds: how long a pod waits for its devices to be ready.
+        waits: whether devices may have binding conditions.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class ClaimBinding:
         metrics: ClaimMetrics,
         clock: Clock,
         timeout_seconds: float,
+        waits: bool,
     ) -> None:
         self._devices = devices
         self._writes = writes
@@ -77,6 +79,7 @@ class ClaimBinding:
         self._metrics = metrics
         self._clock = clock
         self._timeout_seconds = timeout_seconds
+        self._waits = waits
 
     async def bind(self, its: PodDevices, pod: PodInfo, node_name: str) -> None:
         """Write all claims of a pod, and wait until its devices are ready.
@@ -87,7 +90,7 @@ class ClaimBinding:
         for place, held in enumerate(its.held):
             if not is_reserved_for(held.claim, pod):
                 its.held[place] = await self._written(its, place, pod)
-        if any(waits_for_conditions(held.claim) for held in its.held):
+        if self._waits and any(waits_for_conditions(held.claim) for held in its.held):
             await self._await_devices(its, pod, node_name)
 
     # The claims.

@@ -86,16 +86,28 @@ class ClaimError(SchedulerError):
 
 
 class ClaimWrites:
-    """Writes claims and immediately adds the API server's response to the cache."""
+    """Writes claims and immediately adds the API server's response to the cache.
+
+    Args:
+        has_times: whether allocations have the time when they were written.
+    """
 
     def __init__(
-        self, *, api: ApiWrite, reads: ApiGet, objects: ClusterObjects, sleep: Sleep, clock: Clock
+        self,
+        *,
+        api: ApiWrite,
+        reads: ApiGet,
+        objects: ClusterObjects,
+        sleep: Sleep,
+        clock: Clock,
+        has_times: bool = True,
     ) -> None:
         self._api = api
         self._reads = reads
         self._objects = objects
         self._sleep = sleep
         self._clock = clock
+        self._has_times = has_times
 
     async def reserve(self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None) -> HeldClaim:
         """Write that a pod uses a claim, with the allocation if there is one; return the claim as written.
@@ -134,9 +146,10 @@ class ClaimWrites:
                 protected = _changed(held.obj, finalizers=[*finalizers, FINALIZER])
                 held = await self._put(protected, claim, "", f"add finalizer to claim {claim.key}")
                 status = {**(held.obj.get("status") or {})}
-            # The timestamp is set only now, because an allocation is immutable once it is written.
-            timestamp = rfc3339(self._clock.utc_now())
-            status["allocation"] = {**msgspec.to_builtins(allocation), "allocationTimestamp": timestamp}
+            status["allocation"] = msgspec.to_builtins(allocation)
+            if self._has_times:
+                # It is set only now, because an allocation is immutable once it is written.
+                status["allocation"]["allocationTimestamp"] = rfc3339(self._clock.utc_now())
         elif claim.status.allocation is None:
             raise ClaimError(f"claim {claim.key} got deallocated elsewhere in the meantime")
         consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}

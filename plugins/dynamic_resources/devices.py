@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
 
 from plugins.dynamic_resources.cel import CELError, is_clear, selector
 from plugins.dynamic_resources.pod_claims import CLAIMS
-from plugins.dynamic_resources.structured import AllocatedDevices, Inventory
+from plugins.dynamic_resources.structured import AllocatedDevices, DeviceFeatures, Inventory
 from plugins.dynamic_resources.structured.pools import DeviceID, PoolDevice, PoolID
 from plugins.dynamic_resources.structured.requests import EVALUATIONS_OF_A_STEP, evaluations
 from plugins.work_in_steps import UNLIMITED, PluginWork
@@ -263,6 +264,7 @@ def _rows(snapshot: Snapshot, place: _Place, selected: dict[NodeSelector, Rows])
 
 
 RESOURCE_SLICES: Final = "resource.k8s.io/v1/resourceslices"
+DEVICE_TAINT_RULES: Final = "resource.k8s.io/v1/devicetaintrules"
 NEEDS: Final = Needs(kinds=frozenset({CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES}))
 
 _CLAIMS_OF_A_STEP = 16
@@ -293,7 +295,6 @@ class Devices:
         claims: all ResourceClaims.
         classes: all DeviceClasses.
         slices: all ResourceSlices.
-        inventory: the devices in them.
         in_flight: uid of a claim -> its allocation that is not written yet.
         given_up: (uid of a claim, uid of a pod) -> whether the pod was rejected because of it. The entry exists while the
           removal of the pod's allocation is in flight, or while the result of writing the allocation is unknown.
@@ -308,7 +309,8 @@ class Devices:
         self.claims = objects.objects(CLAIMS)
         self.classes = DeviceClasses(objects.objects(DEVICE_CLASSES))
         self.slices = objects.objects(RESOURCE_SLICES)
-        self.inventory = Inventory(self.slices)
+        self._rules = objects.objects(DEVICE_TAINT_RULES)
+        self._inventories: WeakValueDictionary[DeviceFeatures, Inventory] = WeakValueDictionary()
         self.in_flight: dict[str, InFlightAllocation] = {}
         self.given_up: dict[tuple[str, str], bool] = {}
         self.counts: BoundedDict[str, Counted] = BoundedDict(_COUNTED_CLASSES)
@@ -321,6 +323,13 @@ class Devices:
     def of(cls, objects: ClusterObjects) -> Devices:
         """Return the state that all plugins of a scheduler share."""
         return objects.objects(CLAIMS).companion(cls, lambda: cls(objects))
+
+    def inventory(self, features: DeviceFeatures) -> Inventory:
+        """Return the devices in all slices, as they are with some features; kept as long as a plugin uses them."""
+        found = self._inventories.get(features)
+        if found is None:
+            found = self._inventories[features] = Inventory(self.slices, self._rules, features)
+        return found
 
     @property
     def allocated(self) -> AllocatedDevices:
@@ -397,16 +406,18 @@ class ClassTotals:
     Args:
         devices: the devices of the cluster.
         time_slice: the time slice of one call.
+        is_on: whether device classes provide extended resources.
     """
 
-    def __init__(self, devices: Devices, time_slice: TimeSlice = UNLIMITED) -> None:
+    def __init__(self, devices: Devices, time_slice: TimeSlice = UNLIMITED, *, is_on: bool = True) -> None:
         self._devices = devices
+        self._is_on = is_on
         self._work = PluginWork(time_slice)
 
     @property
     def behind(self) -> Mapping[str, DeviceClass]:
         """The device classes, by the extended resources that they provide."""
-        return self._devices.classes.behind
+        return self._devices.classes.behind if self._is_on else {}
 
     def wanted_by(self, pod: PodInfo) -> frozenset[str]:
         """Return the resources that a pod requests and that device classes provide."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_claims import HeldClaim
+    from plugins.dynamic_resources.structured import Inventory
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
     from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import DeviceCandidate, WantedDevices
@@ -60,12 +61,14 @@ class Explaining:
 
     Args:
         devices: the devices of the cluster.
+        inventory: the devices in its slices.
         clock: the clock.
         binding_seconds: how long devices may take to become ready.
     """
 
-    def __init__(self, devices: Devices, clock: Clock, binding_seconds: float) -> None:
+    def __init__(self, devices: Devices, inventory: Inventory, clock: Clock, binding_seconds: float) -> None:
         self._devices = devices
+        self._inventory = inventory
         self._clock = clock
         self._binding_seconds = binding_seconds
 
@@ -84,7 +87,9 @@ class Explaining:
         for each in held:
             if each.claim.status.allocation is not None:
                 yield from _why_elsewhere(each.claim, node)
-                if is_unready(each.claim, self._binding_seconds, now):
+                if self._inventory.features.binding_conditions and is_unready(
+                    each.claim, self._binding_seconds, now
+                ):
                     yield _why_unready(each.claim)
             elif each is not special:
                 claims.append(each.claim)
@@ -115,7 +120,7 @@ class Explaining:
         self, claims: Sequence[ResourceClaim], node: NodeInfo, work: PluginWork
     ) -> Iterator[str]:
         devices = self._devices
-        inventory, device_class = devices.inventory, devices.classes.get
+        inventory, device_class = self._inventory, devices.classes.get
         work.begin()
         work.done(devices.following())
         work.done(inventory.refreshing())

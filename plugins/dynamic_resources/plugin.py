@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.dynamic_resources.binding import ClaimBinding
 from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimMetrics, ClaimWrites
-from plugins.dynamic_resources.devices import NEEDS, Devices
+from plugins.dynamic_resources.devices import DEVICE_TAINT_RULES, NEEDS, Devices
 from plugins.dynamic_resources.explaining import Explaining
 from plugins.dynamic_resources.extended_resources import (
     ExtendedResources,
@@ -24,7 +24,13 @@ from plugins.dynamic_resources.extended_resources import (
 )
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
 from plugins.dynamic_resources.pod_devices import PodDevices, has_alternatives, is_unready, places_of
-from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
+from plugins.dynamic_resources.structured import (
+    AllocationError,
+    Allocator,
+    DeviceFeatures,
+    InvalidPoolsError,
+    OutOfTimeError,
+)
 from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError, SchedulerError
 from scheduler.framework import (
@@ -67,7 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 
     from plugins.dynamic_resources.pod_claims import HeldClaim
-    from scheduler.framework import CycleState, Diagnosis, Outcomes
+    from scheduler.framework import CycleState, Diagnosis, Features, Outcomes
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceRequest, ResourceClaim
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
@@ -128,14 +134,34 @@ def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: P
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
-def after_pod_left(devices: Devices, _pod: PodInfo, gone: PodInfo, _new: None) -> QueueingHint:
+def after_rule_change(
+    _pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+) -> QueueingHint:
+    """Requeue a pod after any change of the taints of devices.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker/tracker.go, syncSlice:
+        such a change counts as an update of ResourceSlices.
+    """
+    before, after = ((rule or {}).get("spec") for rule in (old, new))
+    return QueueingHint.SKIP if before == after else QueueingHint.QUEUE
+
+
+def after_pod_left(
+    devices: Devices, extended: bool, _pod: PodInfo, gone: PodInfo, _new: None
+) -> QueueingHint:
     """Requeue pods when another pod was not bound: unwritten allocations of its claims are free again.
 
     kube-scheduler lets them wait until another event occurs.
+
+    Args:
+        devices: the devices of the cluster.
+        extended: whether device classes provide extended resources.
+        gone: the other pod.
     """
     if len(gone.pod.spec.resource_claims) > _MOST_CLAIMS:
         return QueueingHint.QUEUE
-    found, special = find_claims(gone, devices.claims), special_claim(gone, devices)
+    found, special = find_claims(gone, devices.claims), special_claim(gone, devices) if extended else None
     helps = isinstance(found, str) or any(
         held is not None and held.claim.status.allocation is None for held in (*found, special)
     )
@@ -251,7 +277,9 @@ class DynamicResources(
     name = "DynamicResources"
     api_version = 1
     Args = DynamicResourcesArgs
-    needs = replace(NEEDS, rights=CLAIM_RIGHTS)
+    needs = replace(
+        NEEDS, rights=CLAIM_RIGHTS | {f"{verb} {DEVICE_TAINT_RULES}" for verb in ("list", "watch")}
+    )
     reads_pods = False
     keeps_rows_apart = True  # the devices of a deleted pod stay allocated until their claim is released
 
@@ -271,15 +299,30 @@ class DynamicResources(
         locks: KeyedLock,
         time_slice: TimeSlice,
         metrics: PluginMetrics,
+        features: Features,
     ) -> None:
         self._objects = objects
         self._devices = Devices.of(objects)
+        self._features = DeviceFeatures.of(features)
+        self._has_extended = features.enabled("DRAExtendedResource")
+        self._inventory = self._devices.inventory(self._features)
+        if self._features.taint_rules:
+            needed = self.needs
+            self.needs = replace(needed, kinds=needed.kinds | {DEVICE_TAINT_RULES})  # type: ignore[misc]  # per instance
         self._clock = clock
         self._turn_limit = time_slice
-        self._work = PluginWork(time_slice, is_unlimited=not args.filter_timeout.seconds)
-        self._filter_seconds = args.filter_timeout.seconds
+        has_timeout = features.enabled("DRASchedulerFilterTimeout")
+        self._filter_seconds = args.filter_timeout.seconds if has_timeout else 0.0
+        self._work = PluginWork(time_slice, is_unlimited=not self._filter_seconds)
         self._binding_seconds = args.binding_timeout.seconds
-        self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)
+        self._writes = ClaimWrites(
+            api=writes,
+            reads=reads,
+            objects=objects,
+            sleep=sleep,
+            clock=clock,
+            has_times=self._features.binding_conditions,
+        )
         self._release = ClaimRelease(
             self._devices,
             self._writes,
@@ -299,10 +342,13 @@ class DynamicResources(
             metrics=ClaimMetrics(metrics),
             clock=clock,
             timeout_seconds=self._binding_seconds,
+            waits=self._features.binding_conditions,
         )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        needs_devices = pod.pod.spec.resource_claims or wants_devices(pod, self._devices.classes)
+        needs_devices = pod.pod.spec.resource_claims or (
+            self._has_extended and wants_devices(pod, self._devices.classes)
+        )
         return None if needs_devices else ()
 
     def events(self) -> Sequence[EventWithHint]:
@@ -318,18 +364,25 @@ class DynamicResources(
             EventWithHint(ClusterEvent(EventResource.POD, generated), partial(after_pod_change, claims)),
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
-                partial(after_pod_left, self._devices),
+                partial(after_pod_left, self._devices, self._has_extended),
                 no_pod_key,
             ),
             EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),
             EventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, changed)),
+            *self._rule_events(),
         )
+
+    def _rule_events(self) -> Iterator[EventWithHint]:
+        if self._features.taint_rules:
+            changed = ActionType.ADD | ActionType.UPDATE | ActionType.DELETE
+            event = ClusterEvent(EventResource.DEVICE_TAINT_RULE, changed)
+            yield EventWithHint(event, after_rule_change)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.resource_claims:
             # After a start, or when a driver republishes all slices, this takes longer than one time slice.
             self._work.begin()
-            self._work.some(self._devices.inventory.refreshing())
+            self._work.some(self._inventory.refreshing())
         found = find_claims(pod, self._devices.claims)
         return _refused(found) if isinstance(found, str) else None
 
@@ -344,7 +397,7 @@ class DynamicResources(
                 for each in held
             )
             return [refusal.message for refusal in refusals if isinstance(refusal, Status)]
-        asked = Explaining(self._devices, self._clock, self._binding_seconds)
+        asked = Explaining(self._devices, self._inventory, self._clock, self._binding_seconds)
         return list(asked.why_not_on(node, pod, held, special))
 
     def _held_by(self, pod: PodInfo) -> tuple[list[HeldClaim], HeldClaim | None] | str:
@@ -352,7 +405,7 @@ class DynamicResources(
         found = find_claims(pod, self._devices.claims)
         if isinstance(found, str):
             return found
-        special = special_claim(pod, self._devices)
+        special = special_claim(pod, self._devices) if self._has_extended else None
         return found if special is None else [*found, special], special
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
@@ -410,6 +463,9 @@ class DynamicResources(
             wanted = _classes_of(request)
             if not wanted:
                 return _refused(f"resource claim {claim.key}, request {request.name}: unknown request type")
+            if request.first_available and not self._features.prioritized_list:
+                problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
+                return _refused(f"resource claim {claim.key}, request {request.name}: {problem}")
             for name, device_class in wanted:
                 if not device_class:
                     return Status.failed(f"request {name}: unsupported request type")
@@ -432,7 +488,7 @@ class DynamicResources(
         ):
             devices = self._devices
             allocator = Allocator(
-                devices.inventory,
+                self._inventory,
                 devices.allocated,
                 devices.classes.get,
                 work=self._work,
@@ -449,6 +505,7 @@ class DynamicResources(
                 place
                 for place, each in enumerate(held)
                 if each.claim.status.allocation is not None
+                and self._features.binding_conditions
                 and is_unready(each.claim, self._binding_seconds, now)
             ),
             allocator=allocator,
@@ -480,7 +537,11 @@ class DynamicResources(
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
         its = _of(state)
-        if its.allocator is None or not any(has_alternatives(held.claim) for held in its.held):
+        if (
+            its.allocator is None
+            or not self._features.prioritized_list
+            or not any(has_alternatives(held.claim) for held in its.held)
+        ):
             return 0
         self._work.begin()
         return default_normalize_score(its.points(snapshot, feasible), feasible)

@@ -64,6 +64,7 @@ DEFAULT_PLUGINS = Plugins(
 """The default plugins, in execution order."""
 
 GATED_PLUGINS: Mapping[str, str] = {
+    "DynamicResources": "DynamicResourceAllocation",
     "GangScheduling": "GangScheduling",
     "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
     "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",

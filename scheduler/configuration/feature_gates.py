@@ -26,7 +26,31 @@ VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 DEFAULT_VERSION = "1.36"
 """The version without an API server and without `emulatedVersion`."""
 
-CHANGES: Mapping[str, tuple[str, str]] = {}
+CHANGES: Mapping[str, tuple[str, str]] = {
+    "DeviceCapacityChecks": (
+        "1.37",
+        "a negative or too large request of capacity ends the attempt; rounding keeps the step's notation",
+    ),
+    "DeviceConfigurationForAll": (
+        "1.37",
+        "configuration of a claim is written once, and without the names of requests if it is for all",
+    ),
+    "DeviceCountersByDriver": ("1.37", "pools of two drivers with one name have their own counters"),
+    "DeviceCountersByNode": ("1.37", "a slice of counters is visible to the nodes that it selects only"),
+    "DeviceErrorsNameDevices": (
+        "1.37",
+        "the error of a selector names the device, and recommends optional access for a missing key",
+    ),
+    "DeviceTaintRuleNeedsSelector": (
+        "1.37",
+        "a DeviceTaintRule without a selector selects no device, not all",
+    ),
+    "DistinctAttributeOfEachDevice": (
+        "1.37",
+        "`distinctAttribute` compares all devices, also those of one request",
+    ),
+    "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
+}
 """Change of behavior without a gate -> (the first version with it, what changes)."""
 
 _ON_HERE = (  # in the order of their dependencies
@@ -38,16 +62,6 @@ _ON_HERE = (  # in the order of their dependencies
 """Gates of workload scheduling, which are on by default."""
 ALWAYS_ON = frozenset(
     {
-        "DRAAdminAccess",
-        "DRAConsumableCapacity",
-        "DRADeviceBindingConditions",
-        "DRADeviceTaints",
-        "DRAExtendedResource",
-        "DRAPartitionableDevices",
-        "DRAPrioritizedList",
-        "DRAResourceClaimDeviceStatus",
-        "DRASchedulerFilterTimeout",
-        "DynamicResourceAllocation",
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
         "MatchLabelKeysInPodTopologySpread",
@@ -68,11 +82,7 @@ ALWAYS_OFF = frozenset(
         "CompositePodGroup",
         "DRADerivedAttributes",
         "DRADeviceCompatibilityGroups",
-        "DRADeviceTaintRules",
-        "DRAFractionalCapacityRange",
-        "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
-        "DRAOptionalNodeOperations",
         "DRAWorkloadResourceClaims",
         "InPlacePodVerticalScalingSchedulerPreemption",
         "PodGroupPreemptionPolicy",
@@ -87,6 +97,20 @@ _SUCCESSORS = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "
 _REMOVED = "removed"
 _ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
 EFFECTS: Mapping[str, str] = {
+    "DRAAdminAccess": "requests for devices may ask for admin access",
+    "DRAConsumableCapacity": "claims share devices, and request capacity of them",
+    "DRADeviceBindingConditions": "pods wait for binding conditions of devices",
+    "DRADeviceTaintRules": "DeviceTaintRules taint devices",
+    "DRADeviceTaints": "taints exclude devices",
+    "DRAExtendedResource": "device classes provide extended resources",
+    "DRAFractionalCapacityRange": "ranges of capacity may have fractions",
+    "DRAListTypeAttributes": "constraints compare attributes with several values",
+    "DRAOptionalNodeOperations": "allocations name the operations of drivers that nodes skip",
+    "DRAPartitionableDevices": "devices consume counters, and select nodes one by one",
+    "DRAPrioritizedList": "requests for devices may have alternatives",
+    "DRAResourceClaimDeviceStatus": "pods wait for binding conditions of devices",
+    "DRASchedulerFilterTimeout": "the search for devices has a time limit",
+    "DynamicResourceAllocation": "claims to devices are considered",
     "GangScheduling": "gangs start together or not at all",
     "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",
     "TopologyAwareWorkloadScheduling": "groups stay in one domain of their topology constraint",

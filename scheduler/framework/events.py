@@ -93,6 +93,7 @@ class EventResource:
     RESOURCE_CLAIM: ClassVar[EventResource]
     RESOURCE_SLICE: ClassVar[EventResource]
     DEVICE_CLASS: ClassVar[EventResource]
+    DEVICE_TAINT_RULE: ClassVar[EventResource]
     POD_GROUP: ClassVar[EventResource]
     WILDCARD: ClassVar[EventResource]
     """Every kind."""
@@ -134,6 +135,7 @@ for _name, _value, _kind in (
     ("RESOURCE_CLAIM", "resource.k8s.io/ResourceClaim", "resource.k8s.io/v1/resourceclaims"),
     ("RESOURCE_SLICE", "resource.k8s.io/ResourceSlice", "resource.k8s.io/v1/resourceslices"),
     ("DEVICE_CLASS", "resource.k8s.io/DeviceClass", "resource.k8s.io/v1/deviceclasses"),
+    ("DEVICE_TAINT_RULE", "resource.k8s.io/DeviceTaintRule", "resource.k8s.io/v1/devicetaintrules"),
     ("POD_GROUP", "scheduling.k8s.io/PodGroup", "scheduling.k8s.io/v1alpha2/podgroups"),
     ("WILDCARD", "*", ""),
 ):

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import inspect
 
 from scheduler.errors import ObjectError
-from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim, ResourceSlice
+from scheduler.objects.dynamic_resources import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
@@ -53,6 +53,7 @@ STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "resource.k8s.io/v1/resourceclaims": ResourceClaim,
     "resource.k8s.io/v1/resourceslices": ResourceSlice,
     "resource.k8s.io/v1/deviceclasses": DeviceClass,
+    "resource.k8s.io/v1/devicetaintrules": DeviceTaintRule,
 }
 """Kind, as in a plugin's `needs` -> its type; objects that do not match the type are ignored."""
 

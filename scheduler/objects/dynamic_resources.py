@@ -21,12 +21,21 @@ MAX_RESULTS = 32
 
 
 class DeviceAttribute(ApiStruct, frozen=True):
-    """resource.DeviceAttribute: one of four types; lists belong to a disabled feature, and have none of these types."""
+    """resource.DeviceAttribute: a value, or several values, of one of four types."""
 
     int_value: int | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string_value: str | None = msgspec.field(default=None, name="string")
     version_value: str | None = msgspec.field(default=None, name="version")
+    int_values: tuple[int, ...] = msgspec.field(default=(), name="ints")
+    bool_values: tuple[bool, ...] = msgspec.field(default=(), name="bools")
+    string_values: tuple[str, ...] = msgspec.field(default=(), name="strings")
+    version_values: tuple[str, ...] = msgspec.field(default=(), name="versions")
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it has a list of values."""
+        return bool(self.int_values or self.bool_values or self.string_values or self.version_values)
 
 
 class CapacityRequestPolicyRange(ApiStruct, frozen=True):
@@ -92,6 +101,28 @@ class DeviceTaint(ApiStruct, frozen=True):
     effect: str = ""
 
 
+class DeviceTaintSelector(ApiStruct, frozen=True):
+    """resource.DeviceTaintSelector: the devices that have all of the given names; without any, all devices."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(ApiStruct, frozen=True):
+    """resource.DeviceTaintRuleSpec."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(ApiStruct, frozen=True):
+    """resource.DeviceTaintRule: a taint that an administrator adds to devices."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 class Device(ApiStruct, frozen=True):
     """resource.Device; an attribute or capacity without a domain is in the domain of its driver."""
 
@@ -128,6 +159,7 @@ class ResourceSliceSpec(ApiStruct, frozen=True):
     per_device_node_selection: bool = False
     devices: tuple[Device, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(ApiStruct, frozen=True):
@@ -286,6 +318,7 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+    skip_node_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_quantities(*self.consumed_capacity.values())

@@ -25,6 +25,7 @@ _PLURALS = {
     "ResourceClaim": "resourceclaims",
     "ResourceSlice": "resourceslices",
     "DeviceClass": "deviceclasses",
+    "DeviceTaintRule": "devicetaintrules",
 }
 _CREATED = "2026-03-01T08:00:00Z"
 
@@ -97,6 +98,16 @@ def resource_slice(
     }
     metadata = _metadata(name or f"{pool}-{driver}", version)
     return {"apiVersion": _GROUP, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+
+def taint_rule(
+    name: str, selector: Mapping[str, str] | None, key: str = "broken", *, effect: str = "NoSchedule"
+) -> Json:
+    """Return a DeviceTaintRule for the devices with the selector's driver, pool and device; None for no selector."""
+    spec: Json = {"taint": {"key": key, "effect": effect}}
+    if selector is not None:
+        spec["deviceSelector"] = dict(selector)
+    return {"apiVersion": _GROUP, "kind": "DeviceTaintRule", "metadata": _metadata(name, 1), "spec": spec}
 
 
 def exactly(name: str = "r0", count: int = 1, *, device_class: str = CLASS, **more: Any) -> Json:

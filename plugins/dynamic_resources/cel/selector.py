@@ -387,12 +387,17 @@ def _value(name: str, attribute: DeviceAttribute) -> Any:
         return attribute.bool_value
     if attribute.string_value is not None:
         return attribute.string_value
-    if attribute.version_value is None:
-        raise CELError(f"CEL runtime error: attribute {name}: unsupported attribute value")
+    several = attribute.int_values or attribute.bool_values or attribute.string_values
+    if several:
+        return list(several)
+    versions = attribute.version_values or (attribute.version_value,)
     try:
-        return to_bytes(parse_version(attribute.version_value))
+        found = [to_bytes(parse_version(version)) for version in versions if version is not None]
+        if found:
+            return found if attribute.version_values else found[0]
     except ValueError as error:
         raise CELError(f"CEL runtime error: attribute {name}: parse semantic version: {error}") from error
+    raise CELError(f"CEL runtime error: attribute {name}: unsupported attribute value")
 
 
 def _with_defaults(expression: str) -> tuple[str, frozenset[str], dict[str, dict[str, Any]]]:

@@ -14,6 +14,7 @@ from plugins.dynamic_resources.structured.constraints import (
     OutOfTimeError,
     Verdict,
 )
+from plugins.dynamic_resources.structured.device_features import DeviceFeatures
 from plugins.dynamic_resources.structured.inventory import Inventory
 from plugins.dynamic_resources.structured.pools import AllocatedDevices, DeviceID
 
@@ -22,6 +23,7 @@ __all__ = [
     "AllocationError",
     "Allocator",
     "Alternatives",
+    "DeviceFeatures",
     "DeviceID",
     "DeviceRefusal",
     "InvalidPoolsError",

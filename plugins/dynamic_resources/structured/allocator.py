@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
 import numpy as np
 
 from plugins.dynamic_resources.structured.constraints import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 
     from plugins.dynamic_resources.structured.constraints import Verdict
+    from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.inventory import Inventory
     from plugins.dynamic_resources.structured.node_results import KnownQuestion, OutOfTime
     from plugins.dynamic_resources.structured.pools import AllocatedDevices, InventoryNode, Pools
@@ -51,6 +53,7 @@ def allocation_result(
     chosen: Sequence[WantedDevices],
     node_name: str,
     new_share_id: Callable[[], str],
+    features: DeviceFeatures,
 ) -> AllocationResult:
     """Return the allocation for the status of a claim.
 
@@ -60,6 +63,7 @@ def allocation_result(
         chosen: the chosen alternative of each of its requests.
         node_name: the node for its devices.
         new_share_id: creates the id of a share.
+        features: what is on.
 
     Raises:
         AllocationError: a slice has a node selector with several terms, which is not supported.
@@ -69,13 +73,19 @@ def allocation_result(
     except ValueError as error:
         name = claim.metadata.name
         raise AllocationError(f"create NodeSelector for claim {name}: {error}") from error
-    config = (*_class_configuration(chosen), *_claim_configuration(claim, chosen))
-    results = tuple(_result(each, new_share_id) for each in given)
+    once = features.config_for_all
+    config = (*_class_configuration(chosen), *_claim_configuration(claim, chosen, once=once))
+    if once:
+        config = tuple(_for_all(each, chosen) for each in config)
+    results = tuple(_result(each, new_share_id, features) for each in given)
     return AllocationResult(DeviceAllocationResult(results, config), selector)
 
 
-def _result(given: AllocatedRequest, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
+def _result(
+    given: AllocatedRequest, new_share_id: Callable[[], str], features: DeviceFeatures
+) -> DeviceRequestAllocationResult:
     wanted, device, (driver, pool, name) = given.wanted, given.device, given.candidate.device.id
+    skipped = given.candidate.device.spec.skip_node_operations
     return DeviceRequestAllocationResult(
         request=wanted.name,
         driver=driver,
@@ -87,6 +97,7 @@ def _result(given: AllocatedRequest, new_share_id: Callable[[], str]) -> DeviceR
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=new_share_id() if device.allow_multiple_allocations else None,
         consumed_capacity={capacity: each.written for capacity, each in given.consumed.items()},
+        skip_node_operations=skipped if features.optional_node_operations else (),
     )
 
 
@@ -106,15 +117,28 @@ def _class_configuration(chosen: Sequence[WantedDevices]) -> Iterator[DeviceAllo
 
 
 def _claim_configuration(
-    claim: ResourceClaim, chosen: Sequence[WantedDevices]
+    claim: ResourceClaim, chosen: Sequence[WantedDevices], *, once: bool
 ) -> Iterator[DeviceAllocationConfiguration]:
-    """Yield the configurations of a claim for all requests, or for one: once for each request."""
+    """Yield the configurations of a claim for all requests, or for some: one time, or one time for each request."""
     for config in claim.spec.devices.config:
         times = (
             sum(not wanted.names.isdisjoint(config.requests) for wanted in chosen) if config.requests else 1
         )
-        for _ in range(times):
+        for _ in range(min(times, 1) if once else times):
             yield DeviceAllocationConfiguration("FromClaim", config.requests, config.opaque)
+
+
+def _for_all(
+    config: DeviceAllocationConfiguration, chosen: Sequence[WantedDevices]
+) -> DeviceAllocationConfiguration:
+    """Return a configuration without requests if it names all of them.
+
+    Source:
+        https://github.com/kubernetes/kubernetes/pull/139731
+    """
+    if any(wanted.names.isdisjoint(config.requests) for wanted in chosen):
+        return config
+    return msgspec.structs.replace(config, requests=())
 
 
 def _node_selector(given: Sequence[AllocatedRequest], node_name: str) -> NodeSelector | None:
@@ -194,7 +218,7 @@ class Allocator:
         self._limit = limit
         self._seconds = seconds
         self._new_share_id = new_share_id
-        self._counters = AvailableCounters(allocated)
+        self._counters = AvailableCounters(allocated, inventory.features)
         self._asked: KnownQuestion | None = None
 
     def allocate(
@@ -228,7 +252,11 @@ class Allocator:
                 alternatives[search.solution.chosen.get((place, request), 0)]
                 for request, alternatives in enumerate(question.claims[place])
             ]
-            results.append(allocation_result(claim, given[place], chosen, node.name, self._new_share_id))
+            results.append(
+                allocation_result(
+                    claim, given[place], chosen, node.name, self._new_share_id, self._inventory.features
+                )
+            )
         return tuple(results)
 
     def judge(

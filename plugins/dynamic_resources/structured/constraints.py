@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
-    from plugins.dynamic_resources.structured.pools import AllocatedDevices, Counters, Pool, PoolDevice
+    from plugins.dynamic_resources.structured.device_features import DeviceFeatures
+    from plugins.dynamic_resources.structured.pools import (
+        AllocatedDevices,
+        Counters,
+        Pool,
+        PoolDevice,
+        PoolID,
+    )
     from plugins.dynamic_resources.structured.requests import WantedDevices
     from scheduler.objects.dynamic_resources import (
         Device,
@@ -78,6 +85,8 @@ INVALID_POOLS: Final = DeviceRefusal("invalid resource pools were encountered")
 
 Value = tuple[str, str | int | bool] | None
 """An attribute's type and value; None for an attribute without a known type."""
+Values = frozenset[tuple[str, str | int | bool]]
+"""The values of an attribute that has one or several; empty for one without a known type."""
 
 
 class Constraint(ABC):
@@ -92,7 +101,7 @@ class Constraint(ABC):
         if not self._concerns(wanted):
             return True
         attribute = attribute_of(device, self._attribute)
-        return attribute is not None and self._add(wanted.base_name, value_of(attribute))
+        return attribute is not None and self._add(wanted.base_name, attribute)
 
     def remove(self, wanted: WantedDevices) -> None:
         """Remove the last device that was counted for a request."""
@@ -103,7 +112,7 @@ class Constraint(ABC):
         return not self._requests or not self._requests.isdisjoint(wanted.names)
 
     @abstractmethod
-    def _add(self, request: str, value: Value) -> bool: ...
+    def _add(self, request: str, attribute: DeviceAttribute) -> bool: ...
 
     @abstractmethod
     def _remove(self, request: str) -> None: ...
@@ -115,7 +124,8 @@ class MatchAttribute(Constraint):
     _value: Value = None
     _count = 0
 
-    def _add(self, request: str, value: Value) -> bool:
+    def _add(self, request: str, attribute: DeviceAttribute) -> bool:
+        value = value_of(attribute)
         if not self._count:
             self._value = value
         elif value is None or value != self._value:
@@ -127,6 +137,60 @@ class MatchAttribute(Constraint):
         self._count -= 1
 
 
+class CommonValue(Constraint):
+    """All devices have a value in common, of attributes with one or several values."""
+
+    def __init__(self, requests: tuple[str, ...], attribute: str, *, restores: bool) -> None:
+        super().__init__(requests, attribute)
+        self._restores = restores
+        self._common: list[Values] = []  # what the first devices have in common: of one, of two, ...
+        self._count = 0
+
+    def _add(self, request: str, attribute: DeviceAttribute) -> bool:
+        values = values_of_all(attribute)
+        if self._count:
+            values &= self._common[-1]
+        else:
+            self._common.clear()
+        if not values:
+            return False
+        self._common.append(values)
+        self._count += 1
+        return True
+
+    def _remove(self, request: str) -> None:
+        self._count -= 1
+        if self._restores:
+            self._common.pop()
+
+
+class DistinctValues(Constraint):
+    """No two devices have a value in common.
+
+    Source:
+        https://github.com/kubernetes/kubernetes/pull/140600
+    """
+
+    def __init__(self, requests: tuple[str, ...], attribute: str, *, has_lists: bool) -> None:
+        super().__init__(requests, attribute)
+        self._has_lists = has_lists
+        self._given: list[Values] = []
+
+    def _add(self, request: str, attribute: DeviceAttribute) -> bool:
+        if self._has_lists:
+            values = values_of_all(attribute)
+        else:
+            value = value_of(attribute)
+            values = frozenset() if value is None else frozenset({value})
+        if self._given and not (values and all(map(values.isdisjoint, self._given))):
+            return False
+        self._given.append(values)
+        return True
+
+    def _remove(self, request: str) -> None:
+        self._given.pop()
+
+
 class DistinctAttribute(Constraint):
     """All devices have different values. As upstream, only the last device of each request is remembered."""
 
@@ -135,7 +199,8 @@ class DistinctAttribute(Constraint):
         self._values: dict[str, Value] = {}  # name of a request -> value
         self._count = 0
 
-    def _add(self, request: str, value: Value) -> bool:
+    def _add(self, request: str, attribute: DeviceAttribute) -> bool:
+        value = value_of(attribute)
         if self._count and self._values and (value is None or value in self._values.values()):
             return False
         self._values[request] = value
@@ -147,13 +212,19 @@ class DistinctAttribute(Constraint):
         self._count -= 1
 
 
-def constraint_of(written: DeviceConstraint) -> Constraint | None:
+def constraint_of(written: DeviceConstraint, features: DeviceFeatures) -> Constraint | None:
     """Return an empty constraint; None for an unknown kind."""
-    if written.match_attribute is not None:
-        return MatchAttribute(written.requests, written.match_attribute)
-    if written.distinct_attribute is not None:
-        return DistinctAttribute(written.requests, written.distinct_attribute)
-    return None
+    has_lists = features.list_attributes
+    match, distinct = written.match_attribute, written.distinct_attribute
+    if match is not None:
+        if has_lists:
+            return CommonValue(written.requests, match, restores=features.distinct_devices)
+        return MatchAttribute(written.requests, match)
+    if distinct is None:
+        return None
+    if features.distinct_devices:
+        return DistinctValues(written.requests, distinct, has_lists=has_lists)
+    return DistinctAttribute(written.requests, distinct)
 
 
 def concerns(written: DeviceConstraint, wanted: WantedDevices) -> bool:
@@ -183,26 +254,50 @@ def value_of(attribute: DeviceAttribute) -> Value:
     return None if attribute.version_value is None else ("version", attribute.version_value)
 
 
+def values_of_all(attribute: DeviceAttribute) -> Values:
+    """Return the values of an attribute, with their type.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/experimental,
+        allocator_experimental.go, attributeAsSet.
+    """
+    for kind, several in (
+        ("int", attribute.int_values),
+        ("bool", attribute.bool_values),
+        ("string", attribute.string_values),
+        ("version", attribute.version_values),
+    ):
+        if several:
+            return frozenset((kind, value) for value in several)
+    value = value_of(attribute)
+    return frozenset() if value is None else frozenset({value})
+
+
 class AvailableCounters:
     """What allocated devices leave of each pool's counters, computed on the first request for a pool.
 
-    As upstream, pools are identified by their names without their drivers: of two pools with one name, the counters of the
-    first that is requested count for both.
+    Before `counters_by_driver` pools are identified by their names without their drivers: of two pools with one name, the
+    counters of the first that is requested count for both.
     """
 
-    def __init__(self, allocated: AllocatedDevices) -> None:
+    def __init__(self, allocated: AllocatedDevices, features: DeviceFeatures) -> None:
         self._allocated = allocated
         self._seen = allocated.changes
-        self._known: dict[str, Counters] = {}  # name of a pool -> what is left
+        self._by_driver = features.counters_by_driver
+        self._known: dict[Hashable, Counters] = {}  # see `key` -> what is left
+
+    def key(self, pool: PoolID) -> Hashable:
+        """Return what identifies the counters of a pool."""
+        return pool if self._by_driver else pool.pool
 
     def of(self, pool: Pool) -> Counters:
         """Return what is left; it may be negative."""
         if self._allocated.changes != self._seen:
             self._forget()
-        name = pool.id.pool
-        known = self._known.get(name)
+        key = self.key(pool.id)
+        known = self._known.get(key)
         if known is None:
-            known = self._known[name] = self._computed(pool)
+            known = self._known[key] = self._computed(pool)
         return known
 
     def _forget(self) -> None:
@@ -213,7 +308,7 @@ class AvailableCounters:
             self._known.clear()
         else:
             for pool in changed:
-                self._known.pop(pool.pool, None)
+                self._known.pop(self.key(pool), None)
 
     def _computed(self, pool: Pool) -> Counters:
         left = dict(pool.counters)
@@ -229,12 +324,12 @@ class TakenCounters:
 
     def __init__(self, available: AvailableCounters) -> None:
         self._available = available
-        self._taken: dict[str, Counters] = {}  # name of a pool -> amounts
+        self._taken: dict[Hashable, Counters] = {}  # pool -> amounts
 
     def take(self, pool: Pool, device: PoolDevice) -> bool:
         """Count what a device consumes; return False, and count nothing, if that is more than is left."""
         available = self._available.of(pool)
-        taken = self._taken.setdefault(pool.id.pool, {})
+        taken = self._taken.setdefault(self._available.key(pool.id), {})
         for place, amount in device.takes.items():
             taken[place] = taken.get(place, 0) + amount
         if all(taken.get(place, 0) <= amount for place, amount in available.items()):
@@ -244,7 +339,7 @@ class TakenCounters:
 
     def give_back(self, pool: Pool, device: PoolDevice) -> None:
         """Stop counting a device."""
-        taken = self._taken[pool.id.pool]
+        taken = self._taken[self._available.key(pool.id)]
         for place, amount in device.takes.items():
             taken[place] -= amount
 

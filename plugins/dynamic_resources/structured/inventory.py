@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from plugins.dynamic_resources.structured.device_features import DEFAULTS, DeviceFeatures
 from plugins.dynamic_resources.structured.node_results import Questions
 from plugins.dynamic_resources.structured.pools import (
     AllViews,
@@ -16,6 +17,7 @@ from plugins.dynamic_resources.structured.pools import (
     Seen,
     gather_pool,
 )
+from plugins.dynamic_resources.structured.taint_rules import TaintRules, affected
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.dynamic_resources import ResourceSlice
@@ -54,16 +56,28 @@ class Inventory:
 
     Args:
         slices: the result of `objects("resource.k8s.io/v1/resourceslices")`.
+        rules: the result of `objects("resource.k8s.io/v1/devicetaintrules")`; read if the feature is on.
+        features: what is on.
 
     Attributes:
+        features: what is on.
         questions: the questions about these devices, with their cached results.
         dropped: how many pools were replaced or removed.
     """
 
-    def __init__(self, slices: Objects) -> None:
-        self.questions = Questions()
+    def __init__(
+        self, slices: Objects, rules: Objects | None = None, features: DeviceFeatures = DEFAULTS
+    ) -> None:
+        self.features = features
+        self.questions = Questions(features)
         self.dropped = 0
         self._objects = slices
+        has_rules = rules is not None and features.taint_rules and features.taints
+        self._rules = (
+            TaintRules(rules, need_selectors=features.rules_need_selectors)
+            if rules is not None and has_rules
+            else None
+        )
         self._seen = -1
         # By the names of slices, like all mappings below that hold slices.
         self._published: dict[str, PublishedSlice] = {}
@@ -96,7 +110,11 @@ class Inventory:
     @property
     def is_current(self) -> bool:
         """Whether all changes of the store are read."""
-        return self._objects.changes == self._seen and not (self._unread or self._touched)
+        return (
+            self._objects.changes == self._seen
+            and not (self._unread or self._touched)
+            and (self._rules is None or self._rules.is_current)
+        )
 
     def refresh(self) -> None:
         """Read all changes of the store."""
@@ -128,6 +146,9 @@ class Inventory:
     def _note_changes(self) -> None:
         """Record what has to be read."""
         objects = self._objects
+        if self._rules is not None and not self._rules.is_current:
+            names = affected(self._rules.read(), self._by_pool)
+            self._unread |= dict.fromkeys(sorted(names, reverse=True))
         if objects.changes == self._seen:
             return
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
@@ -300,12 +321,15 @@ class Inventory:
             return None
         if found is None:
             return None
-        published = self._published[key] = PublishedSlice(found)
+        rules, features = self._rules, self.features
+        spec = found.spec if rules is None else rules.applied(found.spec)
+        published = self._published[key] = PublishedSlice(found.metadata.name, spec, features)
         self._by_pool.setdefault(published.pool, {})[key] = published
-        spec = published.spec
-        if published.is_local:
+        if published.is_ignored:
+            pass  # it only counts as one of the slices of its pool
+        elif published.is_local:
             self._local.setdefault(spec.node_name, {})[key] = published
-        elif spec.shared_counters or spec.all_nodes:
+        elif published.is_everywhere:
             self._everywhere.setdefault(published.pool, {})[key] = published
         else:
             self._choose(key, published)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from plugins.dynamic_resources.structured.constraints import Verdict
+    from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.pools import AllocatedDevices, AllViews, PoolID, Pools
     from plugins.dynamic_resources.structured.requests import Compiled
     from plugins.dynamic_resources.structured.search import DeviceSearch
@@ -352,8 +353,9 @@ class KnownQuestion(Question):
         classes: Sequence[DeviceClass | None],
         shapes: Numbers,
         compiled: Compiled,
+        features: DeviceFeatures,
     ) -> None:
-        super().__init__(specs, classes, shapes, compiled)
+        super().__init__(specs, classes, shapes, compiled, features)
         self.verdicts = NodeResults()
         self.found: dict[Hashable, Verdict] = {}
         self.searches: dict[Hashable, DeviceSearch] = {}
@@ -391,11 +393,16 @@ class KnownQuestion(Question):
 
 
 class Questions:
-    """The last questions, so that pods with equal claims share their results."""
+    """The last questions, so that pods with equal claims share their results.
+
+    Args:
+        features: what is on.
+    """
 
     _KEPT = 16
 
-    def __init__(self) -> None:
+    def __init__(self, features: DeviceFeatures) -> None:
+        self._features = features
         self._keys: dict[KnownQuestion, tuple[bytes, ...]] = {}  # the keys of the cached questions
         self._known: BoundedDict[tuple[bytes, ...], tuple[Sequence[DeviceClass | None], KnownQuestion]] = (
             BoundedDict(self._KEPT, lambda _, oldest: self._keys.pop(oldest[1]))
@@ -432,7 +439,7 @@ class Questions:
                 if expression not in compiled:
                     compiled[expression] = selector(expression)
                     yield
-            known = classes, KnownQuestion(specs, classes, self._shapes, compiled)
+            known = classes, KnownQuestion(specs, classes, self._shapes, compiled, self._features)
             self._keep(key, known)
         else:
             self._known.move_to_end(key)

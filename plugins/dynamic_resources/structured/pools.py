@@ -11,20 +11,23 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from plugins.dynamic_resources.cel import is_clear
+from scheduler.objects.dynamic_resources import DeviceAttribute
 from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from plugins.dynamic_resources.cel import CELError, CelSelector
+    from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from scheduler.objects.dynamic_resources import (
         AllocationResult,
         Device,
         DeviceRequestAllocationResult,
-        ResourceSlice,
         ResourceSliceSpec,
     )
     from scheduler.snapshot import Rows, Snapshot
@@ -176,6 +179,11 @@ class PoolDevice:
 class PublishedSlice:
     """A ResourceSlice with its devices.
 
+    Args:
+        name: the slice's name.
+        spec: its spec, with the taints of rules.
+        features: what is on.
+
     Attributes:
         name: the slice's name.
         pool: the pool's name.
@@ -184,41 +192,51 @@ class PublishedSlice:
         has_binding_conditions: whether a device has binding conditions.
         takes_counters: whether a device consumes counters.
         has_doubles: whether two devices have the same name.
+        is_everywhere: whether all nodes see the slice.
+        is_local: whether only one node sees the slice.
+        is_ignored: whether no node sees the slice, since it needs a feature that is off.
     """
 
     __slots__ = (
         "devices",
         "has_binding_conditions",
         "has_doubles",
+        "is_everywhere",
+        "is_ignored",
+        "is_local",
         "name",
         "pool",
         "spec",
         "takes_counters",
     )
 
-    def __init__(self, published: ResourceSlice) -> None:
-        spec = self.spec = published.spec
-        self.name = published.metadata.name
+    def __init__(self, name: str, spec: ResourceSliceSpec, features: DeviceFeatures) -> None:
+        self.spec = spec
+        self.name = name
         self.pool = PoolID(spec.driver, spec.pool.name)
         self.devices = tuple(
             PoolDevice(
                 DeviceID(spec.driver, spec.pool.name, device.name),
                 device,
                 spec,
-                _taken(device),
+                _taken(device) if features.partitionable_devices else {},
                 is_clear(device),
                 _kind(device),
             )
-            for device in spec.devices
+            for device in _in_effect(spec.devices, features)
         )
         self.has_binding_conditions = any(device.binding_conditions for device in spec.devices)
-        self.takes_counters = any(device.consumes_counters for device in spec.devices)
+        self.takes_counters = features.partitionable_devices and any(
+            device.consumes_counters for device in spec.devices
+        )
         self.has_doubles = len({device.name for device in spec.devices}) < len(spec.devices)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only one node sees the slice: all nodes see counters, whatever the slice specifies."""
-        return bool(self.spec.node_name) and not self.spec.shared_counters
+        self.is_ignored = not features.partitionable_devices and bool(
+            spec.per_device_node_selection or spec.shared_counters
+        )
+        # Before `counters_by_node` all nodes see counters, whatever the slice specifies.
+        has_counters = bool(spec.shared_counters) and not features.counters_by_node
+        self.is_local = bool(spec.node_name) and not has_counters
+        self.is_everywhere = has_counters or (spec.all_nodes and not self.is_local)
 
 
 Seen = tuple[PublishedSlice, frozenset[PoolDevice] | None]
@@ -270,7 +288,8 @@ class Pool:
         self.devices = _devices_of(with_devices)
         self.usable = _usable(ordered)
         self.others = _devices_of(others)
-        sets = [counters for each, _ in ordered for counters in each.spec.shared_counters]
+        slices = [*(each for each, _ in ordered), *others]
+        sets = [counters for each in slices for counters in each.spec.shared_counters]
         self.counters: Counters = {
             (each.name, name): amount_of(counter.value)
             for each in sets
@@ -360,6 +379,28 @@ def _have_doubles(slices: Sequence[PublishedSlice]) -> bool:
     return len(set(names)) < len(names)
 
 
+def _in_effect(devices: tuple[Device, ...], features: DeviceFeatures) -> tuple[Device, ...]:
+    """Return devices without the fields of features that are off."""
+    without: dict[str, Any] = {}
+    if not features.taints:
+        without["taints"] = ()
+    if not features.consumable_capacity:
+        without["allow_multiple_allocations"] = False
+    if without:
+        devices = tuple(msgspec.structs.replace(each, **without) for each in devices)
+    return devices if features.reads_lists else tuple(map(_without_lists, devices))
+
+
+def _without_lists(device: Device) -> Device:
+    """Return a device whose attributes with several values have no known type."""
+    if not any(each.has_several for each in device.attributes.values()):
+        return device
+    attributes = {
+        name: DeviceAttribute() if each.has_several else each for name, each in device.attributes.items()
+    }
+    return msgspec.structs.replace(device, attributes=attributes)
+
+
 def _taken(device: Device) -> Counters:
     taken: Counters = {}
     for consumption in device.consumes_counters:
@@ -371,7 +412,7 @@ def _taken(device: Device) -> Counters:
 
 def _kind(device: Device) -> Hashable:
     is_simple = not (device.consumes_counters or device.allow_multiple_allocations)
-    return is_simple, device.taints, tuple(device.capacity.items())
+    return is_simple, device.taints, tuple(device.capacity.items()), bool(device.binding_conditions)
 
 
 def _usable(seen: Iterable[Seen]) -> frozenset[PoolDevice] | None:

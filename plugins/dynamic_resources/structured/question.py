@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 
     from plugins.dynamic_resources.cel import DeviceInput
+    from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.pools import AllocatedDevices, Pool, PoolDevice, Pools
     from plugins.dynamic_resources.structured.requests import Compiled
     from scheduler.objects.dynamic_resources import (
@@ -166,7 +167,7 @@ class Likeness:
             if not any(results):
                 continue
             places.append(place)
-            is_simple = not (device.takes or device.device.allow_multiple_allocations)
+            is_simple = not (device.device.consumes_counters or device.device.allow_multiple_allocations)
             if not is_simple or _Result.FAILED in results or len(pool.devices) > _MOST_DEVICES:
                 return None, tuple(places)
             kind += results
@@ -225,6 +226,9 @@ class Question:
         claims: for each claim, for each of its requests, the alternatives, the best first.
         has_choice: for each claim, for each of its requests, whether it was written as a list of alternatives.
         constraints: the constraints of each claim.
+        problems: for each claim, for each of its requests, why the request needs a feature that is off; "" if it does
+            not.
+        features: what is on.
         wants_all: whether a request wants all devices; then incomplete pools matter.
         n_candidates: how many candidates are cached.
 
@@ -238,12 +242,15 @@ class Question:
         classes: Sequence[DeviceClass | None],
         shapes: Numbers,
         compiled: Compiled,
+        features: DeviceFeatures,
     ) -> None:
         left = iter(classes)
+        self.features = features
         self.claims = [
-            [_alternatives(place, request, left, compiled) for request in spec.devices.requests]
+            [_alternatives(place, request, left, compiled, features) for request in spec.devices.requests]
             for place, spec in enumerate(specs)
         ]
+        self.problems = [[_problem(request, features) for request in spec.devices.requests] for spec in specs]
         self.has_choice = [
             [bool(request.first_available) for request in spec.devices.requests] for spec in specs
         ]
@@ -351,12 +358,29 @@ class Question:
 
 
 def _alternatives(
-    claim: int, request: DeviceRequest, classes: Iterator[DeviceClass | None], compiled: Compiled
+    claim: int,
+    request: DeviceRequest,
+    classes: Iterator[DeviceClass | None],
+    compiled: Compiled,
+    features: DeviceFeatures,
 ) -> list[WantedDevices]:
     if request.first_available:
         return [
-            WantedDevices(claim, each, (request.name, each.name), next(classes), compiled)
+            WantedDevices(claim, each, (request.name, each.name), next(classes), compiled, features)
             for each in request.first_available
         ]
     exactly = request.exactly or ExactDeviceRequest()
-    return [WantedDevices(claim, exactly, (request.name,), next(classes), compiled)]
+    return [WantedDevices(claim, exactly, (request.name,), next(classes), compiled, features)]
+
+
+def _problem(request: DeviceRequest, features: DeviceFeatures) -> str:
+    """Return why a request needs a feature that is off; "" if it does not."""
+    if request.first_available and not features.prioritized_list:
+        return f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+    if features.consumable_capacity:
+        return ""
+    words = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+    if request.exactly is not None and request.exactly.capacity is not None:
+        return f", request {request.name}: {words}"
+    names = (each.name for each in request.first_available if each.capacity is not None)
+    return next((f", subrequest {name}: {words}" for name in names), "")

@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plugins.dynamic_resources.cel import CelDevice, CELError, CelSelector, values_of
+from plugins.dynamic_resources.structured.device_features import DEFAULTS
 from plugins.dynamic_resources.structured.pools import amount_of
+from scheduler.errors import SchedulerError
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.quantity import canonical_quantity, parse_quantity
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from plugins.dynamic_resources.cel import DeviceInput
+    from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
     from scheduler.objects.dynamic_resources import (
         CapacityRequestPolicy,
@@ -122,21 +125,36 @@ class Consumption(NamedTuple):
     written: str
 
 
-def consumption(device: Device, asked: CapacityRequirements | None) -> dict[str, Consumption] | None:
+class UnfitCapacityError(SchedulerError):
+    """A request of capacity is invalid: the attempt fails."""
+
+
+def consumption(
+    device: Device, asked: CapacityRequirements | None, features: DeviceFeatures = DEFAULTS
+) -> dict[str, Consumption] | None:
     """Return what a request would consume of each capacity of a device; None if the device cannot satisfy it.
 
     A device cannot satisfy a request for a capacity that it lacks, for more than it has, or against its policy.
 
+    Raises:
+        UnfitCapacityError: with `capacity_checks`, an amount is negative or does not fit in 64 bits.
+
     Source:
         as of this module, CmpRequestOverCapacity and GetConsumedCapacityFromRequest.
+        https://github.com/kubernetes/kubernetes/pull/140442 and https://github.com/kubernetes/kubernetes/pull/140161
     """
     requests = asked.requests if asked is not None else {}
     if not requests.keys() <= device.capacity.keys():
         return None
+    quantities = {}
+    for name, capacity in device.capacity.items():  # an error is more important than a lack of capacity
+        quantities[name] = quantity = _consumed(name, requests.get(name), capacity, features)
+        if features.capacity_checks and amount_of(quantity) < 0:
+            raise UnfitCapacityError(f'capacity "{name}": capacity value is negative')
     consumed: dict[str, Consumption] = {}
     for name, capacity in device.capacity.items():
-        quantity = _consumed(requests.get(name), capacity)
-        if _violates(quantity, capacity.request_policy):
+        quantity = quantities[name]
+        if _violates(quantity, capacity.request_policy, features):
             return None
         amount, available = amount_of(quantity), amount_of(capacity.value)
         if amount > available:
@@ -153,30 +171,61 @@ def fits(consumed: Mapping[str, Consumption], *taken: Mapping[str, int]) -> bool
     )
 
 
-def _consumed(asked: Written | None, capacity: DeviceCapacity) -> Written:
+def _consumed(
+    name: str, asked: Written | None, capacity: DeviceCapacity, features: DeviceFeatures
+) -> Written:
     policy = capacity.request_policy
     if asked is None:
         return capacity.value if policy is None or policy.default is None else policy.default
     if policy is None:
         return asked
     if policy.valid_range is not None and policy.valid_range.min is not None:
-        return _rounded_up(asked, policy.valid_range)
+        return _rounded_up(name, asked, policy.valid_range, features)
     return next((valid for valid in policy.valid_values if amount_of(asked) <= amount_of(valid)), asked)
 
 
-def _rounded_up(asked: Written, valid: CapacityRequestPolicyRange) -> Written:
+def _rounded_up(
+    name: str, asked: Written, valid: CapacityRequestPolicyRange, features: DeviceFeatures
+) -> Written:
     assert valid.min is not None
     if amount_of(asked) < amount_of(valid.min):
         return valid.min
-    step = _step(valid)
+    in_milli = _is_in_milli(valid, features)
+    least, step = _units(valid.min, in_milli=in_milli), _step(valid, in_milli=in_milli)
     if not step:
         return asked
-    least = parse_quantity(valid.min).value()
-    rounded = least - (least - parse_quantity(asked).value()) // step * step
-    return rounded if rounded % 1024 else f"{rounded // 1024}Ki"
+    if not features.capacity_checks:
+        rounded = least + -(-(parse_quantity(asked).value() - least) // step) * step
+        return rounded if rounded % 1024 else f"{rounded // 1024}Ki"
+    problem, wanted = "", canonical_quantity(asked)
+    if in_milli and _milli(asked) is None:
+        problem = f"request {wanted} is not a representable milli value"
+    elif not in_milli and amount_of(asked) > _MAX_INT64 * 10**9:
+        problem = f"request {wanted} exceeds MaxInt64"
+    else:
+        rounded = least + -(-(_units(asked, in_milli=in_milli) - least) // step) * step
+        if rounded <= _MAX_INT64:
+            assert valid.step is not None, "it is not zero"
+            return _in_format_of(valid.step, rounded, in_milli=in_milli)
+        limit = "the milli-value range" if in_milli else "MaxInt64"
+        problem = f"rounding request {wanted} up to the next step passes {limit}"
+    raise UnfitCapacityError(
+        f'capacity "{name}": capacity request cannot be represented in the device\'s range arithmetic: {problem}'
+    )
 
 
-def _violates(quantity: Written, policy: CapacityRequestPolicy | None) -> bool:
+def _in_format_of(step: Written, amount: int, *, in_milli: bool) -> Written:
+    """Return an amount in the notation of a step: binary, decimal, or with an exponent."""
+    text = str(step).strip()
+    whole, rest = divmod(amount, 1000) if in_milli else (amount, 0)
+    if "e" in text or ("E" in text and not text.endswith(("E", "Ei"))):
+        return f"{amount}e-3" if rest else f"{whole}e0"
+    if rest:
+        return f"{amount}m"
+    return f"{whole // 1024}Ki" if text.endswith("i") and not whole % 1024 else whole
+
+
+def _violates(quantity: Written, policy: CapacityRequestPolicy | None, features: DeviceFeatures) -> bool:
     if policy is None or (policy.default is not None and amount_of(policy.default) == amount_of(quantity)):
         return False
     valid = policy.valid_range
@@ -185,15 +234,46 @@ def _violates(quantity: Written, policy: CapacityRequestPolicy | None) -> bool:
         return bool(values) and all(amount_of(value) != amount_of(quantity) for value in values)
     if valid.max is not None and amount_of(quantity) > amount_of(valid.max):
         return True
-    step = _step(valid)
-    least = 0 if valid.min is None else parse_quantity(valid.min).value()
-    return bool(step) and (parse_quantity(quantity).value() - least) % step != 0
+    in_milli = _is_in_milli(valid, features)
+    step = _step(valid, in_milli=in_milli)
+    if not step:
+        return False
+    if in_milli and _milli(quantity) is None:
+        return True
+    least = 0 if valid.min is None else _units(valid.min, in_milli=in_milli)
+    return (_units(quantity, in_milli=in_milli) - least) % step != 0
 
 
-def _step(valid: CapacityRequestPolicyRange) -> int:
-    return 0 if valid.step is None else parse_quantity(valid.step).value()
+_MAX_INT64: Final = 2**63 - 1
 
 
+def _is_in_milli(valid: CapacityRequestPolicyRange, features: DeviceFeatures) -> bool:
+    """Return whether a range is computed in thousandths: if they can express all of it."""
+    if not features.fractional_ranges:
+        return False
+    given = [each for each in (valid.min, valid.max, valid.step) if each is not None]
+    return None not in map(_milli, given) and (valid.step is None or amount_of(valid.step) > 0)
+
+
+def _milli(quantity: Written) -> int | None:
+    """Return a quantity in thousandths; None if it has a fraction of them, or does not fit in 64 bits."""
+    milli, rest = divmod(amount_of(quantity), 10**6)
+    return None if rest or abs(milli) > _MAX_INT64 else milli
+
+
+def _units(quantity: Written, *, in_milli: bool) -> int:
+    found = parse_quantity(quantity)
+    return found.milli_value() if in_milli else found.value()
+
+
+def _step(valid: CapacityRequestPolicyRange, *, in_milli: bool) -> int:
+    return 0 if valid.step is None else _units(valid.step, in_milli=in_milli)
+
+
+_OPTIONAL_ACCESS: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() "
+    "for optional fields"
+)
 _KEPT_CONSUMPTIONS = 2000
 _DEVICES_OF_A_STEP = 64
 
@@ -298,6 +378,7 @@ class WantedDevices:
     Args:
         request: the request of the claim.
         compiled: its expressions and those of its class.
+        features: what is on.
     """
 
     def __init__(
@@ -307,7 +388,9 @@ class WantedDevices:
         names: tuple[str, ...],
         device_class: DeviceClass | None,
         compiled: Compiled,
+        features: DeviceFeatures,
     ) -> None:
+        self._features = features
         self.claim = claim
         self.name = "/".join(names)
         self.own_name = names[-1]
@@ -321,7 +404,7 @@ class WantedDevices:
         self.problem = self._problem(request)
         self._capacity = request.capacity
         # capacities of a device -> what would be consumed of them
-        self._consumptions: BoundedDict[Hashable, dict[str, Consumption] | None] = BoundedDict(
+        self._consumptions: BoundedDict[Hashable, dict[str, Consumption] | Failure | None] = BoundedDict(
             _KEPT_CONSUMPTIONS
         )
         self._class_selectors = _expressions(device_class.spec.selectors, compiled) if device_class else ()
@@ -344,19 +427,24 @@ class WantedDevices:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
             allocator_incubating.go, isSelectable.
         """
+        if device.device.binding_conditions and not self._features.binding_conditions:
+            return False
         for expressions, is_of_class in ((self._class_selectors, True), (self._selectors, False)):
             for number, (_, compiled) in enumerate(expressions):
                 verdict = evaluations.verdict(device, compiled)
                 if isinstance(verdict, CELError):
-                    return Failure(f"selector #{number}: {verdict}", is_of_class)
+                    return self._failure(number, verdict, device, is_of_class=is_of_class)
                 if not verdict:
                     return False
         if pool.usable is not None and device not in pool.usable:
             return False
-        return self.consumption_of(device) is not None
+        consumed = self._consumption(device)
+        return consumed if isinstance(consumed, Failure) else consumed is not None
 
     def why_not(self, pool: Pool, device: PoolDevice) -> str:
         """Return a readable reason why the request does not select a device of a pool; "" if it does."""
+        if device.device.binding_conditions and not self._features.binding_conditions:
+            return "with binding conditions, which are off"
         for expressions, whose in ((self._class_selectors, "class"), (self._selectors, "request")):
             for expression, compiled in expressions:
                 verdict = evaluations.verdict(device, compiled)
@@ -370,10 +458,29 @@ class WantedDevices:
 
     def consumption_of(self, device: PoolDevice) -> dict[str, Consumption] | None:
         """Return what the request would consume of a device; None if the device cannot satisfy it."""
+        found = self._consumption(device)
+        return None if isinstance(found, Failure) else found
+
+    def _consumption(self, device: PoolDevice) -> dict[str, Consumption] | Failure | None:
         capacities = tuple(device.device.capacity.items())
         if capacities not in self._consumptions:
-            self._consumptions[capacities] = consumption(device.device, self._capacity)
+            try:
+                self._consumptions[capacities] = consumption(device.device, self._capacity, self._features)
+            except UnfitCapacityError as error:
+                self._consumptions[capacities] = Failure(str(error), is_of_class=False)
         return self._consumptions[capacities]
+
+    def _failure(self, number: int, error: CELError, device: PoolDevice, *, is_of_class: bool) -> Failure:
+        """Return the failure of a selector.
+
+        Source:
+            https://github.com/kubernetes/kubernetes/pull/136709
+        """
+        if not self._features.errors_name_devices:
+            return Failure(f"selector #{number}: {error}", is_of_class)
+        advice = _OPTIONAL_ACCESS if "no such key:" in str(error) else ""
+        on = "" if str(error).startswith("CEL compile error") else f" on device {device.id}"
+        return Failure(f"selector #{number}{on}: {error}{advice}", is_of_class)
 
     def _problem(self, request: ExactDeviceRequest | DeviceSubRequest) -> str:
         """Return the error that makes a request invalid.
@@ -385,6 +492,8 @@ class WantedDevices:
         for number, each in enumerate(request.selectors):
             if each.cel is None:
                 return f"selector #{number}: CEL expression empty (unsupported selector type?)"
+        if self.admin_access and not self._features.admin_access:
+            return "admin access is requested, but the feature is disabled"
         name = request.device_class_name
         if not name:
             return "missing device class name (unsupported request type?)"

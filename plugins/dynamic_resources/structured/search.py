@@ -225,7 +225,10 @@ class DeviceSearch:
     def _read(self, claim: int) -> Generator[None, None, None]:
         """Find out how many devices a claim needs, and its constraints."""
         least = 0
-        for alternatives in self._question.claims[claim]:
+        question = self._question
+        for problem, alternatives in zip(question.problems[claim], question.claims[claim], strict=True):
+            if problem:
+                raise _ProblemError(problem, claim)
             for wanted in alternatives:
                 if wanted.problem:
                     raise _error(wanted, wanted.problem)
@@ -240,7 +243,7 @@ class DeviceSearch:
             raise _ProblemError(words, claim)
         constraints = []
         for number, written in enumerate(self._question.constraints[claim]):
-            constraint = constraint_of(written)
+            constraint = constraint_of(written, question.features)
             if constraint is None:
                 words = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise _ProblemError(words, claim)
@@ -428,6 +431,8 @@ class DeviceSearch:
         shared = given.device.allow_multiple_allocations
         device = candidate.device.id
         if not (shared and wanted.admin_access) and self._is_taken(wanted, candidate):
+            return False
+        if given.device.consumes_counters and not self._question.features.partitionable_devices:
             return False
         in_use = device in self._allocated.consumed or device in self._consumed
         takes = bool(candidate.device.takes) and not (shared and in_use)

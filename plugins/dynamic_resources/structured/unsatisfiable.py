@@ -15,7 +15,13 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from plugins.dynamic_resources.structured.constraints import attribute_of, concerns, is_tainted, value_of
+from plugins.dynamic_resources.structured.constraints import (
+    attribute_of,
+    concerns,
+    is_tainted,
+    value_of,
+    values_of_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
@@ -53,6 +59,7 @@ def is_unsatisfiable(
     usable = yield from _usable(candidates, allocated)
     if usable is None:
         return False
+    has_lists = question.features.list_attributes
     for requests, constraints in zip(question.claims, question.constraints, strict=True):
         if constraints and any(each.all_devices for each in _flat(requests)):
             return False  # a constraint against one of all devices is an error
@@ -62,7 +69,7 @@ def is_unsatisfiable(
     for requests, constraints in zip(question.claims, question.constraints, strict=True):
         for constraint in constraints:
             test = _has_no_match if constraint.match_attribute is not None else _has_too_few_values
-            if (yield from test(requests, constraint, usable, counts, limits)):
+            if (yield from test(requests, constraint, usable, counts, limits, has_lists=has_lists)):
                 return True
     return False
 
@@ -124,6 +131,8 @@ def _has_no_match(
     usable: Mapping[WantedDevices, Sequence[PoolDevice]],
     counts: Mapping[WantedDevices, int],
     limits: Limits,
+    *,
+    has_lists: bool,
 ) -> Generator[None, None, bool]:
     """Return whether no value has enough devices for all requests of a constraint."""
     assert constraint.match_attribute is not None, "it is one of these"
@@ -135,8 +144,9 @@ def _has_no_match(
         for device in usable[wanted]:
             attribute = attribute_of(device, constraint.match_attribute)
             if attribute is not None:
-                of_value = by_value.setdefault(value_of(attribute), {})
-                of_value.setdefault(wanted, []).append(device)
+                for value in values_of_all(attribute) if has_lists else (value_of(attribute),):
+                    of_value = by_value.setdefault(value, {})
+                    of_value.setdefault(wanted, []).append(device)
         yield
     for of_value in by_value.values():
         if not (yield from _are_too_few(about, of_value, counts, limits)):
@@ -150,6 +160,8 @@ def _has_too_few_values(
     usable: Mapping[WantedDevices, Sequence[PoolDevice]],
     counts: Mapping[WantedDevices, int],
     _limits: Limits,
+    *,
+    has_lists: bool,
 ) -> Generator[None, None, bool]:
     """Return whether there are too few values for all one-device requests of a constraint.
 
@@ -166,7 +178,9 @@ def _has_too_few_values(
                 attribute = attribute_of(device, constraint.distinct_attribute)
                 if attribute is not None:
                     # A value of an unknown type differs from all others in this test.
-                    values.add(value_of(attribute) or device)
+                    values |= (values_of_all(attribute) if has_lists else {value_of(attribute)} - {None}) or {
+                        device
+                    }
             yield
         wishes.append((1, values))
     return (yield from _cannot_be_met(wishes, lambda _: 1, lambda _: None))

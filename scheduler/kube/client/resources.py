@@ -76,6 +76,14 @@ POD_GROUPS = Resource(
     namespaced=True,
     versions=("v1beta1", "v1alpha3", "v1alpha2"),
 )
+DEVICE_TAINT_RULES = Resource(
+    "resource.k8s.io",
+    "v1",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    namespaced=False,
+    versions=("v1", "v1beta2", "v1alpha3"),
+)
 COSCHEDULING_POD_GROUPS = Resource(
     "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )

@@ -122,7 +122,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
         _on("authentication.k8s.io", "tokenreviews", "create"),
         _on("authorization.k8s.io", "subjectaccessreviews", "create"),
         _on("storage.k8s.io", "csinodes csidrivers csistoragecapacities volumeattachments", _READ),
-        _on("resource.k8s.io", "deviceclasses resourceslices", _READ),
+        _on("resource.k8s.io", "deviceclasses devicetaintrules resourceslices", _READ),
         _on("resource.k8s.io", "resourceclaims resourceclaims/status", f"{_READ} patch update"),
         _on("resource.k8s.io", "resourceclaims", "create delete"),
         _on("resource.k8s.io", "resourceclaims/binding", "patch update"),

@@ -25,7 +25,11 @@ from scheduler.simulator.kinds.core import (
     ServiceStrategy,
 )
 from scheduler.simulator.kinds.custom_resource_definitions import DefinitionStrategy
-from scheduler.simulator.kinds.devices import DeviceClassStrategy, ResourceSliceStrategy
+from scheduler.simulator.kinds.devices import (
+    DeviceClassStrategy,
+    DeviceTaintRuleStrategy,
+    ResourceSliceStrategy,
+)
 from scheduler.simulator.kinds.persistent_volumes import (
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
@@ -275,6 +279,13 @@ def group_kinds(version: str) -> list[Kind]:
     ]
 
 
+def device_rule_kinds(version: str) -> list[Kind]:
+    """Return DeviceTaintRules, which a Kubernetes version serves by default since 1.37."""
+    rules = DeviceTaintRuleStrategy()
+    kind = Kind("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", False, rules, (), (), _STATUS)
+    return [] if version == "1.36" else [kind]
+
+
 def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
     """Return the kinds that a new server serves: those that schedulers and controllers read and write.
 
@@ -334,6 +345,7 @@ def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
         Kind("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplateStrategy()),
         Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSliceStrategy(), (), (), (), selectable("spec.nodeName", "spec.driver")),
         Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, DeviceClassStrategy()),
+        *device_rule_kinds(version),
         Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", True, RoleStrategy("roles")),
         Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True, BindingStrategy("rolebindings")),
         Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, RoleStrategy("clusterroles")),

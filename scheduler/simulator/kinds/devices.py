@@ -1,8 +1,8 @@
-"""DeviceClasses, and ResourceSlices, in which drivers publish devices, with the rules of devices.
+"""DeviceClasses, DeviceTaintRules, and ResourceSlices, in which drivers publish devices, with the rules of devices.
 
 Source:
     kube-apiserver v1.36, pkg/apis/resource/validation/validation.go.
-    kube-apiserver v1.36, pkg/registry/resource/{deviceclass,resourceslice}/strategy.go and
+    kube-apiserver v1.36, pkg/registry/resource/{deviceclass,devicetaintrule,resourceslice}/strategy.go and
     pkg/apis/resource/validation/validation.go.
 """
 
@@ -207,6 +207,33 @@ class ResourceSliceStrategy(Strategy):
             *immutable(spec, before, "driver", "spec.driver"),
             *immutable(spec, before, "nodeName", "spec.nodeName"),
         ]
+
+
+class DeviceTaintRuleStrategy(Strategy):
+    """The rules of DeviceTaintRules."""
+
+    has_generation = True
+    has_status = True
+
+    def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        obj["spec"]["taint"].setdefault("timeAdded", cluster.timestamp())
+
+    def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
+        taint, before = obj["spec"]["taint"], old["spec"]["taint"]
+        if taint.get("effect") != before.get("effect") and taint.get("timeAdded") == before.get("timeAdded"):
+            taint["timeAdded"] = cluster.timestamp()
+        taint.setdefault("timeAdded", cluster.timestamp())
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        selector, path = obj["spec"].get("deviceSelector", {}), "spec.deviceSelector"
+        causes: list[Cause] = []
+        if "driver" in selector:
+            causes += validate_driver_name(selector["driver"], f"{path}.driver")
+        if "pool" in selector:
+            causes += validate_pool_name(selector["pool"], f"{path}.pool")
+        if "device" in selector:
+            causes += validate_dns_label(selector["device"], f"{path}.device")
+        return [*causes, *_validate_taint(obj["spec"]["taint"], "spec.taint")]
 
 
 def _time_taints(spec: Object, cluster: Cluster) -> None:

@@ -234,6 +234,7 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
     ),
     "resourceclaimtemplates.resource.k8s.io": Printer((NAME, AGE)),
     "deviceclasses.resource.k8s.io": Printer((NAME, AGE)),
+    "devicetaintrules.resource.k8s.io": Printer((NAME, AGE)),
     "resourceslices.resource.k8s.io": Printer(
         (
             NAME,

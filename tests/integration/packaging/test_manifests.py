@@ -82,7 +82,7 @@ async def shipped(folder: Path) -> AsyncIterator[Shipped]:
         await it.kubectl("apply", "-k", str(MANIFESTS / "base"))
         token = (await it.kubectl("create", "token", *NAMED)).strip()
         server.write_kubeconfig(account, token=token, user="account")
-        await it.configure()
+        await it.configure(featureGates={"DRADeviceTaintRules": True})
         yield it
 
 

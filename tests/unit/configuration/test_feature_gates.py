@@ -96,8 +96,8 @@ def test_an_omitted_gate_follows_its_dependencies(given: dict[str, bool], expect
             id="a feature that is always on cannot be switched off",
         ),
         pytest.param(
-            "featureGates: {DRADeviceTaintRules: true}",
-            "featureGates.DRADeviceTaintRules: cannot set feature gate DRADeviceTaintRules to true, "
+            "featureGates: {CompositePodGroup: true}\nemulatedVersion: '1.37'",
+            "featureGates.CompositePodGroup: cannot set feature gate CompositePodGroup to true, "
             "feature is locked to false",
             id="a feature that does not exist cannot be switched on",
         ),

@@ -13,13 +13,14 @@ from scheduler.framework import (
     SKIP,
     ClusterObjects,
     CycleState,
+    Features,
     PreFilterPlugin,
     PreScorePlugin,
     Status,
     TimeSlice,
 )
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 
 if TYPE_CHECKING:
     from scheduler.errors import FieldError
@@ -35,13 +36,21 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
 
-def made(plugin: type[Any], *, table: ClusterTable | None = None, **args: Any) -> Any:
+def made(
+    plugin: type[Any],
+    *,
+    table: ClusterTable | None = None,
+    features: FakeFeatures | None = None,
+    **args: Any,
+) -> Any:
     """Create a plugin from arguments in the configuration's spelling; `table` is the cluster from which it reads objects."""
     given: dict[str, Any] = {"args": msgspec.convert(args, plugin.Args)}
     if ClusterObjects in constructor_wants(plugin).values():
         given["objects"] = TableObjects(table or ClusterTable())
     if TimeSlice in constructor_wants(plugin).values():
         given["time_slice"] = FakeTimeSlice()
+    if Features in constructor_wants(plugin).values():
+        given["features"] = features or FakeFeatures()
     return plugin(**given)
 
 

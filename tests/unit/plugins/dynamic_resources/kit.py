@@ -13,7 +13,7 @@ from scheduler.engine.runtime.adapters import outcomes_of, scores_of
 from scheduler.framework import CycleState, Status
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import watch_devices
-from scheduler.testing.fakes import FakeBackground, Fakes, FakeSleep
+from scheduler.testing.fakes import FakeBackground, FakeFeatures, Fakes, FakeSleep
 from tests.unit.plugins.dynamic_resources.claims_api import ClaimsApi
 
 if TYPE_CHECKING:
@@ -37,10 +37,14 @@ class Kit:
 
     Args:
         objects: nodes, and objects of resource.k8s.io; their claims are in the API server too.
+        features: what is on; the default version by default.
         args: the arguments of the plugin, in the configuration's spelling.
     """
 
-    def __init__(self, *objects: NodeObject | Mapping[str, Any], **args: Any) -> None:
+    def __init__(
+        self, *objects: NodeObject | Mapping[str, Any], features: FakeFeatures | None = None, **args: Any
+    ) -> None:
+        self.features = features or FakeFeatures()
         self.table = ClusterTable()
         others = [each for each in objects if isinstance(each, dict)]
         for each in objects:
@@ -69,6 +73,7 @@ class Kit:
             locks=fakes.keyed_lock,
             time_slice=fakes.time_slice,
             metrics=fakes.metrics,
+            features=self.features,
         )
 
     def begin(self, pod: PodInfo, group: PodGroup | None = None) -> Attempt:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.dynamic_resources.devices import Devices
+from plugins.dynamic_resources.structured import DeviceFeatures
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import Code, NeedsTime, Status
 from scheduler.testing.devices import (
@@ -361,10 +362,10 @@ def test_failed_or_late_devices_are_deallocated(said: list[Any], seconds: int, r
 
 def test_devices_are_read_before_a_pod_that_needs_some_is_evaluated():
     kit = Kit(node("a"), resource_slice("a"), resource_claim("one"))
-    devices = Devices.of(TableObjects(kit.table))
+    inventory = Devices.of(TableObjects(kit.table)).inventory(DeviceFeatures())
 
     kit.plugin.pre_enqueue(pod("plain"))
-    assert devices.inventory.view_of(node("a")) == ()
+    assert inventory.view_of(node("a")) == ()
 
     kit.plugin.pre_enqueue(pod("web", resourceClaims=claims_of("one")))
-    assert [pool.id.pool for pool in devices.inventory.view_of(node("a"))] == ["a"]
+    assert [pool.id.pool for pool in inventory.view_of(node("a"))] == ["a"]

@@ -266,7 +266,7 @@ def test_pre_enqueue_reads_slices_for_at_most_one_time_slice():
     kit = hurried(*on_nodes(40, *(f"n{number}" for number in range(30))), claim("one"))
 
     assert kit.plugin.pre_enqueue(WEB) is None
-    assert len(kit.plugin._devices.inventory._published) == 1
+    assert len(kit.plugin._inventory._published) == 1
 
 
 def test_claims_are_read_in_steps():
@@ -346,7 +346,7 @@ def test_cached_candidates_of_old_requests_are_bounded(monkeypatch: pytest.Monke
     for number in range(8):
         kit.begin(pod("p", resourceClaims=claims_of(f"c{number}"))).filter()
 
-    questions = kit.plugin._devices.inventory.questions._keys
+    questions = kit.plugin._inventory.questions._keys
     assert sum(each.n_candidates for each in questions) <= 100 + 200
     assert sum(len(each._candidates) for each in questions) <= 2 * len(names)
 
@@ -360,6 +360,6 @@ def test_the_cache_of_removed_pools_is_bounded(monkeypatch: pytest.MonkeyPatch):
         store[object_key(changed)] = changed
         kit.begin(WEB).filter()
 
-    (question,) = kit.plugin._devices.inventory.questions._keys
+    (question,) = kit.plugin._inventory.questions._keys
     assert len(question._selections) < 40
     assert len(question._matter) < 40

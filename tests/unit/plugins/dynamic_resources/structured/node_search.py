@@ -11,6 +11,7 @@ from plugins.dynamic_resources.structured import (
     AllocatedDevices,
     AllocationError,
     Allocator,
+    DeviceFeatures,
     InvalidPoolsError,
     Inventory,
 )
@@ -20,6 +21,7 @@ from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim
 from scheduler.snapshot import ObjectStore, object_key
 from scheduler.testing.devices import DRIVER, exactly, resource_claim, resource_slice
+from scheduler.testing.fakes import FakeFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,13 +36,18 @@ Json = dict[str, Any]
 class Search:
     """Devices, classes and claims; allocated claims hold their devices, the others are requested.
 
+    Args:
+        features: what is on; the default version by default.
+
     Attributes:
         steps: how many steps searches have made so far.
     """
 
-    def __init__(self, *objects: Mapping[str, Any]) -> None:
+    def __init__(self, *objects: Mapping[str, Any], features: FakeFeatures | None = None) -> None:
         self.slices = ObjectStore()
-        self.inventory = Inventory(self.slices)
+        self.rules = ObjectStore()
+        on = DeviceFeatures.of(features or FakeFeatures())
+        self.inventory = Inventory(self.slices, self.rules, on)
         self.allocated = AllocatedDevices()
         self.classes: dict[str, DeviceClass] = {}
         self.claims: list[ResourceClaim] = []
@@ -53,6 +60,8 @@ class Search:
         key = object_key(obj)
         if obj["kind"] == "ResourceSlice":
             self.slices[key] = obj
+        elif obj["kind"] == "DeviceTaintRule":
+            self.rules[key] = obj
         elif obj["kind"] == "DeviceClass":
             self.classes[key] = typed_object(obj, DeviceClass)
         else:
