@@ -164,17 +164,25 @@ class CommonValue(Constraint):
             self._common.pop()
 
 
-class DistinctValues(Constraint):
-    """No two devices have a value in common.
+class DistinctAttribute(Constraint):
+    """All devices have different values.
+
+    Args:
+        of_each_device: whether all devices are remembered, or only the last one of each request.
+        has_lists: whether attributes may have several values: then no two devices have a value in common.
 
     Source:
         https://github.com/kubernetes/kubernetes/pull/140600
     """
 
-    def __init__(self, requests: tuple[str, ...], attribute: str, *, has_lists: bool) -> None:
+    def __init__(
+        self, requests: tuple[str, ...], attribute: str, *, of_each_device: bool, has_lists: bool
+    ) -> None:
         super().__init__(requests, attribute)
+        self._of_each_device = of_each_device
         self._has_lists = has_lists
-        self._given: list[Values] = []
+        self._values: dict[Hashable, Values] = {}  # number of a device, or name of a request -> values
+        self._count = 0
 
     def _add(self, request: str, attribute: DeviceAttribute) -> bool:
         if self._has_lists:
@@ -182,34 +190,16 @@ class DistinctValues(Constraint):
         else:
             value = value_of(attribute)
             values = frozenset() if value is None else frozenset({value})
-        if self._given and not (values and all(map(values.isdisjoint, self._given))):
+        known = self._values.values()
+        if known and not (values and all(map(values.isdisjoint, known))):
             return False
-        self._given.append(values)
-        return True
-
-    def _remove(self, request: str) -> None:
-        self._given.pop()
-
-
-class DistinctAttribute(Constraint):
-    """All devices have different values. As upstream, only the last device of each request is remembered."""
-
-    def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
-        super().__init__(requests, attribute)
-        self._values: dict[str, Value] = {}  # name of a request -> value
-        self._count = 0
-
-    def _add(self, request: str, attribute: DeviceAttribute) -> bool:
-        value = value_of(attribute)
-        if self._count and self._values and (value is None or value in self._values.values()):
-            return False
-        self._values[request] = value
+        self._values[self._count if self._of_each_device else request] = values
         self._count += 1
         return True
 
     def _remove(self, request: str) -> None:
-        self._values.pop(request, None)
         self._count -= 1
+        self._values.pop(self._count if self._of_each_device else request, None)
 
 
 def constraint_of(written: DeviceConstraint, features: DeviceFeatures) -> Constraint | None:
@@ -222,9 +212,9 @@ def constraint_of(written: DeviceConstraint, features: DeviceFeatures) -> Constr
         return MatchAttribute(written.requests, match)
     if distinct is None:
         return None
-    if features.distinct_devices:
-        return DistinctValues(written.requests, distinct, has_lists=has_lists)
-    return DistinctAttribute(written.requests, distinct)
+    return DistinctAttribute(
+        written.requests, distinct, of_each_device=features.distinct_devices, has_lists=has_lists
+    )
 
 
 def concerns(written: DeviceConstraint, wanted: WantedDevices) -> bool:

@@ -193,3 +193,21 @@ def test_a_changed_rule_requeues_pods():
 
     answers = [hint(WEB, *pair).name for pair in ((rule, other), (rule, None), (None, rule), (rule, said))]
     assert answers == ["QUEUE", "QUEUE", "QUEUE", "SKIP"]
+
+
+def test_the_error_of_a_selector_names_the_device_since_1_37():
+    missing = claim("one", exactly(selectors=selecting('device.attributes["x"].y == 1')))
+    wrong = claim("one", exactly(selectors=selecting("1/0 == 1")))
+    cluster = resource_slice("here")
+    before = "claim default/one: selector #0: CEL runtime error: no such key: y"
+    advice = (
+        ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() "
+        "for optional fields"
+    )
+
+    assert given(cluster, missing) == before
+    after = before.replace("#0", f"#0 on device {DRIVER}/here/gpu-0") + advice
+    assert given(cluster, missing, features=FakeFeatures("1.37")) == after
+    without_key = given(cluster, wrong, features=FakeFeatures("1.37"))
+    assert f"#0 on device {DRIVER}/here/gpu-0: CEL runtime error: " in without_key
+    assert "optional chaining" not in without_key

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from plugins.dynamic_resources.structured.requests import consumption
+from plugins.dynamic_resources.structured import DeviceFeatures
+from plugins.dynamic_resources.structured.requests import UnfitCapacityError, consumption
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import CapacityRequirements, Device
 from scheduler.testing.devices import allocation, device_class, exactly, resource_claim, resource_slice
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node
 from tests.unit.plugins.dynamic_resources.structured.node_search import Search, all_of, claim, device
 
@@ -54,6 +56,140 @@ def test_the_capacity_that_a_request_consumes(
     found = consumption(typed_object(device("gpu-0", capacity={"memory": capacity}), Device), wanted)
 
     assert (None if found is None else found["memory"].written) == consumed
+
+
+NEW = DeviceFeatures.of(FakeFeatures("1.37"))
+WHOLE = DeviceFeatures.of(FakeFeatures("1.37", DRAFractionalCapacityRange=False))
+TENTHS = {"default": "200m", "validRange": {"min": "200m", "max": "1", "step": "100m"}}
+LARGEST, BEYOND = "9223372036854775807", "9223372036854775808"
+FROM_ZERO = {"default": "0", "validRange": {"min": "0", "step": "2"}}
+UNFIT = 'capacity "memory": capacity request cannot be represented in the device\'s range arithmetic: '
+
+
+def consumed_of(
+    policy: dict[str, Any] | None, asked: str | None, features: DeviceFeatures, value: str = "1"
+) -> str | None:
+    """Return what a request consumes of a capacity, or the error."""
+    capacity: dict[str, Any] = {"value": value, **({"requestPolicy": policy} if policy else {})}
+    wanted = CapacityRequirements({"memory": asked} if asked else {})
+    try:
+        found = consumption(
+            typed_object(device("gpu-0", capacity={"memory": capacity}), Device), wanted, features
+        )
+    except UnfitCapacityError as error:
+        return str(error)
+    return None if found is None else found["memory"].written
+
+
+@pytest.mark.parametrize(
+    ("asked", "consumed"),
+    [
+        pytest.param("100m", "200m", id="the least"),
+        pytest.param("250m", "300m", id="up to the next step"),
+        pytest.param("300m", "300m", id="on a step"),
+        pytest.param("950m", "1", id="up to the most, which is whole"),
+        pytest.param("1100m", None, id="more than the most"),
+        pytest.param("250500u", UNFIT + "request 250500u is not a representable milli value", id="too fine"),
+    ],
+)
+def test_ranges_with_fractions_are_computed_in_thousandths(asked: str, consumed: str | None):
+    assert consumed_of(TENTHS, asked, NEW) == consumed
+
+
+@pytest.mark.parametrize(
+    ("step", "asked", "consumed"),
+    [
+        pytest.param("2Ki", "3000", "4Ki", id="binary"),
+        pytest.param("1k", "1500", "2k", id="decimal"),
+        pytest.param("1e3", "1500", "2e3", id="with an exponent"),
+        pytest.param("500m", "1200m", "1500m", id="a fraction"),
+        pytest.param("5e-1", "1200m", "1500e-3", id="a fraction with an exponent"),
+    ],
+)
+def test_a_rounded_amount_has_the_notation_of_the_step(step: str, asked: str, consumed: str):
+    policy = {"default": "0", "validRange": {"min": "0", "step": step}}
+
+    assert consumed_of(policy, asked, NEW, "8Ki") == consumed
+
+
+@pytest.mark.parametrize("features", [NEW, WHOLE])
+def test_ranges_of_whole_numbers_round_equally_with_and_without_fractions(features: DeviceFeatures):
+    policy = {"default": "1", "validRange": {"min": "1", "max": "9", "step": "4"}}
+
+    assert [consumed_of(policy, asked, features, "9") for asked in ("1", "2", "5", "6", "9", "10")] == [
+        "1",
+        "5",
+        "5",
+        "9",
+        "9",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("features", "policy", "asked", "value", "consumed"),
+    [
+        pytest.param(
+            WHOLE, FROM_ZERO, BEYOND, BEYOND, UNFIT + f"request {BEYOND} exceeds MaxInt64", id="too large"
+        ),
+        pytest.param(
+            WHOLE,
+            FROM_ZERO,
+            LARGEST,
+            BEYOND,
+            UNFIT + f"rounding request {LARGEST} up to the next step passes MaxInt64",
+            id="too large after rounding",
+        ),
+        pytest.param(
+            WHOLE,
+            {"default": "1", "validRange": {"min": "1", "step": "2"}},
+            "9223372036854775806",
+            LARGEST,
+            LARGEST,
+            id="the largest",
+        ),
+        pytest.param(
+            NEW,
+            FROM_ZERO,
+            LARGEST,
+            BEYOND,
+            UNFIT + f"request {LARGEST} is not a representable milli value",
+            id="too large for thousandths",
+        ),
+        pytest.param(
+            NEW,
+            None,
+            "-1",
+            "1",
+            'capacity "memory": capacity value is negative',
+            id="negative",
+        ),
+    ],
+)
+def test_requests_that_no_device_can_represent_are_errors(
+    features: DeviceFeatures, policy: Any, asked: str, value: str, consumed: str
+):
+    assert consumed_of(policy, asked, features, value) == consumed
+
+
+def test_a_request_that_cannot_be_represented_fails_the_attempt():
+    policy = {"default": "0", "validRange": {"min": "0", "step": "2"}}
+    memory = {"value": BEYOND, "requestPolicy": policy}
+    sharing = {**device("gpu-0", capacity={"memory": memory}), "allowMultipleAllocations": True}
+    cluster = device_class(), resource_slice("here", [sharing]), claim("one", asking("r0", LARGEST))
+
+    found = Search(*cluster, features=FakeFeatures("1.37")).devices(HERE)
+
+    assert found == f"claim default/one: {UNFIT}request {LARGEST} is not a representable milli value"
+
+
+def test_an_error_of_one_capacity_comes_before_a_lack_of_another():
+    policy = {"validRange": {"min": "0", "step": "2"}}
+    capacity = {"a": {"value": "1"}, "memory": {"value": BEYOND, "requestPolicy": policy}}
+    wanted = CapacityRequirements({"a": "2", "memory": LARGEST})
+
+    with pytest.raises(UnfitCapacityError):
+        consumption(typed_object(device("gpu-0", capacity=capacity), Device), wanted, WHOLE)
 
 
 def test_a_capacity_that_a_device_lacks_is_not_allocated():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.testing.devices import DRIVER, device_class, exactly, resource_slice
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node
 from tests.unit.plugins.dynamic_resources.structured.node_search import (
     Search,
@@ -181,3 +182,87 @@ def test_a_constraint_of_an_unknown_kind_fails_the_attempt():
     assert search.devices(HERE) == (
         "claim default/one, constraint #1: empty constraint (unsupported constraint type?)"
     )
+
+
+LISTS = {version: FakeFeatures(version, DRAListTypeAttributes=True) for version in ("1.36", "1.37")}
+
+
+def several(*lists: Any) -> list[Any]:
+    """Return devices whose attribute has several texts, or one."""
+    return [
+        {
+            "name": f"gpu-{place}",
+            "attributes": {"kind": {"strings": each} if isinstance(each, list) else {"string": each}},
+        }
+        for place, each in enumerate(lists)
+    ]
+
+
+def chosen(features: FakeFeatures, devices: Any, count: int, constraint: Any) -> Any:
+    wanted = claim("one", *(exactly(f"r{n}") for n in range(count)), constraints=[constraint])
+    return Search(device_class(), wanted, resource_slice("here", devices), features=features).devices(HERE)
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+@pytest.mark.parametrize(
+    ("devices", "count", "found"),
+    [
+        pytest.param([["a", "b"], ["b", "c"]], 2, [["gpu-0", "gpu-1"]], id="one in common"),
+        pytest.param([["a"], ["b"]], 2, "none", id="none in common"),
+        pytest.param([["a", "b"], "b"], 2, [["gpu-0", "gpu-1"]], id="a list and one value"),
+        pytest.param([["a", "b"], ["b", "c"], ["c", "a"]], 3, "none", id="only two have one in common"),
+        pytest.param([["a", "b"], ["b", "c"], ["c", "b"]], 3, [["gpu-0", "gpu-1", "gpu-2"]], id="all three"),
+    ],
+)
+def test_devices_match_if_their_lists_have_a_value_in_common(
+    version: str, devices: Any, count: int, found: Any
+):
+    assert chosen(LISTS[version], several(*devices), count, match(KIND)) == found
+    assert chosen(FakeFeatures("1.36"), several(*devices), count, match(KIND)) == "none"
+
+
+def test_a_failed_branch_restores_what_devices_have_in_common_since_1_37():
+    devices = several(["a", "b"], ["a"], ["b", "c"], ["b"])
+
+    assert chosen(LISTS["1.37"], devices, 3, match(KIND)) == [["gpu-0", "gpu-2", "gpu-3"]]
+    assert chosen(LISTS["1.36"], devices, 3, match(KIND)) == [["gpu-2", "gpu-0", "gpu-3"]]
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_lists_are_distinct_if_they_have_no_value_in_common(version: str):
+    devices = several(["a", "b"], ["b", "c"], ["c", "d"])
+
+    assert chosen(LISTS[version], devices, 2, distinct(KIND)) == [["gpu-0", "gpu-2"]]
+    assert chosen(LISTS[version], devices[:2], 2, distinct(KIND)) == "none"
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("1.36", [["gpu-0", "gpu-1", "gpu-2"]]), ("1.37", [["gpu-0", "gpu-1", "gpu-3"]])]
+)
+def test_all_devices_of_one_request_are_distinct_since_1_37(version: str, found: Any):
+    devices = kinds("a", "b", "a", "c")
+    wanted = claim("one", exactly("r0", 3), constraints=[distinct(KIND)])
+    search = Search(device_class(), wanted, resource_slice("here", devices), features=FakeFeatures(version))
+
+    assert search.devices(HERE) == found
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "words"),
+    [
+        ("1.36", {}, "unsupported attribute value"),
+        ("1.36", {"DRAListTypeAttributes": True}, ""),
+        ("1.37", {}, ""),
+    ],
+)
+def test_expressions_read_lists(version: str, gates: dict[str, bool], words: str):
+    expression = f'"b" in device.attributes["{DRIVER}"].kind'
+    search = Search(
+        device_class(),
+        claim("one", exactly(selectors=selecting(expression))),
+        resource_slice("here", several(["a"], ["a", "b"])),
+        features=FakeFeatures(version, **gates),
+    )
+
+    found = search.devices(HERE)
+    assert words in found if words else found == [["gpu-1"]]

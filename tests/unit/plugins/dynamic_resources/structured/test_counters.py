@@ -11,8 +11,9 @@ from scheduler.testing.devices import (
     exactly,
     resource_claim,
 )
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node
-from tests.unit.plugins.dynamic_resources.structured.node_search import Search, claim, part, selecting
+from tests.unit.plugins.dynamic_resources.structured.node_search import Search, all_of, claim, part, selecting
 
 HERE, THERE = node("here"), node("there")
 
@@ -122,3 +123,38 @@ def test_the_first_of_two_pools_of_one_name_has_the_counters():
 
     assert Search(device_class(), claim("one", other), *slices).devices(HERE) == [["b"]]
     assert Search(device_class(), claim("one", exactly(), other), *slices).devices(HERE) == "none"
+
+
+def test_two_drivers_with_pools_of_one_name_have_their_own_counters_since_1_37():
+    cards = (
+        *card(partition("a", 4), memory=4, driver="a.example.com"),
+        *card(partition("b", 8), memory=8, driver="b.example.com"),
+    )
+    cluster = device_class(), *cards, claim("one", exactly(count=2))
+
+    assert Search(*cluster, features=FakeFeatures("1.36")).devices(HERE) == "none"
+    assert Search(*cluster, features=FakeFeatures("1.37")).devices(HERE) == [["a", "b"]]
+
+
+def test_counters_of_another_node_do_not_make_a_pool_visible_since_1_37():
+    counters, devices = card(*HALVES, node_name="there", pool="far")
+    missing = part("far-rest", 2, [{"name": "gpu-0"}], node="here", pool="near")
+    missing["spec"]["pool"]["resourceSliceCount"] = 1
+    cluster = device_class(), counters, missing, claim("one", all_of())
+    words = "is currently being updated"
+
+    assert words in str(Search(*cluster, features=FakeFeatures("1.36")).devices(HERE))
+    assert Search(*cluster, features=FakeFeatures("1.37")).devices(HERE) == [["gpu-0"]]
+    assert words in str(Search(*cluster, features=FakeFeatures("1.37")).devices(THERE))
+    both = Search(device_class(), counters, devices, claim("one"), features=FakeFeatures("1.37"))
+    assert both.devices(THERE) == [["half-0"]]
+
+
+def test_devices_use_counters_of_a_slice_for_other_nodes():
+    counters, devices = card(*HALVES, node_name="there", pool="far")
+    devices["spec"]["nodeName"] = "here"
+    for version in ("1.36", "1.37"):
+        cluster = device_class(), counters, devices, claim("one", exactly(count=3))
+        assert Search(*cluster, features=FakeFeatures(version)).devices(HERE) == "none"
+        two = device_class(), counters, devices, claim("one", exactly(count=2))
+        assert Search(*two, features=FakeFeatures(version)).devices(HERE) == [["half-0", "half-1"]]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.testing.devices import DRIVER, device_class, exactly, first_available, resource_slice
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node
 from tests.unit.plugins.dynamic_resources.structured.node_search import Search, claim, part
 
@@ -190,3 +191,74 @@ def test_a_slice_with_several_terms_fails_the_attempt():
     assert search.devices(HERE) == (
         "create NodeSelector for claim one: unsupported ResourceSlice.NodeSelector with 2 terms"
     )
+
+
+def configurations(version: str, requests: list[Any], *configs: Any) -> list[Any]:
+    """Return source and requests of each configuration of an allocation."""
+    search = Search(
+        configured("gpu", opaque(0)),
+        device_class("other"),
+        claim("one", *requests, config=configs),
+        resource_slice("here", 3),
+        features=FakeFeatures(version),
+    )
+    config = search.results(HERE)[0]["devices"]["config"]
+    return [(each["source"], each.get("requests", [])) for each in config]
+
+
+@pytest.mark.parametrize(
+    ("version", "requests", "names", "found"),
+    [
+        pytest.param("1.36", ["a", "b"], ["a", "b"], [["a", "b"], ["a", "b"]], id="once for each request"),
+        pytest.param("1.37", ["a", "b"], ["a", "b"], [[]], id="for all requests"),
+        pytest.param("1.37", ["a", "b", "c"], ["a", "c"], [["a", "c"]], id="once for some"),
+        pytest.param("1.37", ["a", "b"], ["z"], [], id="for no request"),
+        pytest.param("1.36", ["a", "b"], [], [[]], id="without names in 1.36"),
+        pytest.param("1.37", ["a", "b"], [], [[]], id="without names in 1.37"),
+    ],
+)
+def test_the_configuration_of_a_claim_is_listed_once_since_1_37(
+    version: str, requests: list[str], names: list[str], found: list[list[str]]
+):
+    config = {**opaque(1), "requests": names}
+    listed = configurations(version, [exactly(name) for name in requests], config)
+
+    assert [named for source, named in listed if source == "FromClaim"] == found
+
+
+def test_the_configuration_of_a_class_names_no_requests_if_it_is_for_all():
+    both = [exactly("a"), exactly("b")]
+    other = [exactly("a"), exactly("b", device_class="other")]
+
+    assert configurations("1.36", both) == [("FromClass", ["a", "b"])]
+    assert configurations("1.37", both) == [("FromClass", [])]
+    assert configurations("1.37", other) == [("FromClass", ["a"])]
+
+
+def test_a_chosen_alternative_stands_for_its_request():
+    config = {**opaque(1), "requests": ["a/s0"]}
+
+    assert configurations("1.37", [first_available("a", "gpu")], config) == [
+        ("FromClass", []),
+        ("FromClaim", []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "is_copied"),
+    [
+        ("1.36", {}, False),
+        ("1.37", {}, False),
+        ("1.37", {"DRAOptionalNodeOperations": True}, True),
+    ],
+)
+def test_results_name_the_operations_that_nodes_skip(version: str, gates: dict[str, bool], is_copied: bool):
+    search = Search(
+        device_class(),
+        claim("one"),
+        resource_slice("here", skipNodeOperations=["*"]),
+        features=FakeFeatures(version, **gates),
+    )
+
+    (result,) = search.results(HERE)[0]["devices"]["results"]
+    assert result.get("skipNodeOperations") == (["*"] if is_copied else None)

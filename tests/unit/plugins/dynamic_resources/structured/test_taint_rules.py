@@ -120,6 +120,7 @@ def test_changed_and_deleted_rules_have_an_effect_at_once():
 def test_a_changed_rule_affects_only_the_pools_that_it_selects():
     search = Search(resource_slice("here"), resource_slice("there"), features=ON)
     search.inventory.refresh()
+    search.inventory.view_of(HERE)
     before = search.inventory.view_of(node("there"))
 
     search.add(taint_rule("broken", {"pool": "here"}))
