@@ -24,7 +24,7 @@ from scheduler.testing.devices import (
     resource_slice,
     watch_devices,
 )
-from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
 from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
@@ -83,6 +83,15 @@ def test_a_single_node_is_evaluated_as_all_are():
 
     assert plugin.filter_node(state, wants, snapshot.node_info(0)) is None
     assert plugin.filter_node(state, wants, snapshot.node_info(1)) is not None
+
+
+def test_devices_provide_no_extended_resource_without_the_gate():
+    nodes = with_devices(node("none"), devices={})
+    off = made(NodeResourcesFit, table=nodes.kept, features=FakeFeatures(DRAExtendedResource=False))
+    wants = pod("p", requests={GPU: 2})
+
+    assert reasons(made(NodeResourcesFit, table=nodes.kept), wants, nodes) == {}
+    assert reasons(off, wants, nodes) == {"none": (f"Insufficient {GPU}",)}
 
 
 def test_the_signature_of_pods_with_devices_changes_with_the_device_classes():

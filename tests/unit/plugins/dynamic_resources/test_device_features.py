@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources.pod_devices import PodDevices
 from scheduler.framework import Code, EventResource
 from scheduler.testing.devices import (
     CLASS,
@@ -21,7 +23,7 @@ from scheduler.testing.devices import (
 )
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
-from tests.unit.plugins.dynamic_resources.kit import Kit
+from tests.unit.plugins.dynamic_resources.kit import Kit, placed
 from tests.unit.plugins.dynamic_resources.structured.node_search import (
     Search,
     all_of,
@@ -140,6 +142,49 @@ def test_binding_conditions_of_allocated_devices_do_not_count_without_the_gate()
 
     assert Kit(*cluster).begin(WEB).reasons() == {"a": "resourceclaim not available on the node"}
     assert Kit(*cluster, features=without("DRADeviceBindingConditions")).begin(WEB).reasons() == {}
+
+
+@pytest.mark.parametrize("gates", [(), ("DRADeviceBindingConditions",)])
+def test_allocations_have_a_time_only_with_binding_conditions(gates: tuple[str, ...]):
+    is_on = not gates
+    waiting = {"name": "gpu-0", "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+    cluster = node("a"), device_class(), resource_slice("a", [waiting] if is_on else 1)
+    kit = Kit(*cluster, resource_claim("one"), features=without(*gates))
+    written = placed(kit, WEB, "a")
+    its = written.state.read("DynamicResources", PodDevices)
+    asyncio.run(kit.plugin._writes.reserve(its.held[0], WEB, its.given[0]))
+
+    allocated = kit.api.claims["default/one"]["status"]["allocation"]
+    assert ("allocationTimestamp" in allocated) == is_on
+
+
+def test_a_bound_pod_does_not_wait_for_conditions_without_the_gate():
+    given_ = allocation("gpu-0", node="a", bindingConditions=["ready"], bindingFailureConditions=["failed"])
+    kit = Kit(
+        node("a"),
+        resource_claim("one", allocated=given_),
+        features=without("DRADeviceBindingConditions"),
+    )
+    attempt = placed(kit, WEB, "a")
+
+    assert asyncio.run(attempt.pre_bind("a")) is None
+
+
+def test_pools_with_and_without_counters_are_not_equivalent_without_partitionable_devices():
+    takes = [{"counterSet": "all", "counters": {"memory": {"value": "1Gi"}}}]
+    slices = [
+        resource_slice(f"n{number}", [{"name": "gpu-0", "consumesCounters": takes if number % 2 else []}])
+        for number in range(4)
+    ]
+    kit = Kit(
+        *(node(f"n{number}") for number in range(4)),
+        device_class(),
+        *slices,
+        resource_claim("one"),
+        features=without("DRAPartitionableDevices"),
+    )
+
+    assert kit.begin(WEB).reasons().keys() == {"n1", "n3"}
 
 
 def test_alternatives_wait_without_prioritized_lists():
