@@ -90,7 +90,7 @@ class ClaimBinding:
         for place, held in enumerate(its.held):
             if not is_reserved_for(held.claim, pod):
                 its.held[place] = await self._written(its, place, pod)
-        if any(waits_for_conditions(held.claim) for held in its.held):
+        if self._waits and any(waits_for_conditions(held.claim) for held in its.held):
             await self._await_devices(its, pod, node_name)
 
     # The claims.

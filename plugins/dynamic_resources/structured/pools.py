@@ -214,17 +214,14 @@ class PublishedSlice:
         self.spec = spec
         self.name = name
         self.pool = PoolID(spec.driver, spec.pool.name)
-        self.devices = tuple(
-            PoolDevice(
-                DeviceID(spec.driver, spec.pool.name, device.name),
-                device,
-                spec,
-                _taken(device) if features.partitionable_devices else {},
-                is_clear(device),
-                _kind(device),
-            )
-            for device in _in_effect(spec.devices, features)
-        )
+        devices = []
+        for each in _in_effect(spec.devices, features):
+            clear = is_clear(each)
+            device = each if clear or features.reads_lists else _without_lists(each)
+            taken = _taken(device) if features.partitionable_devices else {}
+            device_id = DeviceID(spec.driver, spec.pool.name, device.name)
+            devices.append(PoolDevice(device_id, device, spec, taken, clear, _kind(device)))
+        self.devices = tuple(devices)
         self.has_binding_conditions = any(device.binding_conditions for device in spec.devices)
         self.takes_counters = features.partitionable_devices and any(
             device.consumes_counters for device in spec.devices
@@ -386,15 +383,11 @@ def _in_effect(devices: tuple[Device, ...], features: DeviceFeatures) -> tuple[D
         without["taints"] = ()
     if not features.consumable_capacity:
         without["allow_multiple_allocations"] = False
-    if without:
-        devices = tuple(msgspec.structs.replace(each, **without) for each in devices)
-    return devices if features.reads_lists else tuple(map(_without_lists, devices))
+    return tuple(msgspec.structs.replace(each, **without) for each in devices) if without else devices
 
 
 def _without_lists(device: Device) -> Device:
     """Return a device whose attributes with several values have no known type."""
-    if not any(each.has_several for each in device.attributes.values()):
-        return device
     attributes = {
         name: DeviceAttribute() if each.has_several else each for name, each in device.attributes.items()
     }

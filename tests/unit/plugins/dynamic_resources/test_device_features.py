@@ -158,14 +158,12 @@ def test_allocations_have_a_time_only_with_binding_conditions(gates: tuple[str, 
     assert ("allocationTimestamp" in allocated) == is_on
 
 
-def test_a_bound_pod_does_not_wait_for_conditions_without_the_gate():
+def test_a_failed_device_does_not_fail_the_binding_without_the_gate():
     given_ = allocation("gpu-0", node="a", bindingConditions=["ready"], bindingFailureConditions=["failed"])
-    kit = Kit(
-        node("a"),
-        resource_claim("one", allocated=given_),
-        features=without("DRADeviceBindingConditions"),
-    )
-    attempt = placed(kit, WEB, "a")
+    failed = {"type": "failed", "status": "True", "reason": "Why", "message": ""}
+    status = {"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": [failed]}
+    cluster = node("a"), resource_claim("one", allocated=given_, devices=[status])
+    attempt = placed(Kit(*cluster, features=without("DRADeviceBindingConditions")), WEB, "a")
 
     assert asyncio.run(attempt.pre_bind("a")) is None
 
