@@ -1,7 +1,8 @@
 """Prefers nodes that already have the pod's images, weighted by size.
 
 Source:
-    kube-scheduler v1.36, plugins/imagelocality/image_locality.go.
+    kube-scheduler v1.36, plugins/imagelocality/image_locality.go; v1.35 (ImageVolumeSizes), pull request #138951 for v1.37
+    (ImageVolumeThreshold).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework import MAX_NODE_SCORE, ScorePlugin, divide
+from scheduler.framework import MAX_NODE_SCORE, Features, ScorePlugin, divide
 from scheduler.objects.node import normalized_image_name
 from scheduler.snapshot import wrapped
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 _LOWEST_BYTES = 23 * _MIB
 """Up to this total size of images the score is 0."""
-_HIGHEST_BYTES_PER_CONTAINER = 1000 * _MIB
-"""From this size of images for each container the score is the maximum."""
+_HIGHEST_BYTES_PER_IMAGE = 1000 * _MIB
+"""From this size of images for each counted image the score is the maximum."""
 _FEW = 64
 """For a pod with more images all nodes are scanned, without cached columns."""
 
@@ -39,22 +40,24 @@ class ImageLocality(ScorePlugin):
     name = "ImageLocality"
     api_version = 1
 
+    def __init__(self, *, features: Features) -> None:
+        self._adds_volumes = features.enabled("ImageVolumeSizes")
+        self._raises_threshold = features.enabled("ImageVolumeThreshold")
+
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
-        total_bytes = _total_bytes(snapshot, _image_names(pod))
+        spec = pod.pod.spec
+        images = [container.image for container in (*spec.init_containers, *spec.containers)]
+        of_volumes = [volume.image.reference for volume in spec.volumes if volume.image is not None]
+        highest = _HIGHEST_BYTES_PER_IMAGE * (
+            len(images) + (len(of_volumes) if self._raises_threshold else 0)
+        )
+        if self._adds_volumes:
+            images += of_volumes
+        total_bytes = _total_bytes(snapshot, [normalized_image_name(image) for image in images])
         if total_bytes is None:
             return 0
-        spec = pod.pod.spec
-        highest = _HIGHEST_BYTES_PER_CONTAINER * (len(spec.init_containers) + len(spec.containers))
         counted = np.where(total_bytes < _LOWEST_BYTES, _LOWEST_BYTES, np.minimum(total_bytes, highest))
         return divide((counted - _LOWEST_BYTES) * MAX_NODE_SCORE, highest - _LOWEST_BYTES)
-
-
-def _image_names(pod: PodInfo) -> list[str]:
-    """Return the image of each container and image volume, in the form in which nodes report it."""
-    spec = pod.pod.spec
-    images = [container.image for container in (*spec.init_containers, *spec.containers)]
-    images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
-    return [normalized_image_name(image) for image in images]
 
 
 def _total_bytes(snapshot: Snapshot, names: list[str]) -> Int64s | None:

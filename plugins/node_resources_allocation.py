@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from plugins.dynamic_resources.devices import ClassTotals
-    from scheduler.snapshot import Bools, Int64s, NodeInfo, ResourceArrays, Snapshot
+    from scheduler.snapshot import Bools, Float64s, Int64s, NodeInfo, ResourceArrays, Snapshot
 
     ResourceScore = Callable[[Int64s, Int64s], Int64s]
     """(requested, capacity) of one resource -> score, each (n_nodes,); no capacity is 0."""
@@ -206,10 +206,11 @@ def strategy_faults(strategy: ScoringStrategy) -> Iterator[FieldError]:
     elif ratio is None:
         yield FieldError(path, f"must be given when type is {REQUESTED_TO_CAPACITY_RATIO}")
     else:
-        yield from _shape_faults(ratio.shape, f"{path}.shape")
+        yield from shape_faults(ratio.shape, f"{path}.shape")
 
 
-def _shape_faults(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[FieldError]:
+def shape_faults(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[FieldError]:
+    """Yield the errors of the points of a line."""
     if not shape:
         yield FieldError(path, "at least one point must be given")
     for index, (before, after) in enumerate(pairwise(shape), start=1):
@@ -282,10 +283,8 @@ class RequestedToCapacityRatio:
 
     def mean_score(self, n_nodes: int, usages: Iterable[Usage]) -> Int64s:
         """Return the weighted mean, rounded half away from zero."""
-        total, weights = _weighted_sum(n_nodes, usages, self._score, lambda score: score > 0)
-        mean = total / weights
-        whole = np.floor(mean)
-        return (whole + (mean - whole >= 0.5)).astype(np.int64)
+        total, weights = _weighted_sum(n_nodes, usages, self.score, lambda score: score > 0)
+        return rounded(total / weights)
 
     def mean_score_on(self, usages: Iterable[NodeUsage]) -> int:
         """Return the same for one node."""
@@ -303,10 +302,17 @@ class RequestedToCapacityRatio:
         whole = math.floor(mean)
         return whole + (mean - whole >= 0.5)
 
-    def _score(self, requested: Int64s, capacity: Int64s) -> Int64s:
+    def score(self, requested: Int64s, capacity: Int64s) -> Int64s:
+        """Return the score of each utilization; `capacity` is nowhere 0."""
         # The line is constant outside 0 to 100.
         percent = divide(requested * 100, capacity).clip(0, 100)
         return self._score_at[np.where(requested > capacity, 100, percent)]
+
+
+def rounded(means: Float64s) -> Int64s:
+    """Round half away from zero; nothing may be negative."""
+    whole = np.floor(means)
+    return (whole + (means - whole >= 0.5)).astype(np.int64)
 
 
 def _weighted_sum(

@@ -14,6 +14,7 @@ import numpy as np
 from plugins.volume_binding.reachability import ReachabilityIndex, reach_of
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.label_index import matcher
+from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_label_selector
 from scheduler.objects.storage import CSIStorageCapacity, PersistentVolume
 from scheduler.snapshot import Index
@@ -337,8 +338,15 @@ class VolumeCandidates(Candidates[PersistentVolume, VolumeTraits]):
 CAPACITIES_OF_CLASS: Final = Index(CSIStorageCapacity, lambda capacity: (capacity.storage_class_name,))
 
 
-class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
-    """Drivers' reports of the capacity for new volumes of a class; the traits are the size of the largest volume."""
+class CapacityTraits(NamedTuple):
+    """What a report about a class says of its nodes, in bytes: the largest volume that fits, and the capacity."""
+
+    largest: int
+    capacity: int
+
+
+class CapacityCandidates(Candidates[CSIStorageCapacity, "CapacityTraits | None"]):
+    """Drivers' reports of the capacity for new volumes of a class."""
 
     struct = CSIStorageCapacity
     index = CAPACITIES_OF_CLASS
@@ -352,8 +360,12 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
     def _is_one(self, capacity: CSIStorageCapacity) -> bool:
         return capacity.storage_class_name == self._class_name
 
-    def _traits_of(self, capacity: CSIStorageCapacity) -> int | None:
-        return _largest_bytes(capacity)
+    def _traits_of(self, capacity: CSIStorageCapacity) -> CapacityTraits | None:
+        largest = _largest_bytes(capacity)
+        if largest is None:
+            return None
+        free = 0 if capacity.capacity is None else parse_quantity(capacity.capacity).value()
+        return CapacityTraits(min(largest, _MOST_BYTES), min(free, _MOST_BYTES))
 
     def _reach_of(self, capacity: CSIStorageCapacity) -> Reach:
         return reach_of_capacity(capacity)
@@ -363,10 +375,25 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
         log = snapshot.node_changes
         seen = self.version, log, None if log is None else log.end, snapshot.n_nodes
         if log is None or self._largest is None or self._largest[0] != seen:
-            sizes = [-1 if each is None else min(each, _MOST_BYTES) for each in self._traits]
+            sizes = [-1 if each is None else each.largest for each in self._traits]
             values = np.array(sizes, dtype=np.int64)[self._codes]
             self._largest = seen, (yield from self._places.highest(snapshot, values))
         return self._largest[1]
+
+    def capacity_for(self, snapshot: Snapshot, size_bytes: int) -> Generator[None, None, Int64s]:
+        """Return, in steps, the capacity in a report that shows enough for a volume, int64 (n_nodes,); -1 without one.
+
+        Source:
+            kube-scheduler v1.36, plugins/volumebinding/binder.go, hasEnoughCapacity. Of several sufficient reports
+            upstream takes any; here it is the first by name.
+        """
+        fitting = yield from self.fitting(size_bytes, lambda traits: traits.largest >= size_bytes)
+        selection = yield from self.select(snapshot, fitting)
+        numbers = yield from selection.first()
+        of_traits = np.array([-1 if each is None else each.capacity for each in self._traits], dtype=np.int64)
+        capacities = np.append(of_traits[self._codes], -1)
+        found: Int64s = capacities[np.minimum(numbers, len(capacities) - 1)]
+        return found
 
 
 _MOST_BYTES: Final = (1 << 63) - 1

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from plugins.volume_binding.candidates import VolumeCandidates
     from plugins.volume_binding.reachability import Selection
     from scheduler.objects.storage import PersistentVolumeClaim
-    from scheduler.snapshot import Bools, Int64s, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
 
 def _holder(volume: PersistentVolume) -> tuple[str, ...]:
@@ -62,6 +62,20 @@ class Match:
         for _, rows in self.held:
             found |= rows
         return found
+
+    def volumes_on(self, rows: Rows) -> tuple[list[str], Int64s]:
+        """Return the volumes that the claim would be bound to on some nodes.
+
+        Returns:
+            The names of volumes, and int64 (len(rows),), the index of a name for each node; -1 for none.
+        """
+        numbers, places = np.unique(self.numbers[rows], return_inverse=True)
+        names = [self.ranked[number][1] for number in numbers.tolist() if number != NONE]  # NONE is the last
+        places = np.where(places < len(names), places, -1)
+        for name, there in self.held:
+            places[there[rows]] = len(names)
+            names.append(name)
+        return names, places
 
     def volume_on(self, row: int) -> str | None:
         """Return the name of the volume that the claim would be bound to on a node."""

@@ -29,7 +29,7 @@ from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator, SelectorRequirement
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from plugins.volume_binding.candidates import (
         Candidates,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from plugins.volume_binding.reachability import Reach
     from plugins.volumes.csi_migration import InTreePlugin
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-    from scheduler.snapshot import Bools, Objects, Rows, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Int64s, Objects, Rows, Snapshot, UInt16s
 
 
 class NodeRefusal(IntFlag):
@@ -96,13 +96,18 @@ class NodeVolumes:
         snapshot: the cluster.
         claims: the pod's claims.
         kept: the cached candidates.
+        scores: whether the nodes will be scored by their storage.
 
     Attributes:
+        matches: for each claim without a selected node, the volume that it would be bound to on each node.
         outcomes: the result of each node; None before all nodes are evaluated.
     """
 
-    def __init__(self, snapshot: Snapshot, claims: PodClaims, kept: KeptCandidates) -> None:
+    def __init__(
+        self, snapshot: Snapshot, claims: PodClaims, kept: KeptCandidates, *, scores: bool = False
+    ) -> None:
         self._snapshot = snapshot
+        self._scores = scores
         self._storage = StorageObjects(snapshot)
         self._claims = claims
         self._kept = kept
@@ -122,7 +127,8 @@ class NodeVolumes:
         self._failures: list[tuple[str, Bools]] = []
         self._migrated_nodes: dict[str, Bools] = {}  # in-tree plugin -> the nodes where it is migrated to CSI
         self._offers: dict[str, Bools] = {}  # class -> the nodes where it provisions volumes
-        self._matches: Sequence[Match] = ()
+        self._free: dict[tuple[str, str | float | None], Int64s] = {}  # class and request -> free bytes
+        self.matches: Sequence[Match] = ()
         self._selected: Sequence[PersistentVolumeClaim] = ()
         self.outcomes = None
         self._rest = self._compare()
@@ -251,7 +257,7 @@ class NodeVolumes:
 
     def lacks_volume(self, claim: PersistentVolumeClaim, row: int) -> bool:
         """Return whether a node has no volume for a claim; False if no volume was searched for."""
-        return any(match.claim is claim and match.volume_on(row) is None for match in self._matches)
+        return any(match.claim is claim and match.volume_on(row) is None for match in self.matches)
 
     def on(self, node_name: str) -> VolumesOnNode | None:
         """Return the changes on a node that passed; None if nothing was evaluated or the node does not exist."""
@@ -259,13 +265,24 @@ class NodeVolumes:
         if row is None or self.outcomes is None:
             return None
         bindings, provisions = [], [*self._selected]
-        for match in self._matches:
+        for match in self.matches:
             volume = match.volume_on(row)
             if volume is None:
                 provisions.append(match.claim)
             else:
                 bindings.append((match.claim, volume))
         return VolumesOnNode(bindings, provisions)
+
+    def provisions(self, rows: Rows) -> Iterator[tuple[PersistentVolumeClaim, Bools]]:
+        """Yield claims, and bool (len(rows),), on which of some nodes their volumes are to be provisioned."""
+        for claim in self._selected:
+            yield claim, np.ones(len(rows), dtype=np.bool_)
+        for match in self.matches:
+            yield match.claim, ~match.is_found[rows]
+
+    def free_bytes(self, claim: PersistentVolumeClaim) -> Int64s | None:
+        """Return int64 (n_nodes,), the reported capacity for a claim's volume, -1 for none; None if no driver reports any."""
+        return self._free.get(_demanded(claim))
 
     # Claims that have their volumes.
 
@@ -330,7 +347,7 @@ class NodeVolumes:
         if isinstance(found, str):
             self._fail(standing, found)
             return
-        self._matches = found
+        self.matches = found
         yield from self._check_provisions(standing)
 
     def _nodes_selected(self) -> Generator[None, None, Bools]:
@@ -351,10 +368,10 @@ class NodeVolumes:
         lacking: list[tuple[PersistentVolumeClaim, Match | None]] = [
             (claim, None) for claim in self._selected
         ]
-        lacking += [(match.claim, match) for match in self._matches]
-        everywhere: set[tuple[str, str | float | None]] = set()
+        lacking += [(match.claim, match) for match in self.matches]
+        everywhere = set[tuple[str, str | float | None]]()
         for claim, match in lacking:
-            demanded = claim.class_name, claim.spec.resources.requests.storage
+            demanded = _demanded(claim)
             if demanded in everywhere:
                 continue
             rows = np.ones_like(standing) if match is None else ~match.is_found
@@ -396,8 +413,11 @@ class NodeVolumes:
         driver = self._storage.csi_driver(storage_class.provisioner)
         if request.storage is None or driver is None or not driver.spec.storage_capacity:
             return np.ones(self._snapshot.n_nodes, dtype=np.bool_)
-        largest = yield from self._capacities[claim.class_name].largest_bytes(self._snapshot)
-        roomy: Bools = largest >= max(0, request.quantity.value())
+        size_bytes, reports = max(0, request.quantity.value()), self._capacities[claim.class_name]
+        if self._scores:
+            free = self._free[_demanded(claim)] = yield from reports.capacity_for(self._snapshot, size_bytes)
+            return free >= 0
+        roomy: Bools = (yield from reports.largest_bytes(self._snapshot)) >= size_bytes
         return roomy
 
     # Results.
@@ -407,6 +427,11 @@ class NodeVolumes:
 
     def _fail(self, rows: Bools, words: str) -> None:
         self._failures.append((words, rows))
+
+
+def _demanded(claim: PersistentVolumeClaim) -> tuple[str, str | float | None]:
+    """Return an equal value for claims for which volumes are provisioned on the same nodes."""
+    return claim.class_name, claim.spec.resources.requests.storage
 
 
 def topologies(storage_class: StorageClass) -> Reach:

@@ -1,19 +1,20 @@
 """Places pods where their volumes are or can be provisioned, and binds the volumes before the pod.
 
 Source:
-    kube-scheduler v1.36, plugins/volumebinding/volume_binding.go, EventsToRegister and the hints it names.
-    kube-scheduler v1.36, plugins/volumebinding/volume_binding.go.
+    kube-scheduler v1.36, plugins/volumebinding/volume_binding.go, also EventsToRegister and the hints it names.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from plugins.node_resources_allocation import UtilizationShapePoint, shape_faults
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.claims import MIGRATED_PLUGINS, find_claims
 from plugins.volume_binding.explaining import why_not_anywhere, why_not_on
 from plugins.volume_binding.node_volumes import NodeVolumes
+from plugins.volume_binding.scoring import DEFAULT_SHAPE, StorageScorer
 from plugins.volumes.storage import (
     CLAIMS,
     CSI_DRIVERS,
@@ -37,6 +38,7 @@ from scheduler.framework import (
     ClusterObjects,
     EventResource,
     EventWithHint,
+    Features,
     FilterPlugin,
     KeyedLock,
     Needs,
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework import CycleState, Outcomes
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import NodeInfo, Rows, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
     Object = Mapping[str, Any]
 
@@ -149,24 +151,21 @@ class VolumeBindingArgs(PluginArgs, frozen=True):
 
     Attributes:
         bind_timeout_seconds: how long to wait until the volumes of a pod are bound; 0 means no wait.
-        shape: how to score nodes by their storage; kube-scheduler rejects it while the feature gate
-          StorageCapacityScoring is off, as it is by default.
+        shape: the line that scores the utilization of storage; by default the emptiest storage is the best. It needs the
+          feature gate StorageCapacityScoring.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateVolumeBindingArgs.
     """
 
     bind_timeout_seconds: int = 600
-    shape: tuple[Any, ...] | None = None
+    shape: tuple[UtilizationShapePoint, ...] | None = None
 
     def faults(self) -> Iterator[FieldError]:
         if self.bind_timeout_seconds < 0:
             problem = "invalid BindTimeoutSeconds, should not be a negative value"
             yield FieldError("bindTimeoutSeconds", f"Invalid value: {self.bind_timeout_seconds}: {problem}")
-        if self.shape is not None:
-            yield FieldError(
-                "shape", "unexpected field `shape`, remove it: the feature gate StorageCapacityScoring is off"
-            )
+        yield from shape_faults(self.shape or DEFAULT_SHAPE, "shape")
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -193,7 +192,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         clock: Clock,
         time_slice: TimeSlice,
         metrics: PluginMetrics,
+        features: Features,
     ) -> None:
+        scores = features.enabled("StorageCapacityScoring")
+        if args.shape is not None and not scores:
+            problem = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+            raise ValueError(f"shape: {problem}")
+        self._scorer = StorageScorer(args.shape or DEFAULT_SHAPE) if scores else None
         self._work = PluginWork(time_slice)
         # Pod uid -> an evaluation that takes longer than one time slice.
         self._begun: BoundedDict[str, NodeVolumes] = BoundedDict(_MOST_BEGUN)
@@ -232,7 +237,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return claims
         found = self._begun.get(pod.uid)
         if found is None or not found.go_on(snapshot, claims):
-            found = NodeVolumes(snapshot, claims, self._kept)
+            found = NodeVolumes(snapshot, claims, self._kept, scores=self._scorer is not None)
         state.write(_FOUND, found)
         return None
 
@@ -259,12 +264,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self._failures.add("predicate")
         return outcomes  # what was begun is kept: another plugin may need time in this attempt
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
-        """Skip Score: it needs the feature gate StorageCapacityScoring, which is off by default."""
-        return SKIP
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        """Skip Score without the feature gate StorageCapacityScoring; with it, pods without claims have a score too, 0."""
+        return SKIP if self._scorer is None else None
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> int:
-        return 0
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
+        if self._scorer is None or _FOUND not in state:
+            return 0
+        return self._scorer.score(state.read(_FOUND, NodeVolumes), snapshot, feasible)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         found = state.read(_FOUND, NodeVolumes).on(node_name) if _FOUND in state else None

@@ -319,6 +319,7 @@ class AttachedVolumes:
         self.has_csi_node: Bools = np.zeros(0, dtype=np.bool_)
         self.has_limits: Bools = np.zeros(0, dtype=np.bool_)
         self.failures: dict[int, Outcome] = {}
+        self._installed: dict[str, Bools] = {}  # driver -> (n_nodes,)
         self._counts: dict[str, Int64s] = {}  # driver -> (n_nodes,)
         self._limits: dict[str, Int64s] = {}  # driver -> (n_nodes,)
         self._holders: defaultdict[str, set[int]] = defaultdict(set)  # unique name -> rows where pods have it
@@ -386,8 +387,13 @@ class AttachedVolumes:
         name = snapshot.name_of(row)
         csi_node = storage.csi_node(name)
         limits = {} if csi_node is None else csi_node.limits
+        drivers = frozenset() if csi_node is None else {each.name for each in csi_node.spec.drivers}
         self.has_csi_node[row] = csi_node is not None
         self.has_limits[row] = bool(limits)
+        for driver in drivers - self._installed.keys():
+            self._installed[driver] = np.zeros(len(self.has_limits), dtype=np.bool_)
+        for driver, installed in self._installed.items():
+            installed[row] = driver in drivers
         for driver in limits.keys() - self._limits.keys():
             self._limits[driver] = np.full(len(self.has_limits), _NO_LIMIT, dtype=np.int64)
         for driver, column in self._limits.items():
@@ -515,6 +521,11 @@ class AttachedVolumes:
             full = np.union1d(full, np.flatnonzero((more > 0) & (count + more > self._limits[driver])))
         return full
 
+    def installed(self, driver: str) -> Bools:
+        """Return bool (n_nodes,), where a CSINode lists a driver."""
+        installed = self._installed.get(driver)
+        return np.zeros(len(self.has_csi_node), dtype=np.bool_) if installed is None else installed
+
     def _resize(self, n_nodes: int) -> None:
         """Resize to the number of rows; removed rows hold nothing."""
         if n_nodes == len(self.has_csi_node):
@@ -523,6 +534,9 @@ class AttachedVolumes:
             self._clear(row)
         self.has_csi_node = _resized(self.has_csi_node, n_nodes, fill=False)
         self.has_limits = _resized(self.has_limits, n_nodes, fill=False)
+        self._installed = {
+            driver: _resized(each, n_nodes, fill=False) for driver, each in self._installed.items()
+        }
         self._counts = {driver: _resized(each, n_nodes, fill=0) for driver, each in self._counts.items()}
         self._limits = {
             driver: _resized(each, n_nodes, fill=_NO_LIMIT) for driver, each in self._limits.items()

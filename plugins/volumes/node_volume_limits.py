@@ -1,11 +1,11 @@
 """Rejects nodes whose drivers cannot attach the pod's additional volumes.
 
 The node's CSINode contains the limit of each driver. A volume that several pods share counts once, and volumes attached
-without a pod count too. VolumeLimitScaling, which requires drivers that are not installed yet, is alpha and not
-implemented.
+without a pod count too. With the feature gate VolumeLimitScaling, the node must also have the drivers of these volumes.
 
 Source:
-    kube-scheduler v1.36, plugins/nodevolumelimits/csi.go.
+    kube-scheduler v1.36, plugins/nodevolumelimits/csi.go; v1.35 without DriverOptsIn. v1.37 differs only in the default
+    of the gate.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
 from plugins.volumes.storage import (
     CLAIMS,
+    CSI_DRIVERS,
     CSI_NODES,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
@@ -37,6 +38,7 @@ from scheduler.framework import (
     Code,
     EventResource,
     EventWithHint,
+    Features,
     FilterPlugin,
     Needs,
     Outcome,
@@ -58,9 +60,10 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Volume
-    from scheduler.snapshot import NodeInfo, Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot, UInt16s
 
 REASON = "node(s) exceed max volume count"
+_NOT_INSTALLED = "CSI driver is not installed on the node"
 
 _FULL = Outcome(Code.UNSCHEDULABLE, (REASON,))
 
@@ -70,10 +73,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     name = "NodeVolumeLimits"
     api_version = 1
-    needs = Needs(kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS}))
+    needs = Needs(
+        kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS})
+    )
     keeps_rows_apart = True
 
-    def __init__(self, *, time_slice: TimeSlice) -> None:
+    def __init__(self, *, time_slice: TimeSlice, features: Features) -> None:
+        self._requires_drivers = features.enabled("VolumeLimitScaling")
+        self._drivers_opt_in = features.enabled("DriverOptsIn")
         self._attached = AttachedVolumes()
         self._work = PluginWork(time_slice)
 
@@ -140,7 +147,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             self._work.done(attached.follow(snapshot, pods.index))
         wanted = _wanted(pod, snapshot, has_csi_node=True)
         if isinstance(wanted, Outcome):
-            return _refused(attached, wanted, _wanted(pod, snapshot, has_csi_node=False))
+            outcomes = _refused(attached, wanted, _wanted(pod, snapshot, has_csi_node=False))
+            return self._with_missing(outcomes.index, [*outcomes.table], pod, snapshot, attached, wanted)
         # This loops over the nodes whose pods with volumes differ in a dry run.
         changed = set(pods.changed_rows)
         if changed:
@@ -153,7 +161,42 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             if wanted and failure is not None and attached.has_limits[row]:
                 index[row] = len(table)
                 table.append(failure)
+        return self._with_missing(index, table, pod, snapshot, attached, wanted)
+
+    def _with_missing(
+        self,
+        index: UInt16s,
+        table: list[Outcome],
+        pod: PodInfo,
+        snapshot: Snapshot,
+        attached: AttachedVolumes,
+        wanted: Volumes | Outcome,
+    ) -> Outcomes:
+        """Return outcomes by index and table, where a missing driver replaces the outcome of a node.
+
+        kube-scheduler checks the drivers before the limits, in random order; here the first missing one is reported.
+        """
+        if self._requires_drivers:
+            without = _wanted(pod, snapshot, has_csi_node=False)
+            on_csi_node, elsewhere = (
+                () if isinstance(each, Outcome) else each.values() for each in (wanted, without)
+            )
+            for driver in reversed(dict.fromkeys((*on_csi_node, *elsewhere))):
+                if self._must_be_installed(driver, StorageObjects(snapshot)):
+                    missing = np.where(
+                        attached.has_csi_node,
+                        ~attached.installed(driver) if driver in on_csi_node else False,
+                        driver in elsewhere,
+                    )
+                    index[missing] = len(table)
+                    table.append(Outcome(Code.UNSCHEDULABLE, (f"{driver} {_NOT_INSTALLED}",)))
         return Outcomes(index, tuple(table))
+
+    def _must_be_installed(self, driver: str, storage: StorageObjects) -> bool:
+        known = storage.csi_driver(driver)
+        return known is not None and (
+            not self._drivers_opt_in or bool(known.spec.prevent_pod_scheduling_if_missing)
+        )
 
 
 def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]:

@@ -49,6 +49,15 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.37",
         "`distinctAttribute` compares all devices, also those of one request",
     ),
+    "DriverOptsIn": (
+        "1.36",
+        "VolumeLimitScaling applies only to drivers with `preventPodSchedulingIfMissing`",
+    ),
+    "ImageVolumeSizes": ("1.36", "ImageLocality adds the sizes of image volumes"),
+    "ImageVolumeThreshold": (
+        "1.37",
+        "each image volume raises the total size of images from which ImageLocality gives the maximum score",
+    ),
     "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
 }
 """Change of behavior without a gate -> (the first version with it, what changes)."""
@@ -86,9 +95,7 @@ ALWAYS_OFF = frozenset(
         "DRAWorkloadResourceClaims",
         "InPlacePodVerticalScalingSchedulerPreemption",
         "PodGroupPreemptionPolicy",
-        "StorageCapacityScoring",
         "TaintTolerationComparisonOperators",
-        "VolumeLimitScaling",
     }
 )
 """Gates that this scheduler does not have."""
@@ -113,7 +120,9 @@ EFFECTS: Mapping[str, str] = {
     "DynamicResourceAllocation": "claims to devices are considered",
     "GangScheduling": "gangs start together or not at all",
     "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",
+    "StorageCapacityScoring": "VolumeBinding scores nodes by the free capacity of their storage, and accepts `shape`",
     "TopologyAwareWorkloadScheduling": "groups stay in one domain of their topology constraint",
+    "VolumeLimitScaling": "NodeVolumeLimits rejects nodes without the CSI driver of a volume",
     "WorkloadAwarePreemption": "groups preempt, and are preempted, as a whole",
 }
 """Gate that changes decisions here -> what it changes. Every other gate is accepted and has no effect."""

@@ -218,6 +218,7 @@ class CSIDriverSpec(ApiStruct, frozen=True):
     """storage.k8s.io/v1 CSIDriverSpec, with the fields that scheduling reads."""
 
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(ApiStruct, frozen=True):

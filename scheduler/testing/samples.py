@@ -156,9 +156,9 @@ def storage_class(
     return found if mode is None else found | {"volumeBindingMode": mode}
 
 
-def csi_driver(name: str = DRIVER, *, storage_capacity: bool | None = True) -> Json:
+def csi_driver(name: str = DRIVER, *, storage_capacity: bool | None = True, **spec: Any) -> Json:
     """Return a CSIDriver that reports its storage capacity, or not."""
-    return _object("CSIDriver", name) | {"spec": {"storageCapacity": storage_capacity}}
+    return _object("CSIDriver", name) | {"spec": {"storageCapacity": storage_capacity, **spec}}
 
 
 def storage_capacity(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 
 from plugins.image_locality import ImageLocality
+from scheduler.configuration.feature_gates import VERSIONS
+from scheduler.testing.fakes import FakeFeatures
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import scored
 from tests.support.clusters import Cluster, wild_clusters, wild_pods
@@ -21,17 +23,19 @@ def normalized(name: str) -> str:
     return name + ":latest" if name.rfind(":") <= name.rfind("/") else name
 
 
-def rank(pod: PodInfo, node_images: list[set[str]], sizes: dict[str, int], row: int) -> int:
+def rank(pod: PodInfo, node_images: list[set[str]], sizes: dict[str, int], row: int, version: str) -> int:
     spec = pod.object["spec"]
     total = 0
     names = [container["image"] for container in [*spec["initContainers"], *spec["containers"]]]
-    names += [volume["image"]["reference"] for volume in spec["volumes"] if "image" in volume]
+    of_volumes = [volume["image"]["reference"] for volume in spec["volumes"] if "image" in volume]
+    names += of_volumes if version >= "1.36" else []
     for name in map(normalized, names):
         if name in node_images[row]:
             holders = sum(name in images for images in node_images)
             spread = float(holders) / float(len(node_images))
             total = wrap(total + to_int64(float(sizes[name]) * spread))
-    highest = 1000 * MB * (len(spec["initContainers"]) + len(spec["containers"]))
+    counted = len(spec["initContainers"]) + len(spec["containers"])
+    highest = 1000 * MB * (counted + (len(of_volumes) if version >= "1.37" else 0))
     if total < 23 * MB:
         total = 23 * MB
     elif total > highest:
@@ -50,6 +54,8 @@ def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo)
                 sizes.setdefault(name, image["sizeBytes"])
                 node_images[-1].add(name)
 
-    found = scored(ImageLocality(), pod, cluster.snapshot())
+    for version in VERSIONS:
+        found = scored(ImageLocality(features=FakeFeatures(version)), pod, cluster.snapshot())
 
-    assert found == [rank(pod, node_images, sizes, row) for row in range(len(cluster.nodes))]
+        rows = range(len(cluster.nodes))
+        assert found == [rank(pod, node_images, sizes, row, version) for row in rows]

@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from plugins.volume_binding.claims import key_of
@@ -15,9 +16,10 @@ from plugins.volumes.storage import CLAIMS as CLAIM_KIND
 from plugins.volumes.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES
 from plugins.volumes.storage import VOLUMES as VOLUME_KIND
 from scheduler.daemon.app.capabilities import TableObjects
-from scheduler.framework import CycleState, Status
+from scheduler.engine.runtime.adapters import scores_of
+from scheduler.framework import SKIP, CycleState, Status
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.fakes import Fakes
+from scheduler.testing.fakes import FakeFeatures, Fakes
 from scheduler.testing.samples import (
     DRIVER,
     claim,
@@ -66,6 +68,7 @@ class Story:
         self.at_server: dict[tuple[str, str], dict[str, Any]] = {}  # of what is assumed: as it really is
         self.version = 0
         fakes = Fakes()
+        self.scores = seed % 2 == 0
         self.plugin = VolumeBinding(
             args=VolumeBindingArgs(),
             objects=TableObjects(self.table),
@@ -75,6 +78,7 @@ class Story:
             clock=fakes.clock,
             time_slice=fakes.time_slice,
             metrics=fakes.metrics,
+            features=FakeFeatures("1.37" if self.scores else "1.36"),
         )
         watch_storage(self.table)
         self.under_way: list[CycleState] = []
@@ -290,10 +294,24 @@ class Story:
                 assert [(key_of(claim), name) for claim, name in on.bindings] == expected.bindings
                 assert [key_of(claim) for claim in on.provisions] == expected.provisions
         passing = [row for row, verdict in enumerate(said) if verdict == PASSES]
+        said += self.compare_scores(waiting, state, passing, found) if passing else []
         if passing and self.random.random() < 0.3:
             row = self.random.choice(passing)
             self.reserve(waiting, state, snapshot.name_of(row), found[row][1])
         return said
+
+    def compare_scores(
+        self, waiting: Any, state: CycleState, passing: list[int], found: list[tuple[Any, loops.Found]]
+    ) -> list[Any]:
+        """Score the nodes that pass by plugin and loop; return the scores."""
+        snapshot, rows = self.table.snapshot(), np.array(passing, dtype=np.intp)
+        skipped = self.plugin.pre_score(state, waiting, snapshot, rows) is SKIP
+        assert skipped is not self.scores
+        if skipped:
+            return []
+        scores = scores_of(self.plugin, state, waiting, snapshot, rows)[rows].tolist()
+        assert scores == [loops.score(found[row][1], self.table.nodes[row], self.objects) for row in passing]
+        return scores
 
     def claims_of(self, waiting: Any) -> Any:
         try:
@@ -366,6 +384,7 @@ def test_the_random_clusters_produce_every_verdict():
     said = set[Any]().union(*map(tell, range(100, 108)))
 
     assert {PASSES, "Skip", loops.UNBOUND_IMMEDIATE} <= said
+    assert len([each for each in said if isinstance(each, int)]) > 5
     reasons = {each[1] for each in said if isinstance(each, tuple)}
     single = (loops.NODE_CONFLICT, loops.BIND_CONFLICT, loops.NOT_ENOUGH_SPACE, loops.PV_NOT_EXIST)
     assert {(reason,) for reason in single} <= reasons

@@ -13,9 +13,10 @@ from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
 from scheduler.framework import CycleState
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from scheduler.testing.samples import (
     claim,
+    csi_driver,
     csi_node,
     storage_class,
     volume,
@@ -40,8 +41,12 @@ def impatient() -> FakeTimeSlice:
 
 LOOPS = (
     (lambda: VolumeRestrictions(time_slice=FakeTimeSlice()), loops.restrictions),
-    (lambda: NodeVolumeLimits(time_slice=FakeTimeSlice()), loops.limits),
-    (lambda: NodeVolumeLimits(time_slice=impatient()), loops.limits),
+    (lambda: NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), loops.limits),
+    (lambda: NodeVolumeLimits(time_slice=impatient(), features=FakeFeatures()), loops.limits),
+    (
+        lambda: NodeVolumeLimits(time_slice=impatient(), features=FakeFeatures("1.37")),
+        loops.limits_and_drivers,
+    ),
     (VolumeZone, loops.zones),
 )
 STEPS = 200
@@ -110,6 +115,7 @@ class Story:
                 *[self.put_volume] * 2,
                 *[self.put_csi_node] * 2,
                 *[self.attach] * 2,
+                self.put_driver,
                 *[self.remove_object] * 2,
                 self.put_node,
                 self.remove_node,
@@ -213,6 +219,11 @@ class Story:
         self.objects.csi_nodes[name] = csi_node(name, limits)
         watch_storage(self.table, self.objects.csi_nodes[name])
 
+    def put_driver(self) -> None:
+        name, opted = self.random.choice(DRIVERS), self.random.choice([None, False, True, True])
+        self.objects.drivers[name] = csi_driver(name, preventPodSchedulingIfMissing=opted)
+        watch_storage(self.table, self.objects.drivers[name])
+
     def attach(self) -> None:
         name, where = self.random.choice(["a0", "a1", "a2"]), self.random.choice(NODES)
         attached = self.random.choice([None, *VOLUMES])
@@ -228,6 +239,7 @@ class Story:
             "storage.k8s.io/v1/storageclasses": self.objects.classes,
             "storage.k8s.io/v1/csinodes": self.objects.csi_nodes,
             "storage.k8s.io/v1/volumeattachments": self.objects.attachments,
+            "storage.k8s.io/v1/csidrivers": self.objects.drivers,
         }
         there = [(kind, key) for kind, known in kinds.items() for key in sorted(known)]
         kind, key = self.random.choice(there)
@@ -299,9 +311,12 @@ def test_the_plugins_agree_with_the_reference_loops(seed: int):
 
 
 def test_the_random_clusters_produce_every_verdict():
-    said = set[Any]().union(*map(tell, range(100, 106)))
+    said = set[Any]().union(*map(tell, range(100, 110)))
 
     assert {PASSES, loops.DISK, loops.ONE_POD, loops.ZONE, loops.LIMIT, "Skip"} <= said
+    assert {
+        ("Unschedulable", (f"{driver} CSI driver is not installed on the node",)) for driver in DRIVERS
+    } <= said
     assert {each[0] for each in said} >= {"Error", "UnschedulableAndUnresolvable"}
     assert said >= {
         "PersistentVolumeClaim had no pv name and storageClass name",

@@ -304,7 +304,13 @@ def _has_room(claim: Json, class_: Json, node: NodeObject, objects: Objects) -> 
         return True
     if driver is None or not driver["spec"].get("storageCapacity"):
         return True
-    for capacity in objects.capacities.values():
+    return bool(_rooms(claim, class_, node, objects))
+
+
+def _rooms(claim: Json, class_: Json, node: NodeObject, objects: Objects) -> list[Json]:
+    """Return the reports with enough capacity for a claim, by name."""
+    found = []
+    for _, capacity in sorted(objects.capacities.items()):
         limit = capacity.get("maximumVolumeSize", capacity.get("capacity"))
         if (
             capacity["storageClassName"] == class_["metadata"]["name"]
@@ -313,5 +319,34 @@ def _has_room(claim: Json, class_: Json, node: NodeObject, objects: Objects) -> 
             and "nodeTopology" in capacity
             and capacity["nodeTopology"]["matchLabels"].items() <= node.labels.items()
         ):
-            return True
-    return False
+            found.append(capacity)
+    return found
+
+
+def score(found: Found, node: NodeObject, objects: Objects) -> int:
+    """volume_binding.go, Score, with StorageCapacityScoring and its default shape."""
+    classes: dict[str, list[int]] = {}  # class -> requested, capacity
+    for key, name in found.bindings:
+        volume = objects.volumes[name]
+        use = classes.setdefault(volume["spec"]["storageClassName"], [0, 0])
+        use[0] += _size(objects.claims[key]).value()
+        use[1] += parse_quantity(volume["spec"]["capacity"]["storage"]).value()
+    for key in [] if found.bindings else found.provisions:
+        claim = objects.claims[key]
+        class_ = objects.classes[class_of(claim)]
+        driver = objects.drivers.get(class_["provisioner"])
+        if "storage" not in claim["spec"]["resources"]["requests"]:
+            continue
+        if driver is None or not driver["spec"]["storageCapacity"]:
+            continue
+        (room, *_) = _rooms(claim, class_, node, objects)
+        use = classes.setdefault(claim["spec"]["storageClassName"], [0, 0])
+        use[0] += _size(claim).value()
+        use[1] = parse_quantity(room.get("capacity", 0)).value()
+    if not classes:
+        return 0
+    percents = [
+        100 if capacity == 0 or requested > capacity else requested * 100 // capacity
+        for requested, capacity in classes.values()
+    ]
+    return (2 * sum(100 - percent for percent in percents) + len(percents)) // (2 * len(percents))

@@ -44,6 +44,7 @@ class Objects:
     classes: dict[str, Json] = field(default_factory=dict)
     csi_nodes: dict[str, Json] = field(default_factory=dict)
     attachments: dict[str, Json] = field(default_factory=dict)
+    drivers: dict[str, Json] = field(default_factory=dict)
 
 
 def volumes_of(pod: PodInfo) -> list[Json]:
@@ -194,7 +195,14 @@ class NotCountedError(Exception):
 def limits(pod: PodInfo, nodes: list[OneNode], objects: Objects) -> list[Verdict] | str:
     if not any(_may_count(volume) for volume in volumes_of(pod)):
         return "Skip"
-    return [_limit(pod, node, objects) for node in nodes]
+    return [_limit(pod, node, objects, needs_drivers=False) for node in nodes]
+
+
+def limits_and_drivers(pod: PodInfo, nodes: list[OneNode], objects: Objects) -> list[Verdict] | str:
+    """The same with VolumeLimitScaling."""
+    if not any(_may_count(volume) for volume in volumes_of(pod)):
+        return "Skip"
+    return [_limit(pod, node, objects, needs_drivers=True) for node in nodes]
 
 
 def _may_count(volume: Json) -> bool:
@@ -202,7 +210,7 @@ def _may_count(volume: Json) -> bool:
     return any(kind in volume for kind in ("persistentVolumeClaim", "ephemeral", *in_tree))
 
 
-def _limit(pod: PodInfo, node: OneNode, objects: Objects) -> Verdict:
+def _limit(pod: PodInfo, node: OneNode, objects: Objects, *, needs_drivers: bool) -> Verdict:
     csi_node = objects.csi_nodes.get(node.node.name)
     try:
         new = _attachable(pod, csi_node, objects, is_new=True)
@@ -210,6 +218,11 @@ def _limit(pod: PodInfo, node: OneNode, objects: Objects) -> Verdict:
         allowed = {
             driver["name"]: driver["allocatable"]["count"] for driver in drivers if "allocatable" in driver
         }
+        for driver in new.values() if needs_drivers else ():
+            registered = objects.drivers.get(driver)
+            is_there = any(each["name"] == driver for each in drivers)
+            if registered and registered["spec"].get("preventPodSchedulingIfMissing") and not is_there:
+                return ("Unschedulable", (f"{driver} CSI driver is not installed on the node",))
         if not new or not allowed:
             return PASSES
         attached: dict[str, str] = {}

@@ -9,6 +9,7 @@ from plugins.image_locality import ImageLocality
 from scheduler.engine.runtime.adapters import scores_of
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import CycleState
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import scores
@@ -34,7 +35,7 @@ def test_larger_present_images_score_higher():
     nodes = cluster(having("both", a=500, b=1000), having("small", a=500, x=9999), having("none"))
 
     # Of 3 nodes, 2 have a and 1 has b; 23 MiB score nothing, 2 * 1000 MiB the maximum.
-    assert scores(ImageLocality(), running("a", "b"), nodes) == {
+    assert scores(ImageLocality(features=FakeFeatures()), running("a", "b"), nodes) == {
         "both": (500 * 2 // 3 + 1000 // 3 - 23) * 100 // (2000 - 23),
         "small": (500 * 2 // 3 - 23) * 100 // (2000 - 23),
         "none": 0,
@@ -47,43 +48,60 @@ def test_larger_present_images_score_higher():
     ids=["nothing", "below the lowest", "the lowest", "a little", "the highest", "above the highest"],
 )
 def test_sizes_count_between_two_thresholds(size_mib: int, score: int):
-    assert scores(ImageLocality(), running("a"), cluster(having("n", a=size_mib))) == {"n": score}
+    assert scores(ImageLocality(features=FakeFeatures()), running("a"), cluster(having("n", a=size_mib))) == {
+        "n": score
+    }
 
 
 def test_an_image_on_few_nodes_counts_less():
     nodes = cluster(having("has-it", a=1000), *(having(f"n{number}") for number in range(3)))
 
-    assert scores(ImageLocality(), running("a"), nodes)["has-it"] == (250 - 23) * 100 // (1000 - 23)
+    assert scores(ImageLocality(features=FakeFeatures()), running("a"), nodes)["has-it"] == (
+        250 - 23
+    ) * 100 // (1000 - 23)
 
 
 def test_init_containers_are_counted_in_both_sums():
     nodes = cluster(having("n", a=1000))
     init = [{"name": "i", "image": "a"}]
 
-    assert scores(ImageLocality(), running("b", initContainers=init), nodes) == {
+    assert scores(ImageLocality(features=FakeFeatures()), running("b", initContainers=init), nodes) == {
         "n": (1000 - 23) * 100 // (2000 - 23)
     }
 
 
-def test_image_volumes_are_counted_in_one_sum():
+@pytest.mark.parametrize(
+    ("version", "score"),
+    [
+        pytest.param("1.35", 0, id="1.35 ignores them"),
+        pytest.param("1.36", (500 - 23) * 100 // (1000 - 23), id="1.36 counts their sizes"),
+        pytest.param("1.37", (500 - 23) * 100 // (2000 - 23), id="1.37 also raises the threshold"),
+    ],
+)
+def test_the_version_decides_how_image_volumes_count(version: str, score: int):
     nodes = cluster(having("n", a=500))
     volumes = [{"name": "v", "image": {"reference": "a"}}, {"name": "w"}]
 
-    assert scores(ImageLocality(), running("b", volumes=volumes), nodes) == {
-        "n": (500 - 23) * 100 // (1000 - 23)
-    }
+    found = scores(ImageLocality(features=FakeFeatures(version)), running("b", volumes=volumes), nodes)
+
+    assert found == {"n": score}
 
 
 def test_a_pod_with_volumes_only_scores_as_in_upstream():
     nodes = cluster(having("has-it", a=500), having("none"))
     volumes = [{"name": "v", "image": {"reference": "a"}}]
 
-    assert scores(ImageLocality(), running(volumes=volumes), nodes) == {"has-it": 100, "none": 0}
+    assert scores(ImageLocality(features=FakeFeatures()), running(volumes=volumes), nodes) == {
+        "has-it": 100,
+        "none": 0,
+    }
 
 
 def scored(cache: Cache) -> dict[str, int]:
     snapshot = cache.snapshot()
-    found = scores_of(ImageLocality(), CycleState(), running("a"), snapshot, snapshot.all_rows)
+    found = scores_of(
+        ImageLocality(features=FakeFeatures()), CycleState(), running("a"), snapshot, snapshot.all_rows
+    )
     assert found is not None
     return {each.name: int(found[row]) for row, each in enumerate(cache.table.nodes)}
 
@@ -120,11 +138,11 @@ def test_very_many_images_score_as_a_few_do(seed: int, monkeypatch: pytest.Monke
     wanted = pod(
         "p", containers=[{"name": f"c{number}", "image": random.choice(names)} for number in range(15)]
     )
-    expected = scores(ImageLocality(), wanted, nodes)
+    expected = scores(ImageLocality(features=FakeFeatures()), wanted, nodes)
 
     monkeypatch.setattr("plugins.image_locality._FEW", 0)
 
-    assert scores(ImageLocality(), wanted, nodes) == expected
+    assert scores(ImageLocality(features=FakeFeatures()), wanted, nodes) == expected
 
 
 @pytest.mark.parametrize("count", [50, 500])
@@ -141,7 +159,7 @@ def test_each_node_is_read_once_for_all_images_of_a_pod(count: int, monkeypatch:
     snapshot = nodes.snapshot()
     monkeypatch.setattr("scheduler.snapshot.images._images", counted)
 
-    ImageLocality().score(
+    ImageLocality(features=FakeFeatures()).score(
         CycleState(), running(*(f"i{number}" for number in range(count))), snapshot, snapshot.all_rows
     )
 

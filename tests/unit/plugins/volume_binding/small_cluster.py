@@ -34,7 +34,7 @@ class Stage:
     """
 
     def __init__(
-        self, *objects: dict[str, Any], bind_timeout_seconds: int = 600, **capabilities: Any
+        self, *objects: dict[str, Any], args: VolumeBindingArgs | None = None, **capabilities: Any
     ) -> None:
         self.table = ClusterTable()
         for name, labels in (("n1", {ZONE: "a"}), ("n2", {ZONE: "b"}), ("n3", {})):
@@ -52,8 +52,9 @@ class Stage:
             "clock": fakes.clock,
             "time_slice": self.limit,
             "metrics": fakes.metrics,
+            "features": fakes.features,
         }
-        args = VolumeBindingArgs(bind_timeout_seconds=bind_timeout_seconds)
+        args = args or VolumeBindingArgs()
         self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given | capabilities)
 
     def show(self, *objects: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.volume_binding.plugin import VolumeBindingArgs
 from plugins.volumes.storage import CLAIMS, VOLUMES
 from scheduler.engine.cycle.event_bus import EventBus
 from scheduler.errors import ApiError
@@ -201,7 +202,7 @@ class Live:
             writer=self.writes,
             happenings=self.bus,
             clock=LoopClock(),
-            bind_timeout_seconds=bind_timeout_seconds,
+            args=VolumeBindingArgs(bind_timeout_seconds=bind_timeout_seconds),
         )
         self.state = self.stage.reserved(waiting, "n1")
         assert self.stage.plugin.pre_bind_pre_flight(self.state, waiting, "n1") is None

@@ -521,16 +521,7 @@ def test_changed_capacity_is_visible_to_the_next_pod():
     assert not stage.feasible(using("data"))
 
 
-# Scores, and results without nodes.
-
-
-def test_nodes_are_not_scored_by_their_storage():
-    stage, waiting = Stage(unbound("data"), LOCAL_CLASS, available("pv")), using("data")
-    state, _ = stage.judged(waiting)
-    snapshot = stage.table.snapshot()
-
-    assert stage.plugin.pre_score(state, waiting, snapshot, snapshot.all_rows) is SKIP
-    assert stage.plugin.score(state, waiting, snapshot, snapshot.all_rows) == 0
+# Results without nodes.
 
 
 def test_a_cluster_without_nodes_has_no_rejections():

@@ -30,12 +30,15 @@ def test_a_pod_waits_at_most_ten_minutes_for_its_volumes():
             ],
             id="a negative time",
         ),
+        pytest.param({"shape": [{"utilization": 0, "score": 10}]}, [], id="a shape"),
+        pytest.param({"shape": []}, [], id="an empty shape is the default one"),
         pytest.param(
-            {"shape": [{"utilization": 0, "score": 10}]},
+            {"shape": [{"utilization": 50, "score": 11}, {"utilization": 50, "score": 0}]},
             [
-                "shape: unexpected field `shape`, remove it: the feature gate StorageCapacityScoring is off",
+                "shape[1].utilization: must rise from point to point, was 50, then 50",
+                "shape[0].score: must be 0 to 10, was 11",
             ],
-            id="a shape, for which a gate has to be on",
+            id="an invalid shape",
         ),
         pytest.param({"shape": None}, [], id="no shape"),
     ],

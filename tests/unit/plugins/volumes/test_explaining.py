@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
-from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from scheduler.testing.samples import (
     DRIVER,
     claim,
@@ -107,11 +107,15 @@ def test_a_full_driver_is_reported_with_its_numbers():
     )  # fmt: skip
     waiting = pod("p", volumes=mounted("cv2", "cv3", "cv4"))
 
-    assert told(NodeVolumeLimits(time_slice=FakeTimeSlice()), waiting, table, "a") == [
+    assert told(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), waiting, table, "a"
+    ) == [
         f"driver {DRIVER} has 3 of at most 3 volumes attached on this node, and the pod needs 2 more",
         "what would help: 2 fewer volumes attached there, or a higher limit in its CSINode",
     ]
-    assert told(NodeVolumeLimits(time_slice=FakeTimeSlice()), waiting, table, "b") == []
+    assert (
+        told(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), waiting, table, "b") == []
+    )
 
 
 def test_an_uncountable_volume_on_a_node_is_reported():
@@ -123,7 +127,10 @@ def test_an_uncountable_volume_on_a_node_is_reported():
     )  # fmt: skip
 
     assert told(
-        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("q", volumes=mounted("data")), table, "a"
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("q", volumes=mounted("data")),
+        table,
+        "a",
     ) == [
         (
             "the attached volumes of the pods on this node cannot be counted: "

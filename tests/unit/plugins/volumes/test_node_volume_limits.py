@@ -9,10 +9,11 @@ from plugins.volumes import attached
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
-from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from scheduler.testing.samples import (
     DRIVER,
     claim,
+    csi_driver,
     csi_node,
     mounted,
     storage_class,
@@ -45,8 +46,11 @@ def on_a(name: str, *claims: str, **fields: Any) -> Any:
 def test_pods_without_counted_volumes_are_skipped_and_identical(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), each, cluster_of()) is SKIP
-    assert NodeVolumeLimits(time_slice=FakeTimeSlice()).signature(each) == ()
+    assert (
+        judged(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), each, cluster_of())
+        is SKIP
+    )
+    assert NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()).signature(each) == ()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,7 @@ def test_pods_without_counted_volumes_are_skipped_and_identical(source: str):
 def test_pods_with_counted_volumes_are_not_identical(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert NodeVolumeLimits(time_slice=FakeTimeSlice()).signature(each) is None
+    assert NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()).signature(each) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,11 @@ def test_a_node_that_cannot_attach_all_volumes_is_rejected(
 ):
     table = cluster_of(*bound("x", "y", "z"), csi_node("a", {DRIVER: limit}), pods=(on_a("u", *there),))
 
-    found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted(*wanted)), table)
+    found = judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted(*wanted)),
+        table,
+    )
 
     assert found == (SKIP if not wanted else {"a": FULL} if refused else {})
 
@@ -87,14 +95,28 @@ def test_pods_that_share_a_volume_attach_it_once():
     users = on_a("one", "x"), on_a("two", "x")
     table = cluster_of(*bound("x", "y"), csi_node("a", {DRIVER: 2}), pods=users)
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y")), table) == {}
+    assert (
+        judged(
+            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+            pod("p", volumes=mounted("y")),
+            table,
+        )
+        == {}
+    )
 
 
 def test_each_driver_has_its_own_limit():
     objects = [claim("x", "x"), volume("x", driver="one"), claim("y", "y"), volume("y", driver="two")]
     table = cluster_of(*objects, csi_node("a", {"one": 1, "two": 1}), pods=(on_a("u", "x"),))
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y")), table) == {}
+    assert (
+        judged(
+            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+            pod("p", volumes=mounted("y")),
+            table,
+        )
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +137,11 @@ def test_volumes_attached_without_a_pod_count(attachment: Any, refused: bool):
     others = volume("nfs", csi=None, nfs={"server": "s"})
     table = cluster_of(*bound("x", "y"), others, csi_node("a", {DRIVER: 1}), attachment)
 
-    found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y")), table)
+    found = judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("y")),
+        table,
+    )
 
     assert found == ({"a": FULL} if refused else {})
 
@@ -126,7 +152,7 @@ def test_a_volume_attached_for_a_pod_counts_once():
 
     assert (
         judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice()),
+            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
             pod("p", volumes=mounted("y")),
             cluster_of(*objects, pods=(on_a("u", "x"),)),
         )
@@ -139,7 +165,9 @@ def test_the_attachment_of_a_volume_of_the_pod_counts_again():
     objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
 
     assert judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("x")),
+        cluster_of(*objects),
     ) == {"a": FULL}
 
 
@@ -158,7 +186,9 @@ def test_an_unprovisioned_volume_counts_for_its_driver(provisioner: str, driver:
     ]  # fmt: skip
 
     found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("x")),
+        cluster_of(*objects),
     )
 
     assert found == ({"a": FULL} if counts else {})
@@ -186,7 +216,7 @@ def test_volumes_without_a_driver_do_not_count(objects: list[Any]):
 
     assert (
         judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice()),
+            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
             pod("p", volumes=mounted("x")),
             cluster_of(*objects, limits),
         )
@@ -198,7 +228,9 @@ def test_a_claim_with_a_deleted_volume_counts_for_its_class():
     objects = [claim("x", "gone", class_name="c"), storage_class("c"), csi_node("a", {DRIVER: 0})]
 
     assert judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("x")),
+        cluster_of(*objects),
     ) == {"a": FULL}
 
 
@@ -219,10 +251,10 @@ def test_disks_of_in_tree_plugins_count_for_their_drivers(source: Any, limits: A
     claimed = pod("q", volumes=mounted("x"))
     table = cluster_of(claim("x", "x"), volume("x", csi=None, **source), csi_node("a", limits))
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), inline, table) == (
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), inline, table) == (
         {"a": FULL} if refused else {}
     )
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), claimed, table) == (
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), claimed, table) == (
         {"a": FULL} if refused else {}
     )
 
@@ -231,7 +263,9 @@ def test_an_ephemeral_volume_counts_through_the_claim_owned_by_the_pod():
     wants = pod("p", volumes=[{"name": "v", "ephemeral": {}}])
     objects = [claim("p-v", "x", owner=wants), volume("x"), csi_node("a", {DRIVER: 0})]
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, cluster_of(*objects)) == {"a": FULL}
+    assert judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, cluster_of(*objects)
+    ) == {"a": FULL}
 
 
 ALL_NODES = ("a", "b")
@@ -275,7 +309,7 @@ def test_a_pod_with_invalid_volumes_is_rejected_on_every_node_with_the_reason(
     volumes: Any, objects: list[Any], where: tuple[str, ...], answer: str
 ):
     found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice()),
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
         pod("p", volumes=volumes),
         cluster_of(*objects, csi_node("a", {})),
     )
@@ -296,7 +330,11 @@ def test_a_node_with_pods_of_invalid_volumes_cannot_be_evaluated(limits: Any, ex
     astray = pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}])
     table = cluster_of(*bound("x"), claim("u-v"), csi_node("a", limits), pods=(astray,))
 
-    found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), table)
+    found = judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("x")),
+        table,
+    )
 
     words = "Error: PVC default/u-v was not created for pod default/u (pod is not owner)"
     assert found == ({"a": words} if expected else {})
@@ -305,7 +343,14 @@ def test_a_node_with_pods_of_invalid_volumes_cannot_be_evaluated(limits: Any, ex
 def test_a_deleted_claim_of_a_pod_on_a_node_does_not_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 1}), pods=(on_a("u", "lost"),))
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), table) == {}
+    assert (
+        judged(
+            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+            pod("p", volumes=mounted("x")),
+            table,
+        )
+        == {}
+    )
 
 
 # Nodes are recounted only where something changed.
@@ -360,7 +405,10 @@ def test_only_changed_nodes_are_counted_again(
         csi_node("b", {DRIVER: 1}), volume_attachment("v", node="c", volume="x"),
         pods=(user, OWNER), nodes=(node("a"), node("b"), node("c")),
     )  # fmt: skip
-    plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y"))
+    plugin, wants = (
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("y")),
+    )
     judged(plugin, wants, table)
     counted = set[int]()
     look_again = AttachedVolumes._look_again
@@ -375,11 +423,16 @@ def test_only_changed_nodes_are_counted_again(
     found = judged(plugin, wants, table)
 
     assert sorted(counted) == rows
-    assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
+    assert found == judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, table
+    )
 
 
 def test_another_cluster_is_counted_from_the_start():
-    plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x"))
+    plugin, wants = (
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("x")),
+    )
 
     for limit, expected in ((0, {"a": FULL}), (1, {}), (0, {"a": FULL})):
         table = cluster_of(*bound("x"), csi_node("a", {DRIVER: limit}))
@@ -388,7 +441,10 @@ def test_another_cluster_is_counted_from_the_start():
 
 def test_very_many_changes_cause_a_full_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 0}))
-    plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x"))
+    plugin, wants = (
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        pod("p", volumes=mounted("x")),
+    )
     assert judged(plugin, wants, table) == {"a": FULL}
 
     watch_storage(table, csi_node("a", {DRIVER: 1}))
@@ -448,7 +504,7 @@ def test_only_changed_volumes_of_a_full_node_are_read(
     change: Callable[[ClusterTable], Any], looked_at: int, looks: Looks
 ):
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
-    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice())
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures())
     judged(plugin, wants, table)
     looks.begin()
     change(table)
@@ -456,14 +512,16 @@ def test_only_changed_volumes_of_a_full_node_are_read(
     found = judged(plugin, wants, table)
 
     assert looks.number == looked_at
-    assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
+    assert found == judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, table
+    )
 
 
 def test_volumes_of_pods_are_read_in_steps(looks: Looks):
     limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
-    plugin, snapshot = NodeVolumeLimits(time_slice=limit), table.snapshot()
+    plugin, snapshot = NodeVolumeLimits(time_slice=limit, features=FakeFeatures()), table.snapshot()
 
     with pytest.raises(NeedsTime) as needs:
         plugin.filter(CycleState(), wants, snapshot, snapshot.all_rows)
@@ -478,14 +536,16 @@ def test_volumes_of_pods_are_read_in_steps(looks: Looks):
             table.remove_node("b")
 
     found = judged(plugin, wants, table)
-    assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
+    assert found == judged(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, table
+    )
     assert plugin._attached._rows[0].users == {f"{DRIVER}/f{number}": ANY for number in range(20)}
 
 
 def test_a_dry_run_without_a_pod_reads_no_volume(looks: Looks):
     table, wants = crowded(), pod("p", volumes=mounted("x"))
     watch_storage(table, csi_node("a", {DRIVER: 320}))
-    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice())
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures())
     assert judged(plugin, wants, table) == {"a": FULL}
     looks.begin()
     heavy = next(each for each in table.snapshot().pods_on(0) if each.name == "heavy")
@@ -517,7 +577,7 @@ WANTS = pod("p", volumes=mounted("x"))
 )
 def test_a_node_that_can_attach_more_requeues_pods(before: Any, after: Any, helps: bool):
     found = asked(
-        NodeVolumeLimits(time_slice=FakeTimeSlice()),
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
         EventResource.CSI_NODE,
         UPDATE,
         WANTS,
@@ -531,7 +591,7 @@ def test_a_node_that_can_attach_more_requeues_pods(before: Any, after: Any, help
 def test_any_new_csi_node_requeues_pods():
     assert (
         asked(
-            NodeVolumeLimits(time_slice=FakeTimeSlice()),
+            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
             EventResource.CSI_NODE,
             ADD,
             WANTS,
@@ -564,7 +624,14 @@ def test_any_new_csi_node_requeues_pods():
     ],
 )
 def test_a_deleted_pod_with_attached_volumes_requeues_others(gone: Any, helps: bool):
-    found = asked(NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.POD, DELETE, WANTS, gone, None)
+    found = asked(
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        EventResource.POD,
+        DELETE,
+        WANTS,
+        gone,
+        None,
+    )
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
@@ -580,7 +647,10 @@ def test_a_deleted_pod_with_attached_volumes_requeues_others(gone: Any, helps: b
 )
 def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("x"), {"name": "v", "ephemeral": {}}])
-    plugin, kind = NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.PERSISTENT_VOLUME_CLAIM
+    plugin, kind = (
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        EventResource.PERSISTENT_VOLUME_CLAIM,
+    )
 
     assert asked(plugin, kind, ADD, waiting, None, added) is (
         QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -603,8 +673,56 @@ def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
 def test_a_detached_volume_requeues_the_pods_that_it_may_help(source: Any, attacher: str, helps: bool):
     waiting = pod("p", volumes=[{"name": "v", **source}])
     detached = volume_attachment("v", node="a", volume="x", attacher=attacher)
-    plugin, kind = NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.VOLUME_ATTACHMENT
+    plugin, kind = (
+        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+        EventResource.VOLUME_ATTACHMENT,
+    )
 
     assert asked(plugin, kind, DELETE, waiting, detached, None) is (
         QueueingHint.QUEUE if helps else QueueingHint.SKIP
     )
+
+
+REQUIRED = csi_driver(preventPodSchedulingIfMissing=True)
+MISSING = f"Unschedulable: {DRIVER} CSI driver is not installed on the node"
+
+
+@pytest.mark.parametrize(
+    ("features", "driver", "refused"),
+    [
+        pytest.param(FakeFeatures("1.37"), REQUIRED, True, id="1.37"),
+        pytest.param(FakeFeatures("1.36", VolumeLimitScaling=True), REQUIRED, True, id="1.36 with the gate"),
+        pytest.param(FakeFeatures("1.36"), REQUIRED, False, id="1.36"),
+        pytest.param(FakeFeatures("1.37", VolumeLimitScaling=False), REQUIRED, False, id="1.37 without it"),
+        pytest.param(FakeFeatures("1.37"), csi_driver(), False, id="a driver that may be missing"),
+        pytest.param(FakeFeatures("1.35", VolumeLimitScaling=True), csi_driver(), True, id="1.35 asks all"),
+        pytest.param(FakeFeatures("1.37"), csi_driver("other"), False, id="a driver without a CSIDriver"),
+    ],
+)
+def test_nodes_without_the_driver_of_a_volume_are_rejected(features: Any, driver: Any, refused: bool):
+    table = cluster_of(*bound("x"), csi_node("a", {DRIVER: None}), driver)
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=features)
+
+    assert judged(plugin, pod("p", volumes=mounted("x")), table) == ({"b": MISSING} if refused else {})
+
+
+def test_a_missing_driver_is_reported_before_a_full_one():
+    objects = [*bound("x"), claim("y", "y"), volume("y", driver="full"), csi_node("a", {"full": 0}), REQUIRED]
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures("1.37"))
+
+    found = judged(plugin, pod("p", volumes=mounted("y", "x")), cluster_of(*objects))
+
+    assert found == {"a": MISSING, "b": MISSING}
+
+
+def test_a_driver_counts_from_when_its_node_lists_it_until_it_does_not():
+    table = cluster_of(*bound("x"), csi_node("a", {"other": 1}), REQUIRED)
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures("1.37"))
+    wants = pod("p", volumes=mounted("x"))
+    assert judged(plugin, wants, table) == {"a": MISSING, "b": MISSING}
+
+    watch_storage(table, csi_node("a", {DRIVER: None}))
+    assert judged(plugin, wants, table) == {"b": MISSING}
+
+    watch_storage(table, csi_node("a", {}))
+    assert judged(plugin, wants, table) == {"a": MISSING, "b": MISSING}
