@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 REASON = "node(s) were unschedulable"
 
 _TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+"""It has no value, so no toleration that compares values covers it."""
 
 
 class NodeUnschedulable(FilterPlugin):
@@ -58,10 +59,10 @@ class NodeUnschedulable(FilterPlugin):
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_toleration_change(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
-        helps = new.uid == pod.uid and new.tolerated.cover(_TAINT)
+        helps = new.uid == pod.uid and new.tolerated.cover(_TAINT, compares=False)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        if pod.tolerated.cover(_TAINT):
+        if pod.tolerated.cover(_TAINT, compares=False):
             return Outcomes.all_pass(snapshot.n_nodes)
         return Outcomes.reject(snapshot.unschedulable, REASON, resolvable=False)

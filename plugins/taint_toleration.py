@@ -13,6 +13,7 @@ from scheduler.framework import (
     ClusterEvent,
     EventResource,
     EventWithHint,
+    Features,
     FilterPlugin,
     Outcomes,
     PreScorePlugin,
@@ -45,6 +46,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     reads_pods = False
     reads_only_nodes = True
 
+    def __init__(self, *, features: Features) -> None:
+        self._compares = features.enabled("TaintTolerationComparisonOperators")
+
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.tolerations
 
@@ -57,22 +61,24 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-        was_refused = old is None or _has_untolerated(old.taints, pod.tolerated)
-        helps = was_refused and not _has_untolerated(new.taints, pod.tolerated)
+        was_refused = old is None or _has_untolerated(old.taints, pod.tolerated, self._compares)
+        helps = was_refused and not _has_untolerated(new.taints, pod.tolerated, self._compares)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_toleration_change(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
         return QueueingHint.QUEUE if new.uid == pod.uid else QueueingHint.SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        tolerated = pod.tolerated
-        refused = snapshot.taints.judge(lambda taints: _has_untolerated(taints, tolerated))
+        tolerated, compares = pod.tolerated, self._compares
+        refused = snapshot.taints.judge(lambda taints: _has_untolerated(taints, tolerated, compares))
         return Outcomes.reject(refused, REASON, resolvable=False)
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         if node is None:
             return None
-        untolerated = [taint for taint in node.taints if _has_untolerated((taint,), pod.tolerated)]
+        untolerated = [
+            taint for taint in node.taints if _has_untolerated((taint,), pod.tolerated, self._compares)
+        ]
         return [f"does not tolerate {_written(taint)}" for taint in untolerated]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
@@ -85,15 +91,18 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return the number of untolerated PreferNoSchedule taints; `normalize` inverts it."""
-        tolerated = state.read(_PRE_SCORE, Tolerations)
-        return snapshot.taints.measure(lambda taints: _count_intolerable(taints, tolerated))
+        tolerated, compares = state.read(_PRE_SCORE, Tolerations), self._compares
+        return snapshot.taints.measure(lambda taints: _count_intolerable(taints, tolerated, compares))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return default_normalize_score(scores, feasible, reverse=True)
 
 
-def _has_untolerated(taints: Iterable[Taint], tolerated: Tolerations) -> bool:
-    return any(taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated.cover(taint) for taint in taints)
+def _has_untolerated(taints: Iterable[Taint], tolerated: Tolerations, compares: bool) -> bool:
+    return any(
+        taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated.cover(taint, compares=compares)
+        for taint in taints
+    )
 
 
 def _written(taint: Taint) -> str:
@@ -101,5 +110,8 @@ def _written(taint: Taint) -> str:
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
-def _count_intolerable(taints: Iterable[Taint], tolerated: Tolerations) -> int:
-    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated.cover(taint) for taint in taints)
+def _count_intolerable(taints: Iterable[Taint], tolerated: Tolerations, compares: bool) -> int:
+    return sum(
+        taint.effect == PREFER_NO_SCHEDULE and not tolerated.cover(taint, compares=compares)
+        for taint in taints
+    )

@@ -76,9 +76,14 @@ class SpreadConstraint:
 
 
 class ConstraintReader:
-    """Reads the constraints of pods; pods with equal constraints share one result."""
+    """Reads the constraints of pods; pods with equal constraints share one result.
 
-    def __init__(self) -> None:
+    Args:
+        merges_keys: whether `matchLabelKeys` count.
+    """
+
+    def __init__(self, *, merges_keys: bool) -> None:
+        self._merges_keys = merges_keys
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
         self._long: BoundedDict[tuple[object, ...], _Reading] = BoundedDict(_MOST_READINGS)
 
@@ -96,14 +101,14 @@ class ConstraintReader:
         if are_long(pod):
             reading = self._long.get(place)
             if reading is None:
-                reading = self._long[place] = _Reading(pod, action)
+                reading = self._long[place] = _Reading(pod, action, self._merges_keys)
             self._long.move_to_end(place)
             work.begin()
             work.done(reading.steps())
             return reading.result()
         found = self._read.get(place)
         if found is None:
-            found = run_to_end(_in_steps(pod, action))
+            found = run_to_end(_in_steps(pod, action, self._merges_keys))
             self._read.keep(place, found, len(content))
         return found
 
@@ -120,17 +125,17 @@ class ConstraintReader:
 
 
 class _Reading:
-    """Reads long constraints of a pod, in steps that may be interrupted; arguments as of `ConstraintReader.of_pod`."""
+    """Reads long constraints of a pod, in steps that may be interrupted; arguments as of `ConstraintReader`."""
 
-    def __init__(self, pod: PodInfo, action: str) -> None:
-        self._pod, self._action = pod, action
+    def __init__(self, pod: PodInfo, action: str, merges_keys: bool) -> None:
+        self._pod, self._action, self._merges_keys = pod, action, merges_keys
         self._found: tuple[SpreadConstraint, ...] | SelectorError | None = None
         self._reading: Generator[None, None, tuple[SpreadConstraint, ...]] | None = None
 
     def steps(self) -> Generator[None, None, None]:
         """Continue reading."""
         while self._found is None:
-            reading = self._reading or _in_steps(self._pod, self._action)
+            reading = self._reading or _in_steps(self._pod, self._action, self._merges_keys)
             self._reading = None  # an error ends it
             try:
                 next(reading)
@@ -170,7 +175,9 @@ def are_long(pod: PodInfo) -> bool:
     return False
 
 
-def _in_steps(pod: PodInfo, action: str) -> Generator[None, None, tuple[SpreadConstraint, ...]]:
+def _in_steps(
+    pod: PodInfo, action: str, merges_keys: bool
+) -> Generator[None, None, tuple[SpreadConstraint, ...]]:
     """Read the constraints of a pod with an action, in steps."""
     found: list[SpreadConstraint] = []
     words = 0
@@ -187,7 +194,8 @@ def _in_steps(pod: PodInfo, action: str) -> Generator[None, None, tuple[SpreadCo
                 if requirement is not None:
                     requirements.append(requirement)
             rule = LabelRule(tuple(requirements))
-        rule = _merged(each.match_label_keys, pod.labels, rule)
+        if merges_keys:
+            rule = _merged(each.match_label_keys, pod.labels, rule)
         found.append(_read(each, rule, pod))
         words += 1 + len(each.match_label_keys)
         if words > _WORDS_A_STEP:
@@ -241,9 +249,13 @@ class CountedNodes:
         pod: the pod whose node affinity and tolerations apply.
         within: bool (n_nodes,), the nodes to which all constraints are limited; None is all.
         work: runs slow steps; so every method may raise NeedsTime.
+        compares: whether tolerations compare the values of taints, see `Tolerations.cover`.
     """
 
-    def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None, work: PluginWork) -> None:
+    def __init__(
+        self, snapshot: Snapshot, pod: PodInfo, within: Bools | None, work: PluginWork, *, compares: bool
+    ) -> None:
+        self._compares = compares
         self._work = work
         self._snapshot = snapshot
         self._pod = pod
@@ -273,11 +285,12 @@ class CountedNodes:
     @cached_property
     def _open(self) -> Bools:
         """Return where the pod tolerates all NoSchedule and NoExecute taints."""
-        tolerated = self._pod.tolerated
+        tolerated, compares = self._pod.tolerated, self._compares
 
         def is_open(taints: tuple[Taint, ...]) -> bool:
             return all(
-                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or tolerated.cover(taint) for taint in taints
+                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or tolerated.cover(taint, compares=compares)
+                for taint in taints
             )
 
         return self._snapshot.taints.judge(is_open)

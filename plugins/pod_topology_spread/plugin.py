@@ -37,6 +37,7 @@ from scheduler.framework import (
     Code,
     EventResource,
     EventWithHint,
+    Features,
     FilterPlugin,
     Needs,
     Outcome,
@@ -273,7 +274,13 @@ class SpreadState:
 
     @classmethod
     def of(
-        cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot, work: PluginWork
+        cls,
+        constraints: Sequence[SpreadConstraint],
+        pod: PodInfo,
+        snapshot: Snapshot,
+        work: PluginWork,
+        *,
+        compares: bool,
     ) -> Self:
         """Count the pods of every constraint, of nodes that have all the topology keys.
 
@@ -285,7 +292,8 @@ class SpreadState:
             constraints = constraints[
                 : missing[0]
             ]  # no node passes the missing one, so later ones do not matter
-        nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints), work)
+        within = nodes_with_keys(snapshot, constraints)
+        nodes = CountedNodes(snapshot, pod, within, work, compares=compares)
         pods = CountedPods(snapshot, constraints, work)
         counts = [
             DomainCounts(each, snapshot, pods.of(each), nodes.of(each), itself=bool(itself))
@@ -338,11 +346,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     needs = Needs(kinds=KINDS)
     keeps_rows_apart = True
 
-    def __init__(self, *, args: PodTopologySpreadArgs, time_slice: TimeSlice) -> None:
+    def __init__(self, *, args: PodTopologySpreadArgs, time_slice: TimeSlice, features: Features) -> None:
+        self._compares = features.enabled("TaintTolerationComparisonOperators")
         self._defaults = args.constraints
         self._system_defaulting = args.is_system_defaulting
         self._work = PluginWork(time_slice)
-        self._reader = ConstraintReader()
+        self._reader = ConstraintReader(merges_keys=features.enabled("MatchLabelKeysInPodTopologySpread"))
         self._selectors = DefaultSelectors()
         if not self._defaults:
             self.needs = Needs()  # type: ignore[misc]  # of this one: nothing is deduced from objects
@@ -455,7 +464,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.failed(message, error)
         if not constraints:
             return SKIP
-        state.write(_PRE_FILTER, SpreadState.of(constraints, pod, snapshot, self._work), by_row=True)
+        found = SpreadState.of(constraints, pod, snapshot, self._work, compares=self._compares)
+        state.write(_PRE_FILTER, found, by_row=True)
         return None
 
     def add_pods(
@@ -484,7 +494,15 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return SKIP
         own = bool(pod.pod.spec.topology_spread_constraints)
         needs_all_keys = own or not self._system_defaulting
-        found = ScoreState(snapshot, pod, feasible, constraints, self._work, needs_all_keys=needs_all_keys)
+        found = ScoreState(
+            snapshot,
+            pod,
+            feasible,
+            constraints,
+            self._work,
+            needs_all_keys=needs_all_keys,
+            compares=self._compares,
+        )
         state.write(_PRE_SCORE, found, by_row=True)
         return None
 

@@ -47,6 +47,7 @@ class ScoreState:
         needs_all_keys: whether a node must have all topology keys to be compared with the others. The default
             constraints do not require it, so that nodes without a zone are still ranked by their pods; nodes without
             the label then form one domain with those whose label is empty.
+        compares: whether tolerations compare the values of taints, see `Tolerations.cover`.
 
     Raises:
         NeedsTime: counting the constraints takes longer than one time slice.
@@ -61,11 +62,12 @@ class ScoreState:
         work: PluginWork,
         *,
         needs_all_keys: bool,
+        compares: bool,
     ) -> None:
         self._snapshot = snapshot
         self._needs_all_keys = needs_all_keys
         self._compared = nodes_with_keys(snapshot, constraints) if needs_all_keys else None
-        self._nodes = CountedNodes(snapshot, pod, self._compared, work)
+        self._nodes = CountedNodes(snapshot, pod, self._compared, work, compares=compares)
         # If no node is compared, the sums are not used.
         self._added = constraints if self._compared is None or self._compared.any() else ()
         self._pods = CountedPods(snapshot, self._added, work)

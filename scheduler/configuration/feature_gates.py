@@ -73,8 +73,6 @@ ALWAYS_ON = frozenset(
     {
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
-        "MatchLabelKeysInPodTopologySpread",
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
         "NodeDeclaredFeatures",
         "NodeInclusionPolicyInPodTopologySpread",
         "PodLevelResources",
@@ -95,7 +93,6 @@ ALWAYS_OFF = frozenset(
         "DRAWorkloadResourceClaims",
         "InPlacePodVerticalScalingSchedulerPreemption",
         "PodGroupPreemptionPolicy",
-        "TaintTolerationComparisonOperators",
     }
 )
 """Gates that this scheduler does not have."""
@@ -120,7 +117,9 @@ EFFECTS: Mapping[str, str] = {
     "DynamicResourceAllocation": "claims to devices are considered",
     "GangScheduling": "gangs start together or not at all",
     "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",
+    "MatchLabelKeysInPodTopologySpread": "topology spread constraints select by their `matchLabelKeys`",
     "StorageCapacityScoring": "VolumeBinding scores nodes by the free capacity of their storage, and accepts `shape`",
+    "TaintTolerationComparisonOperators": "tolerations compare the numbers of taints with the operators Lt and Gt",
     "TopologyAwareWorkloadScheduling": "groups stay in one domain of their topology constraint",
     "VolumeLimitScaling": "NodeVolumeLimits rejects nodes without the CSI driver of a volume",
     "WorkloadAwarePreemption": "groups preempt, and are preempted, as a whole",

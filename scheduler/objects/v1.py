@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,30 +40,66 @@ class Toleration(ApiStruct, frozen=True):
 class Tolerations:
     """The tolerations of a pod, indexed by what they cover: the cost does not depend on their number."""
 
-    __slots__ = ("_covered",)
+    __slots__ = ("_above", "_below", "_covered")
 
     def __init__(self, tolerations: Iterable[Toleration]) -> None:
         # Key, effect and value, each "" or None if the toleration covers any.
         self._covered: set[tuple[str, str, str | None]] = set()
+        # Key and effect, each "" if the toleration covers any -> the numbers above or below which it covers values.
+        self._above: dict[tuple[str, str], int] = {}
+        self._below: dict[tuple[str, str], int] = {}
         for each in tolerations:
             if each.operator in {"", "Equal"}:
                 self._covered.add((each.key, each.effect, each.value))
             elif each.operator == "Exists":
                 self._covered.add((each.key, each.effect, None))
+            elif each.operator in {"Gt", "Lt"} and (number := _int64(each.value)) is not None:
+                place = each.key, each.effect
+                if each.operator == "Gt":
+                    self._above[place] = min(number, self._above.get(place, number))
+                else:
+                    self._below[place] = max(number, self._below.get(place, number))
 
-    def cover(self, taint: Taint) -> bool:
+    def cover(self, taint: Taint, *, compares: bool) -> bool:
         """Return whether a toleration covers a taint.
 
-        An empty effect covers every effect, an empty key every key; the operators Lt and Gt belong to a
-        feature that is off in 1.36 and cover nothing.
+        An empty effect covers every effect, an empty key every key.
+
+        Args:
+            taint: the taint.
+            compares: whether the operators Lt and Gt compare values; otherwise they cover nothing.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/api/core/v1/toleration.go, ToleratesTaint.
         """
-        if not self._covered:
-            return False
-        ways = product((taint.key, ""), (taint.effect, ""), (taint.value, None))
-        return not self._covered.isdisjoint(ways)
+        if self._covered:
+            ways = product((taint.key, ""), (taint.effect, ""), (taint.value, None))
+            if not self._covered.isdisjoint(ways):
+                return True
+        return compares and bool(self._above or self._below) and self._covers_number(taint)
+
+    def _covers_number(self, taint: Taint) -> bool:
+        number = _int64(taint.value)
+        return number is not None and any(
+            number > self._above.get(place, number) or number < self._below.get(place, number)
+            for place in product((taint.key, ""), (taint.effect, ""))
+        )
+
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_LONGEST_INT64 = 20
+
+
+def _int64(text: str) -> int | None:
+    """Parse an integer in canonical form; None for any other text, or if it exceeds int64.
+
+    Source:
+        kube-scheduler v1.36, apimachinery, pkg/api/validate/content/decimal_int.go, IsDecimalInteger.
+    """
+    if len(text) > _LONGEST_INT64 or not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 class PersistentVolumeClaimVolumeSource(ApiStruct, frozen=True):

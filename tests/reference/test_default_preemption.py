@@ -28,6 +28,7 @@ from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Code, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
 from tests.support.scripted_plugins import Filter, framework_of
@@ -71,7 +72,7 @@ class World:
 
 def plugins() -> list[Plugin]:
     return [
-        TaintToleration(),
+        TaintToleration(features=FakeFeatures()),
         NodePorts(),
         made(NodeResourcesFit),
         made(PodTopologySpread),

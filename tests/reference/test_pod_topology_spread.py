@@ -15,7 +15,7 @@ from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from scheduler.framework import CycleState
 from scheduler.objects.meta import OwnerReference
-from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, random_labels
 from tests.reference.one_node import verdicts
 from tests.reference.topology_spread import SYSTEM, ParseError, SlowSpread
@@ -103,7 +103,9 @@ class Judge:
         system = defaults is None
         args = {} if system else {"defaultingType": "List", "defaultConstraints": defaults}
         self.fast = PodTopologySpread(
-            args=msgspec.convert(args, PodTopologySpreadArgs), time_slice=FakeTimeSlice()
+            args=msgspec.convert(args, PodTopologySpreadArgs),
+            time_slice=FakeTimeSlice(),
+            features=FakeFeatures(),
         )
         self.slow = SlowSpread(cluster, SYSTEM if defaults is None else defaults, system)
         self.seen: set[str] = set()

@@ -9,6 +9,7 @@ from hypothesis import given
 from plugins.node_name import NodeName
 from plugins.node_unschedulable import NodeUnschedulable
 from plugins.taint_toleration import TaintToleration
+from scheduler.testing.fakes import FakeFeatures
 from tests.reference.go import default_normalize_score
 from tests.reference.one_node import PASSES, filtered, one_by_one, scored
 from tests.support.clusters import Cluster, wild_clusters, wild_pods
@@ -49,7 +50,7 @@ def test_cordoned_nodes_are_rejected_as_by_the_reference_loop(cluster: Cluster, 
 def test_untolerated_taints_are_rejected_as_by_the_reference_loop(cluster: Cluster, pod: PodInfo):
     refusal = ("UnschedulableAndUnresolvable", ("node(s) had untolerated taint(s)",))
 
-    found = filtered(TaintToleration(), pod, cluster.snapshot())
+    found = filtered(TaintToleration(features=FakeFeatures()), pod, cluster.snapshot())
 
     expected = []
     for node in one_by_one(cluster):
@@ -71,7 +72,9 @@ def test_the_taint_score_is_that_of_the_reference_loop(cluster: Cluster, pod: Po
                 count += 1
         counts.append(count)
 
-    assert scored(TaintToleration(), pod, cluster.snapshot()) == default_normalize_score(counts, reverse=True)
+    assert scored(
+        TaintToleration(features=FakeFeatures()), pod, cluster.snapshot()
+    ) == default_normalize_score(counts, reverse=True)
 
 
 @given(wild_clusters("taints"))

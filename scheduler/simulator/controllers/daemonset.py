@@ -102,7 +102,9 @@ class DaemonSetController(WorkloadController):
         for name, node in self._nodes.items():
             if not affinity.matches(name, node.labels):
                 continue
-            against = {taint.effect for taint in node.taints if not pod.tolerated.cover(taint)}
+            against = {
+                taint.effect for taint in node.taints if not pod.tolerated.cover(taint, compares=False)
+            }
             if NO_EXECUTE not in against:
                 stay.add(name)
                 if NO_SCHEDULE not in against:

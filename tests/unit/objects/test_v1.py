@@ -23,17 +23,18 @@ from tests.support.builders import pod
 
 TAINT = Taint(key="gpu", value="a100", effect=NO_SCHEDULE)
 
+VALUES = ("", "a100", "-3", "5", "40", "05")
 TAINTS = st.builds(
     Taint,
     key=st.sampled_from(["gpu", "disk"]),
-    value=st.sampled_from(["", "a100"]),
+    value=st.sampled_from(VALUES),
     effect=st.sampled_from([NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE]),
 )
 TOLERATIONS = st.builds(
     Toleration,
     key=st.sampled_from(["", "gpu", "disk"]),
     operator=st.sampled_from(["", "Equal", "Exists", "Lt", "Gt", "exists"]),
-    value=st.sampled_from(["", "a100"]),
+    value=st.sampled_from(VALUES),
     effect=st.sampled_from(["", NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE]),
 )
 
@@ -57,7 +58,7 @@ TOLERATIONS = st.builds(
     ],
 )
 def test_the_tolerations_that_cover_a_taint(toleration: Toleration):
-    assert Tolerations([toleration]).cover(TAINT)
+    assert Tolerations([toleration]).cover(TAINT, compares=True)
 
 
 @pytest.mark.parametrize(
@@ -67,41 +68,64 @@ def test_the_tolerations_that_cover_a_taint(toleration: Toleration):
         pytest.param(Toleration(key="gpu", operator="Exists", effect=NO_EXECUTE), id="another effect"),
         pytest.param(Toleration(key="gpu", operator="Equal", value="h100"), id="another value"),
         pytest.param(Toleration(key="gpu"), id="Equal without a value"),
-        pytest.param(Toleration(key="gpu", operator="Lt", value="9"), id="Lt, whose feature is off"),
-        pytest.param(Toleration(key="gpu", operator="Gt", value="1"), id="Gt, whose feature is off"),
+        pytest.param(Toleration(key="gpu", operator="Lt", value="9"), id="Lt of a text"),
+        pytest.param(Toleration(key="gpu", operator="Gt", value="1"), id="Gt of a text"),
         pytest.param(Toleration(key="gpu", operator="In", value="a100"), id="an unknown operator"),
         pytest.param(Toleration(key="gpu", operator="exists"), id="an operator in the wrong case"),
         pytest.param(Toleration(key="GPU", operator="Exists"), id="a key in the wrong case"),
     ],
 )
 def test_the_tolerations_that_do_not_cover_a_taint(toleration: Toleration):
-    assert not Tolerations([toleration]).cover(TAINT)
+    assert not Tolerations([toleration]).cover(TAINT, compares=True)
 
 
-@pytest.mark.parametrize("operator", ["Lt", "Gt"])
-def test_numeric_operators_cover_no_taint(operator: str):
-    taint = Taint(key="sla", value="5", effect=NO_SCHEDULE)
-    limit = "9" if operator == "Lt" else "1"
-    assert not Tolerations([Toleration(key="sla", operator=operator, value=limit)]).cover(taint)
+@pytest.mark.parametrize(
+    ("operator", "value", "taint_value", "covered"),
+    [
+        ("Gt", "3", "5", True),
+        ("Gt", "5", "5", False),
+        ("Gt", "-7", "-6", True),
+        ("Lt", "9", "5", True),
+        ("Lt", "5", "5", False),
+        ("Lt", "0", "-1", True),
+        ("Lt", "9223372036854775807", "-9223372036854775808", True),
+        ("Gt", "9223372036854775808", "5", False),
+        ("Gt", "3", "9223372036854775808", False),
+        ("Gt", "03", "5", False),
+        ("Gt", "3", "05", False),
+        ("Lt", "9", "-0", False),
+        ("Gt", "+3", "5", False),
+        ("Gt", "", "5", False),
+        ("Gt", "3", "", False),
+        ("Gt", "3.5", "5", False),
+        ("Lt", "9", "\u0665", False),
+    ],
+)
+def test_numeric_operators_compare_integers(operator: str, value: str, taint_value: str, covered: bool):
+    taint = Taint(key="sla", value=taint_value, effect=NO_SCHEDULE)
+    tolerations = Tolerations([Toleration(key="sla", operator=operator, value=value)])
+
+    assert tolerations.cover(taint, compares=True) is covered
+    assert not tolerations.cover(taint, compares=False)
 
 
 def test_an_empty_toleration_covers_taints_without_a_value():
-    assert Tolerations([Toleration()]).cover(Taint(key="any", effect=NO_EXECUTE))
-    assert not Tolerations([Toleration()]).cover(TAINT)
+    assert Tolerations([Toleration()]).cover(Taint(key="any", effect=NO_EXECUTE), compares=True)
+    assert not Tolerations([Toleration()]).cover(TAINT, compares=True)
 
 
 def test_one_toleration_of_many_is_enough():
     others = Toleration(key="disk", operator="Exists")
-    assert Tolerations([others, Toleration(key="gpu", operator="Exists")]).cover(TAINT)
-    assert not Tolerations([others]).cover(TAINT)
-    assert not Tolerations([]).cover(TAINT)
+    assert Tolerations([others, Toleration(key="gpu", operator="Exists")]).cover(TAINT, compares=True)
+    assert not Tolerations([others]).cover(TAINT, compares=True)
+    assert not Tolerations([]).cover(TAINT, compares=True)
 
 
 @settings(derandomize=True, max_examples=500)
-@given(taint=TAINTS, tolerations=st.lists(TOLERATIONS, max_size=3))
-def test_the_rule_equals_its_table(taint: Taint, tolerations: list[Toleration]):
-    assert Tolerations(tolerations).cover(taint) is any(
-        covers(toleration, taint) for toleration in tolerations
+@given(taint=TAINTS, tolerations=st.lists(TOLERATIONS, max_size=3), compares=st.booleans())
+def test_the_rule_equals_its_table(taint: Taint, tolerations: list[Toleration], compares: bool):
+    assert Tolerations(tolerations).cover(taint, compares=compares) is any(
+        covers(toleration, taint, compares=compares) for toleration in tolerations
     )
 
 

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from tests.support.clusters import Cluster
 
+DEFAULT_FEATURES = FakeFeatures()
+
 
 def made(
     plugin: type[Any],
     *,
     table: ClusterTable | None = None,
-    features: FakeFeatures | None = None,
+    features: Features = DEFAULT_FEATURES,
     **args: Any,
 ) -> Any:
     """Create a plugin from arguments in the configuration's spelling; `table` is the cluster from which it reads objects."""
@@ -50,7 +52,7 @@ def made(
     if TimeSlice in constructor_wants(plugin).values():
         given["time_slice"] = FakeTimeSlice()
     if Features in constructor_wants(plugin).values():
-        given["features"] = features or FakeFeatures()
+        given["features"] = features
     return plugin(**given)
 
 

@@ -9,6 +9,7 @@ import pytest
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from scheduler.objects.v1 import Toleration
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
@@ -155,6 +156,22 @@ class TestFilter:
 
         assert set(reasons(each, same, zones(*old))) == {"a", "b", "nowhere"}
         assert set(reasons(each, newer, zones(*old))) == {"nowhere"}
+        off = FakeFeatures(MatchLabelKeysInPodTopologySpread=False)
+        assert set(refused(newer, old, features=off)) == {"a", "b", "nowhere"}
+
+    def test_tolerations_compare_the_numbers_of_taints_with_the_gate(self):
+        honouring = constraint(nodeTaintsPolicy="Honor")
+        tolerations = [Toleration("old", "Gt", "3", "NoSchedule")]
+        nodes = cluster(
+            node("a", labels={"zone": "1"}),
+            node("c", labels={"zone": "2"}, taints=["old=5:NoSchedule"]),
+            pods=on("a"),
+        )
+        waiting = spread(honouring, tolerations=tolerations)
+        comparing = FakeFeatures(TaintTolerationComparisonOperators=True)
+
+        assert set(reasons(plugin(features=comparing), waiting, nodes)) == {"a"}
+        assert set(reasons(plugin(), waiting, nodes)) == set()
 
     def test_an_invalid_selector_is_an_error(self):
         wrong = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
