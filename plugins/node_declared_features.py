@@ -5,7 +5,7 @@ follow from its spec.
 
 Source:
     kube-scheduler v1.36, plugins/nodedeclaredfeatures/nodedeclaredfeatures.go, and component-helpers v0.36,
-    nodedeclaredfeatures/features.
+    nodedeclaredfeatures/features; both v1.35 without DeclaredUserNamespaces.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scheduler.framework import (
     ClusterEvent,
     EventResource,
     EventWithHint,
+    Features,
     FilterPlugin,
     Outcomes,
     PreFilterPlugin,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
 
 REASON = "node(s) didn't match Pod's required features"
+_OLD_REASON = "node declared features check failed - unsatisfied requirements"
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -50,8 +52,11 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     api_version = 1
     reads_pods = False
 
+    def __init__(self, *, features: Features) -> None:
+        self._knows_user_namespaces = features.enabled("DeclaredUserNamespaces")
+
     def signature(self, pod: PodInfo) -> Hashable:
-        return required_features(pod)
+        return self._required(pod)
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
@@ -67,11 +72,11 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         return QueueingHint.SKIP if same else QueueingHint.QUEUE
 
     def _after_pod_update(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> QueueingHint:
-        helps = new.uid == pod.uid and required_features(old) != required_features(new)
+        helps = new.uid == pod.uid and self._required(old) != self._required(new)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        required = required_features(pod)
+        required = self._required(pod)
         if not required:
             return SKIP
         state.write(_PRE_FILTER, required)
@@ -80,7 +85,14 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         required: frozenset[Any] = state.read(_PRE_FILTER, frozenset)
         refused = snapshot.declared_features.judge(lambda declared: not required <= declared)
-        return Outcomes.reject(refused, REASON, resolvable=False)
+        if self._knows_user_namespaces:
+            return Outcomes.reject(refused, REASON, resolvable=False)
+        return Outcomes.reject(refused, f"{_OLD_REASON}: {', '.join(required)}", resolvable=False)
+
+    def _required(self, pod: PodInfo) -> frozenset[str]:
+        """Return the required features; up to 1.35 there is only one, RestartAllContainersOnContainerExits."""
+        required = required_features(pod)
+        return required if self._knows_user_namespaces else required - {USER_NAMESPACES_HOST_NETWORK}
 
 
 def required_features(pod: PodInfo) -> frozenset[str]:

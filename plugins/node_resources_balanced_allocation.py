@@ -1,7 +1,7 @@
 """Prefers nodes whose resources would be used in balanced proportions, such as cpu and memory.
 
 Source:
-    kube-scheduler v1.36, plugins/noderesources/balanced_allocation.go.
+    kube-scheduler v1.36, plugins/noderesources/balanced_allocation.go; v1.35 without BalanceImprovement.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from scheduler.framework import (
     MAX_NODE_SCORE,
     SKIP,
     ClusterObjects,
+    Features,
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
@@ -74,7 +75,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Scores by how much the pod improves the balance of a node's resources."""
+    """Scores by how much the pod improves the balance of a node's resources; up to 1.35 by the balance with the pod."""
 
     name = "NodeResourcesBalancedAllocation"
     api_version = 1
@@ -91,6 +92,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self._devices = ClassTotals(
             Devices.of(objects), time_slice, is_on=features.enabled("DRAExtendedResource")
         )
+        self._compares_before = features.enabled("BalanceImprovement")
         self._resources = args.resources or DEFAULT_RESOURCES
         self._scores_devices = may_be_of_devices(self._resources)
         if self._scores_devices:
@@ -110,13 +112,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return 75 if the balance does not change, up to 100 if it improves, down to 50 if it worsens."""
+        """Return 75 if the balance does not change, up to 100 if it improves, down to 50 if it worsens.
+
+        Up to 1.35 it is 100 for full balance, down to 50.
+        """
         requests = self._prepared_requests(state, pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
         used = usages(snapshot, self._resources, requests, snapshot.requested, self._devices)
         if not used:
-            return np.full(snapshot.n_nodes, _HALF + _HALF // 2, dtype=np.int64)
+            unused = _HALF + _HALF // 2 if self._compares_before else MAX_NODE_SCORE
+            return np.full(snapshot.n_nodes, unused, dtype=np.int64)
         capacities = [usage.allocatable for usage in used]
         present = None
         if any(capacity.min(initial=1) <= 0 for capacity in capacities):
@@ -125,6 +131,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 np.where(here, capacity, 1) for here, capacity in zip(present, capacities, strict=True)
             ]
         score = _balance([usage.requested for usage in used], capacities, present)
+        if not self._compares_before:
+            return score
         score -= self._before(snapshot, requests, used, capacities, present)
         score += _HALF
         return _HALF + divide(score, 2)
@@ -167,6 +175,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return 0
         used = self._used_on(node, requests)
         with_pod = _balance_on([(usage.requested, usage.allocatable) for usage in used])
+        if not self._compares_before:
+            return with_pod
         return wrapped(_HALF + divide_one(wrapped(_HALF + with_pod - _without_pod(used)), 2))
 
     def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:

@@ -198,8 +198,8 @@ class Candidates(ABC, Generic[S, T]):
         """Return whether an object is a candidate."""
 
     @abstractmethod
-    def _traits_of(self, obj: S) -> T:
-        """Return the traits that demands compare."""
+    def _traits_of(self, obj: S) -> T | None:
+        """Return the traits that demands compare; None for an object that fits no demand."""
 
     @abstractmethod
     def _reach_of(self, obj: S) -> Reach:
@@ -345,7 +345,7 @@ class CapacityTraits(NamedTuple):
     capacity: int
 
 
-class CapacityCandidates(Candidates[CSIStorageCapacity, "CapacityTraits | None"]):
+class CapacityCandidates(Candidates[CSIStorageCapacity, CapacityTraits]):
     """Drivers' reports of the capacity for new volumes of a class."""
 
     struct = CSIStorageCapacity

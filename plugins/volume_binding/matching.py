@@ -90,6 +90,8 @@ def match_volumes(
     snapshot: Snapshot,
     claims: Iterable[PersistentVolumeClaim],
     candidates: Mapping[str, VolumeCandidates],
+    *,
+    knows_attributes: bool = True,
 ) -> Generator[None, None, Sequence[Match] | str]:
     """Match claims with volumes on every node, in steps, the smallest claim first; no volume is used twice on a node.
 
@@ -97,6 +99,7 @@ def match_volumes(
         snapshot: the cluster; volumes and nodes may not change between two steps.
         claims: the claims.
         candidates: class -> its unclaimed volumes.
+        knows_attributes: whether claims may have a VolumeAttributesClass.
 
     Returns:
         A match for each claim, or the error of one of them, as upstream's message.
@@ -108,6 +111,11 @@ def match_volumes(
     picks: dict[str, _Picks] = {}  # class -> what earlier claims take
     matches: list[Match] = []
     for claim in sorted(claims, key=lambda claim: claim.spec.resources.requests.quantity.nanos):
+        if claim.spec.volume_attributes_class_name and not knows_attributes:
+            return (
+                f"unsupported volumeAttributesClassName is set on claim {key_of(claim)} when the feature-gate "
+                "VolumeAttributesClass is disabled"
+            )
         try:
             demand = VolumeDemand.of(claim)
         except SelectorError as error:

@@ -97,6 +97,7 @@ class NodeVolumes:
         claims: the pod's claims.
         kept: the cached candidates.
         scores: whether the nodes will be scored by their storage.
+        knows_attributes: whether claims may have a VolumeAttributesClass.
 
     Attributes:
         matches: for each claim without a selected node, the volume that it would be bound to on each node.
@@ -104,10 +105,17 @@ class NodeVolumes:
     """
 
     def __init__(
-        self, snapshot: Snapshot, claims: PodClaims, kept: KeptCandidates, *, scores: bool = False
+        self,
+        snapshot: Snapshot,
+        claims: PodClaims,
+        kept: KeptCandidates,
+        *,
+        scores: bool,
+        knows_attributes: bool,
     ) -> None:
         self._snapshot = snapshot
         self._scores = scores
+        self._knows_attributes = knows_attributes
         self._storage = StorageObjects(snapshot)
         self._claims = claims
         self._kept = kept
@@ -343,7 +351,9 @@ class NodeVolumes:
         if not standing.any():
             return
         open_claims = [claim for claim in self._claims.unbound if selected_node(claim) is None]
-        found = yield from match_volumes(self._snapshot, open_claims, self._volumes)
+        found = yield from match_volumes(
+            self._snapshot, open_claims, self._volumes, knows_attributes=self._knows_attributes
+        )
         if isinstance(found, str):
             self._fail(standing, found)
             return

@@ -64,6 +64,7 @@ from scheduler.snapshot import object_key
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
+    from plugins.volume_binding.claims import PodClaims
     from scheduler.framework import CycleState, Outcomes
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
@@ -198,6 +199,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if args.shape is not None and not scores:
             problem = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
             raise ValueError(f"shape: {problem}")
+        self._knows_attributes = features.enabled("VolumeAttributesClass")
         self._scorer = StorageScorer(args.shape or DEFAULT_SHAPE) if scores else None
         self._work = PluginWork(time_slice)
         # Pod uid -> an evaluation that takes longer than one time slice.
@@ -222,7 +224,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         claims = find_claims(pod, storage)
         if node is None or isinstance(claims, Status):
             return list(why_not_anywhere(pod, storage))
-        judged = NodeVolumes(snapshot, claims, self._kept)
+        judged = self._volumes_on_nodes(snapshot, claims)
         run_to_end(judged.judge())
         return list(why_not_on(snapshot, node, judged))
 
@@ -237,9 +239,18 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return claims
         found = self._begun.get(pod.uid)
         if found is None or not found.go_on(snapshot, claims):
-            found = NodeVolumes(snapshot, claims, self._kept, scores=self._scorer is not None)
+            found = self._volumes_on_nodes(snapshot, claims)
         state.write(_FOUND, found)
         return None
+
+    def _volumes_on_nodes(self, snapshot: Snapshot, claims: PodClaims) -> NodeVolumes:
+        return NodeVolumes(
+            snapshot,
+            claims,
+            self._kept,
+            scores=self._scorer is not None,
+            knows_attributes=self._knows_attributes,
+        )
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         found = state.read(_FOUND, NodeVolumes)

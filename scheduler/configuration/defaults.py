@@ -65,6 +65,7 @@ DEFAULT_PLUGINS = Plugins(
 
 GATED_PLUGINS: Mapping[str, str] = {
     "DynamicResources": "DynamicResourceAllocation",
+    "NodeDeclaredFeatures": "NodeDeclaredFeatures",
     "GangScheduling": "GangScheduling",
     "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
     "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",

@@ -27,6 +27,14 @@ DEFAULT_VERSION = "1.36"
 """The version without an API server and without `emulatedVersion`."""
 
 CHANGES: Mapping[str, tuple[str, str]] = {
+    "BalanceImprovement": (
+        "1.36",
+        "NodeResourcesBalancedAllocation scores by how much a pod improves the balance of a node, not by the balance",
+    ),
+    "DeclaredUserNamespaces": (
+        "1.36",
+        "NodeDeclaredFeatures also knows UserNamespacesHostNetworkSupport, and its message names no feature",
+    ),
     "DeviceCapacityChecks": (
         "1.37",
         "a negative or too large request of capacity ends the attempt; rounding keeps the step's notation",
@@ -59,6 +67,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "each image volume raises the total size of images from which ImageLocality gives the maximum score",
     ),
     "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
+    "WholePodResize": (
+        "1.37",
+        "a pod in a resize requests the largest of its three totals, not the total of each container's largest request",
+    ),
 }
 """Change of behavior without a gate -> (the first version with it, what changes)."""
 
@@ -71,16 +83,7 @@ _ON_HERE = (  # in the order of their dependencies
 """Gates of workload scheduling, which are on by default."""
 ALWAYS_ON = frozenset(
     {
-        "InPlacePodLevelResourcesVerticalScaling",
-        "InPlacePodVerticalScaling",
-        "NodeDeclaredFeatures",
         "NodeInclusionPolicyInPodTopologySpread",
-        "PodLevelResources",
-        "SchedulerAsyncPreemption",
-        "SchedulerPopFromBackoffQ",
-        "SchedulerQueueingHints",
-        "SidecarContainers",
-        "VolumeAttributesClass",
     }
 )
 """Gates that this scheduler does not switch off."""
@@ -117,10 +120,16 @@ EFFECTS: Mapping[str, str] = {
     "DynamicResourceAllocation": "claims to devices are considered",
     "GangScheduling": "gangs start together or not at all",
     "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",
+    "InPlacePodLevelResourcesVerticalScaling": "a resize of a pod as a whole counts in its requests",
+    "InPlacePodVerticalScaling": "a resize of containers counts in the requests of a pod",
     "MatchLabelKeysInPodTopologySpread": "topology spread constraints select by their `matchLabelKeys`",
+    "NodeDeclaredFeatures": "the plugin NodeDeclaredFeatures is enabled",
+    "PodLevelResources": "a pod may request resources as a whole",
+    "SchedulerPopFromBackoffQ": "pods are tried before the end of their backoff while no other pod waits",
     "StorageCapacityScoring": "VolumeBinding scores nodes by the free capacity of their storage, and accepts `shape`",
     "TaintTolerationComparisonOperators": "tolerations compare the numbers of taints with the operators Lt and Gt",
     "TopologyAwareWorkloadScheduling": "groups stay in one domain of their topology constraint",
+    "VolumeAttributesClass": "claims may have a VolumeAttributesClass",
     "VolumeLimitScaling": "NodeVolumeLimits rejects nodes without the CSI driver of a volume",
     "WorkloadAwarePreemption": "groups preempt, and are preempted, as a whole",
 }

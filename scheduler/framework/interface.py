@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from scheduler.framework.events import EVERYTHING
+from scheduler.objects.resources import DEFAULT_RULES, PodRules
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable, Iterable, Sequence
@@ -64,12 +65,14 @@ class Needs:
             an optional
             subresource: "update v1/persistentvolumes", "patch resource.k8s.io/v1/resourceclaims/status". The
                 daemon's roles are generated from them; list and watch of `kinds` are implied.
+        pod_rules: what decides how much a pod requests; set for all plugins by the emulated version.
     """
 
     kinds: frozenset[str] = frozenset()
     bound_pod_annotations: bool = False
     bound_pod_objects: bool = False
     rights: frozenset[str] = frozenset()
+    pod_rules: PodRules = DEFAULT_RULES
 
     def faults(self) -> Iterable[str]:
         """Yield an error for each invalid kind or right."""

@@ -26,6 +26,7 @@ from scheduler.objects.dynamic_resources import DeviceClass, DeviceTaintRule, Re
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.resources import DEFAULT_RULES, pod_resources
 from scheduler.objects.storage import (
     CSIDriver,
     CSINode,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from scheduler.objects.resources import PodRules
 
 STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "v1/persistentvolumeclaims": PersistentVolumeClaim,
@@ -208,8 +211,8 @@ _POD = msgspec.json.Decoder(Pod)
 _NODE = msgspec.json.Decoder(Node)
 
 
-def decode_pod(raw: bytes) -> PodInfo:
-    """Decode a v1.Pod; the kept bytes have no managedFields.
+def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES) -> PodInfo:
+    """Decode a v1.Pod, with its requests by some rules; the kept bytes have no managedFields.
 
     Raises:
         ObjectError: malformed JSON, a field of the wrong type, an invalid quantity, no name or no uid.
@@ -228,13 +231,12 @@ def decode_pod(raw: bytes) -> PodInfo:
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
     if len(raw) > _SHARED_BYTES:
         pod = _sharing_large_parts(pod)
-    info = PodInfo(pod, _without_managed_fields(raw))
     try:
-        _ = info.resources  # computed now: it may raise
+        resources = pod_resources(pod, rules)
     except ObjectError as error:
         error.found = _decode_untyped(raw, "Pod")[1]
         raise
-    return info
+    return PodInfo(pod, _without_managed_fields(raw), resources=resources)
 
 
 def decode_node(raw: bytes) -> NodeObject:

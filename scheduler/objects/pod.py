@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.objects.pod_group import GroupKey
+    from scheduler.objects.resources import PodRules
     from scheduler.objects.selectors import NodeAffinity, RequiredNodeAffinity
     from scheduler.objects.v1 import Toleration, Volume
 
@@ -183,6 +184,13 @@ class PodInfo:
         if self._resources is None:
             self._resources = pod_resources(self.pod)
         return self._resources
+
+    def under(self, rules: PodRules) -> PodInfo:
+        """Return a complete pod with its requests by other rules; the same if they do not matter to it."""
+        resources = pod_resources(self.pod, rules)
+        if resources == self.resources:
+            return self
+        return PodInfo(self.pod, self.raw, node_name=self.node_name, resources=resources)
 
     @cached_property
     def object(self) -> Mapping[str, Any]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from scheduler.objects.meta import ResourceList
     from scheduler.objects.v1 import Container, ContainerStatus, Node, Pod
 
+    _Amounts = Callable[[Pod, Container, ContainerStatus | None], dict[str, Quantity]]
+
 __all__ = ["PodResources", "node_allocatable", "pod_requests", "pod_resources"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -46,13 +48,34 @@ class _Kind(Enum):
     INIT = "ends before the next one starts"
 
 
+@dataclass(frozen=True, slots=True)
+class PodRules:
+    """Which feature gates and changes of the emulated version decide what a pod requests.
+
+    Attributes:
+        pod_level: PodLevelResources: requests of the pod as a whole take precedence over the containers' sum.
+        resizes: InPlacePodVerticalScaling: the allocated and actual resources in the status count too.
+        pod_level_resizes: InPlacePodLevelResourcesVerticalScaling: so do those of the pod as a whole.
+        as_a_whole: WholePodResize: the maximum is that of the pod's three totals, not of each container's requests.
+    """
+
+    pod_level: bool = True
+    resizes: bool = True
+    pod_level_resizes: bool = True
+    as_a_whole: bool = False
+
+
+DEFAULT_RULES: Final = PodRules()
+"""The rules of Kubernetes 1.36."""
+
+
 class ContainerRequests:
     """The requests of a pod's containers, parsed once for several totals: a pod may have thousands of containers.
 
     Args:
         pod: the pod.
-        use_status: use the allocated and actual resources of an in-place resize, if they are larger than the
-            spec's.
+        amounts: returns a container's requests, given its status; by default those of its spec.
+        with_ended: whether the statuses of init containers that end count too.
 
     Raises:
         ValueError: a quantity is invalid.
@@ -60,10 +83,10 @@ class ContainerRequests:
 
     __slots__ = ("_columns", "_kinds", "_totals")
 
-    def __init__(self, pod: Pod, *, use_status: bool = False) -> None:
+    def __init__(self, pod: Pod, amounts: _Amounts | None = None, *, with_ended: bool = False) -> None:
         spec, status = pod.spec, pod.status
         statuses: dict[str, ContainerStatus] = {}  # container name -> its status
-        if use_status:
+        if amounts is not None:
             statuses = {each.name: each for each in status.container_statuses}
             statuses.update((each.name, each) for each in status.init_container_statuses)
         kinds = [_Kind.CONTAINER] * len(spec.containers)
@@ -73,8 +96,12 @@ class ContainerRequests:
         # resource name -> the places of the containers that request it, and their requests
         columns: dict[str, tuple[list[int], list[Quantity]]] = {}
         for place, container in enumerate((*spec.containers, *spec.init_containers)):
-            found = statuses.get(container.name) if statuses and kinds[place] is not _Kind.INIT else None
-            for name, quantity in _one_container(pod, container, found).items():
+            if amounts is None:
+                asked = parsed(container.resources.requests)
+            else:
+                counts = with_ended or kinds[place] is not _Kind.INIT
+                asked = amounts(pod, container, statuses.get(container.name) if counts else None)
+            for name, quantity in asked.items():
                 column = columns.get(name)
                 if column is None:
                     columns[name] = [place], [quantity]
@@ -141,6 +168,7 @@ def _most(kinds: Sequence[_Kind], amounts: Sequence[N], larger: Callable[[N, N],
 def pod_requests(
     pod: Pod,
     *,
+    rules: PodRules = DEFAULT_RULES,
     use_status: bool = False,
     pod_level: bool = True,
     non_missing: Mapping[str, Quantity] = _NOTHING,
@@ -153,30 +181,36 @@ def pod_requests(
 
     Args:
         pod: the pod.
+        rules: the rules of the emulated version.
         use_status: use the allocated and actual resources of an in-place resize, if they are larger than the
-            spec's.
-        pod_level: requests of the pod as a whole take precedence over the containers' sum.
+            spec's and the rules allow it.
+        pod_level: requests of the pod as a whole take precedence over the containers' sum, if the rules allow it.
         non_missing: default requests of each container for resources it does not request.
-        containers: the requests of its containers with the same `use_status`, if they are parsed already.
+        containers: the requests of its containers by their spec, if they are parsed already.
 
     Raises:
         ValueError: a quantity is invalid.
 
     Source:
-        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, PodRequests.
+        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, PodRequests; v1.37 with
+        WholePodResize.
     """
-    if containers is None:
-        containers = ContainerRequests(pod, use_status=use_status)
-    requests = containers.total(non_missing)
+    use_status = use_status and rules.resizes
+    if use_status and rules.as_a_whole:
+        requests = _most_of_resize(pod, rules, non_missing)
+    else:
+        if use_status or containers is None:
+            containers = ContainerRequests(pod, _largest if use_status else None)
+        requests = containers.total(non_missing)
 
     spec = pod.spec
-    if pod_level and spec.resources is not None and asks_as_a_whole(pod):
+    if pod_level and rules.pod_level and spec.resources is not None and asks_as_a_whole(pod):
         asked = parsed(spec.resources.requests)
         effective = asked
-        if use_status and pod.status.resources is not None:
+        if use_status and rules.pod_level_resizes and pod.status.resources is not None:
             actuated = pod.status.resources.requests
             effective = _effective(pod, asked, parsed(actuated), parsed(pod.status.allocated_resources))
-        for name in asked:
+        for name in effective if rules.as_a_whole else asked:
             if is_pod_level_resource(name):
                 requests[name] = effective.get(name, Quantity(0))
 
@@ -186,12 +220,41 @@ def pod_requests(
     return requests
 
 
-def _one_container(pod: Pod, container: Container, status: ContainerStatus | None) -> dict[str, Quantity]:
+def _most_of_resize(pod: Pod, rules: PodRules, non_missing: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Return the maximum of a pod's requested, actual and allocated totals, without overhead.
+
+    The totals in the pod's own status replace those of its containers' statuses. The request of an infeasible resize does
+    not count.
+
+    Source:
+        kube-scheduler v1.37, component-helpers/resource/helpers.go, AggregateContainerRequests.
+    """
+    status = pod.status
+    actuated = {} if status.resources is None else parsed(status.resources.requests)
+    allocated = parsed(status.allocated_resources)
+    if not (rules.pod_level_resizes and actuated and allocated):
+        actuated = ContainerRequests(pod, _actuated, with_ended=True).total(non_missing)
+        allocated = ContainerRequests(pod, _allocated, with_ended=True).total(non_missing)
+    return _effective(pod, ContainerRequests(pod).total(non_missing), actuated, allocated)
+
+
+def _largest(pod: Pod, container: Container, status: ContainerStatus | None) -> dict[str, Quantity]:
     asked = parsed(container.resources.requests)
-    if status is not None and status.resources is not None:
-        actuated = parsed(status.resources.requests)
-        asked = _effective(pod, asked, actuated, parsed(status.allocated_resources))
-    return asked
+    if status is None or status.resources is None:
+        return asked
+    return _effective(pod, asked, parsed(status.resources.requests), parsed(status.allocated_resources))
+
+
+def _allocated(pod: Pod, container: Container, status: ContainerStatus | None) -> dict[str, Quantity]:
+    if status is not None and status.allocated_resources:
+        return parsed(status.allocated_resources)
+    return {} if resize_is_infeasible(pod) else parsed(container.resources.requests)
+
+
+def _actuated(pod: Pod, container: Container, status: ContainerStatus | None) -> dict[str, Quantity]:
+    if status is not None and status.resources is not None and status.resources.requests:
+        return parsed(status.resources.requests)
+    return _allocated(pod, container, status)
 
 
 def _effective(
@@ -303,7 +366,7 @@ class PodResources:
     balanced_score: Mapping[str, int]
 
 
-def pod_resources(pod: Pod) -> PodResources:
+def pod_resources(pod: Pod, rules: PodRules = DEFAULT_RULES) -> PodResources:
     """Compute a pod's requests in every form that scheduling needs; pods with the same resources share one result.
 
     Raises:
@@ -315,11 +378,11 @@ def pod_resources(pod: Pod) -> PodResources:
         plugins/noderesources/resource_allocation.go, calculatePodResourceRequest, with the feature gates that
         NewFit (none of them) and NewBalancedAllocation pass to it.
     """
-    key = _what_is_written(pod)
+    key = _what_is_written(pod, rules)
     found = _KNOWN.get(key)
     if found is None:
         try:
-            found = _compute(pod)
+            found = _compute(pod, rules)
         except ValueError:
             _raise_fault("Pod", f"{pod.metadata.namespace}/{pod.metadata.name}", _resource_lists(pod))
         _KNOWN.keep(key, found, _WRITTEN_BYTES * sum([len(listed) for _, listed in _resource_lists(pod)]))
@@ -354,16 +417,16 @@ def node_allocatable(node: Node) -> Mapping[str, int]:
     return found
 
 
-def _compute(pod: Pod) -> PodResources:
+def _compute(pod: Pod, rules: PodRules) -> PodResources:
     containers = ContainerRequests(pod)  # parsed once: a pod may have thousands
-    requests = pod_requests(pod, containers=containers)
+    requests = pod_requests(pod, rules=rules, containers=containers)
     fit = pod_requests(pod, pod_level=False, non_missing=_NON_MISSING, containers=containers)
 
-    whole = asks_as_a_whole(pod)
-    settled = pod_requests(pod, use_status=True) if _has_resized(pod) else requests
+    whole = rules.pod_level and asks_as_a_whole(pod)
+    settled = pod_requests(pod, rules=rules, use_status=True) if _has_resized(pod) else requests
     if whole or settled is not requests:
         missing = {name: least for name, least in _NON_MISSING.items() if not whole or name not in settled}
-        nonzero = pod_requests(pod, use_status=True, non_missing=missing)
+        nonzero = pod_requests(pod, rules=rules, use_status=True, non_missing=missing)
     else:
         nonzero = fit
 
@@ -391,6 +454,8 @@ def _has_resized(pod: Pod) -> bool:
     }
     for container in (*status.container_statuses, *status.init_container_statuses):
         if container.resources is None:
+            if container.allocated_resources:
+                return True
             continue
         requests = asked.get(container.name)
         if container.resources.requests != requests or container.allocated_resources != requests:
@@ -398,7 +463,7 @@ def _has_resized(pod: Pod) -> bool:
     return False
 
 
-def _what_is_written(pod: Pod) -> Hashable:
+def _what_is_written(pod: Pod, rules: PodRules) -> Hashable:
     """Return everything that a pod's resources depend on."""
     status, spec = pod.status, pod.spec
     containers = tuple([tuple(container.resources.requests.items()) for container in spec.containers])
@@ -414,6 +479,7 @@ def _what_is_written(pod: Pod) -> Hashable:
         tuple(spec.overhead.items()),
         _items(spec.resources),
         _what_a_resize_did(pod) if resized else None,
+        rules if resized or spec.resources else None,
     )
 
 

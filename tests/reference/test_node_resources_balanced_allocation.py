@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
+from scheduler.configuration.feature_gates import VERSIONS
 from scheduler.objects.resource_names import is_scalar_resource_name
+from scheduler.testing.fakes import FakeFeatures
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import OneNode, one_by_one, scored
 from tests.support.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
@@ -47,7 +49,7 @@ def balance(amounts: list[tuple[int, int]]) -> int:
     return to_int64((1 - deviation) * 100.0)
 
 
-def rank(pod: PodInfo, node: OneNode, resources: list[str]) -> int:
+def rank(pod: PodInfo, node: OneNode, resources: list[str], version: str) -> int:
     with_pod, without_pod = [], []
     for name in resources:
         request = pod.resources.balanced_score.get(name, 0)
@@ -57,14 +59,18 @@ def rank(pod: PodInfo, node: OneNode, resources: list[str]) -> int:
             continue
         with_pod.append((wrap(node.requested(name) + request), node.allocatable(name)))
         without_pod.append((node.requested(name), node.allocatable(name)))
+    if version < "1.36":
+        return balance(with_pod)
     change = wrap(wrap(50 + balance(with_pod)) - balance(without_pod))
     return wrap(50 + divide(change, 2))
 
 
-@given(wild_clusters("resources"), wild_pods("resources"), names)
-def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo, resources: list[str]):
+@given(wild_clusters("resources"), wild_pods("resources"), names, st.sampled_from(VERSIONS))
+def test_the_score_is_that_of_the_reference_loop(
+    cluster: Cluster, pod: PodInfo, resources: list[str], version: str
+):
     args = {"resources": [{"name": name} for name in resources]}
-    plugin = made(NodeResourcesBalancedAllocation, **args)
+    plugin = made(NodeResourcesBalancedAllocation, features=FakeFeatures(version), **args)
 
     found = scored(plugin, pod, cluster.snapshot())
 
@@ -72,4 +78,4 @@ def test_the_score_is_that_of_the_reference_loop(cluster: Cluster, pod: PodInfo,
     if not any(pod.resources.balanced_score.get(name, 0) for name in counted):
         assert found == "Skip"
     else:
-        assert found == [rank(pod, node, counted) for node in one_by_one(cluster)]
+        assert found == [rank(pod, node, counted, version) for node in one_by_one(cluster)]

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduler.configuration.feature_gates import features_of
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
 from scheduler.daemon.app.generation import Generation
-from scheduler.daemon.app.needs import needs_of, together, trimmed
+from scheduler.daemon.app.needs import needs_of, pod_rules, together, trimmed
 from scheduler.daemon.app.ports import Ports
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
@@ -246,6 +248,7 @@ class Parts(Shared):
         needs = needs_of(frameworks.values())
         if extenders is not None:
             needs = together([needs, extenders.needs])
+        needs = replace(needs, pod_rules=pod_rules(configuration.features))
         return Generation(configuration, frameworks, needs, extenders, self.clock, registry, self.time)
 
     def activate(self, generation: Generation) -> None:
@@ -293,15 +296,17 @@ class Parts(Shared):
         for node in nodes:
             self.cache.add_node(node)
         for pod in bound_pods:
-            self.cache.add_pod(trimmed(pod, needs))
+            self.cache.add_pod(trimmed(pod.under(needs.pod_rules), needs))
 
     def configure(self, settings: KubeSchedulerConfiguration) -> None:
         """Apply a configuration's times for pods and nodes, and evaluate every pod of the queue again."""
         self.budget.seconds = settings.attempt_budget.seconds
         self.budget.forget()
+        features = features_of(settings.feature_gates, settings.emulated_version)
         self.queue.reload(
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
             max_backoff_seconds=settings.pod_max_backoff_seconds,
+            pops_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
         )
         self.cache.pauses.configure(
             initial_seconds=settings.node_pause_initial_seconds,

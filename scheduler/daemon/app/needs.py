@@ -10,10 +10,12 @@ from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod import trim_bound_pod
+from scheduler.objects.resources import DEFAULT_RULES, PodRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scheduler.configuration.feature_gates import Features
     from scheduler.engine.runtime.framework import Framework
     from scheduler.objects.pod import PodInfo
 
@@ -37,6 +39,17 @@ def together(each: Iterable[Needs]) -> Needs:
         bound_pod_annotations=any(need.bound_pod_annotations for need in needs),
         bound_pod_objects=any(need.bound_pod_objects for need in needs),
         rights=frozenset[str]().union(*(need.rights for need in needs)),
+        pod_rules=needs[0].pod_rules if needs else DEFAULT_RULES,
+    )
+
+
+def pod_rules(features: Features) -> PodRules:
+    """Return what decides how much a pod requests."""
+    return PodRules(
+        pod_level=features.enabled("PodLevelResources"),
+        resizes=features.enabled("InPlacePodVerticalScaling"),
+        pod_level_resizes=features.enabled("InPlacePodLevelResourcesVerticalScaling"),
+        as_a_whole=features.enabled("WholePodResize"),
     )
 
 
@@ -51,7 +64,7 @@ class PodDecoder:
         self.needs = needs
 
     def __call__(self, raw: bytes) -> PodInfo:
-        return trimmed(decode_pod(raw), self.needs)
+        return trimmed(decode_pod(raw, self.needs.pod_rules), self.needs)
 
     def keep_also(self, needs: Needs) -> bool:
         """Keep more fields from now on; return whether that is a change, so that known pods must be read again."""

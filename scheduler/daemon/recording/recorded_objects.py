@@ -49,7 +49,7 @@ def packed(obj: Any) -> Any:
 
 def _packed_pod(pod: PodInfo) -> tuple[Any, ...]:
     known = pod.pod
-    if pod.node_name and pod_resources(known) != pod.resources:  # the fields of a resize are not recorded
+    if pod_resources(known) != pod.resources:  # a resize and the rules of the version are not recorded
         return _without_applied(known), [_plain(getattr(pod.resources, name)) for name in _RESOURCES]
     return (_without_applied(known),)
 

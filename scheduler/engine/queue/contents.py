@@ -73,14 +73,16 @@ class BackoffQueue:
     def __init__(self, *, initial_seconds: float, max_seconds: float, plugins: QueuePlugins) -> None:
         self._initial_seconds = initial_seconds
         self._max_seconds = max_seconds
+        self._pops_early = True
         self._plugins = plugins
         self._rejected = KeyedHeap()
         self._failed = KeyedHeap()
 
-    def configure(self, *, initial_seconds: float, max_seconds: float) -> None:
-        """Change the backoff durations; the caller must put the pods in backoff again."""
+    def configure(self, *, initial_seconds: float, max_seconds: float, pops_early: bool) -> None:
+        """Change the backoff durations, and whether `pop` returns pods; the caller must put the pods in backoff again."""
         self._initial_seconds = initial_seconds
         self._max_seconds = max_seconds
+        self._pops_early = pops_early
 
     def duration(self, queued: QueuedPodInfo) -> float:
         """Return how long a pod backs off after its last attempt, in seconds.
@@ -130,7 +132,7 @@ class BackoffQueue:
 
     def pop(self) -> str | None:
         """Remove and return the next pod before its backoff ends; never one that failed with an error."""
-        return self._rejected.pop()
+        return self._rejected.pop() if self._pops_early else None
 
     def finished(self, now: float) -> Iterator[str]:
         """Remove and yield the pods whose backoff is over, in the order in which they are tried."""

@@ -92,8 +92,8 @@ class SchedulingQueue(QueueView):
         observer: notified of what cannot be read from the queue afterwards.
 
     Source:
-        kube-scheduler v1.36, backend/queue/scheduling_queue.go, with SchedulerQueueingHints and
-        SchedulerPopFromBackoffQ on.
+        kube-scheduler v1.36, backend/queue/scheduling_queue.go, with SchedulerQueueingHints. Without
+        SchedulerPopFromBackoffQ, upstream runs PreEnqueue when a pod leaves backoffQ, not when it enters.
     """
 
     def __init__(
@@ -373,14 +373,29 @@ class SchedulingQueue(QueueView):
             in_flight.record(event, old, new)
         return moved
 
-    def reload(self, *, initial_backoff_seconds: float, max_backoff_seconds: float) -> None:
+    def reload(
+        self,
+        *,
+        initial_backoff_seconds: float,
+        max_backoff_seconds: float,
+        pops_from_backoff: bool = True,
+    ) -> None:
         """Evaluate every pod again with the plugins of a new configuration.
 
         PreEnqueue runs for each waiting pod, and QueueSort orders it. Unschedulable pods are tried again, and so are pods in
         flight that come back. The caller must first delete the pods of schedulerNames that are no longer served.
+
+        Args:
+            initial_backoff_seconds: the backoff after a first failure; doubles with each.
+            max_backoff_seconds: the longest backoff; 0 disables backoff.
+            pops_from_backoff: whether pods are tried before the end of their backoff while activeQ is empty.
         """
         contents, waiting = self._contents, self._contents.unschedulable
-        contents.backoff.configure(initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds)
+        contents.backoff.configure(
+            initial_seconds=initial_backoff_seconds,
+            max_seconds=max_backoff_seconds,
+            pops_early=pops_from_backoff,
+        )
         if any(contents.in_flight.profiles):
             contents.in_flight.record(CONFIGURATION_RELOADED, None, None)
         self._backlog.clear()  # every pod is evaluated by the current state, whatever happened before

@@ -31,7 +31,10 @@ def is_pending(pod: PodInfo) -> bool:
 
 def pods_to_evaluate(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> list[PodInfo]:
     """Return the pending pods of the scheduler's profiles, in the order given."""
-    return [pod for pod in pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
+    rules = scheduler.needs.pod_rules
+    return [
+        pod.under(rules) for pod in pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks
+    ]
 
 
 class PodEvaluation(NamedTuple):

@@ -102,7 +102,7 @@ class OfflineScheduler:
         )
         for pod in there:
             if not pod.node_name and pod.scheduler_name in self.frameworks:
-                self.queue.add(pod)
+                self.queue.add(pod.under(self.needs.pod_rules))
 
     def handler_of(self, kind: str) -> EventHandler[Any] | None:
         """Return the handler for changes of a kind; None if no plugin reads it."""

@@ -187,17 +187,23 @@ def test_the_file_with_its_flag_is_validated_as_a_whole():
 
 
 def test_a_gate_without_effect_is_noted():
-    file = parsed("featureGates: {SchedulerQueueingHints: true, OpportunisticBatching: false}")
+    gates = "{NodeInclusionPolicyInPodTopologySpread: true, OpportunisticBatching: false}"
+    file = parsed(f"emulatedVersion: '1.37'\nfeatureGates: {gates}")
 
-    both = with_gates(file, StorageCapacityScoring=False)
+    both = with_gates(file, InPlacePodVerticalScalingSchedulerPreemption=False)
 
     assert both.notes == (
-        ConfigurationNote("featureGates.SchedulerQueueingHints", "has no effect: it is always true here"),
+        ConfigurationNote(
+            "featureGates.NodeInclusionPolicyInPodTopologySpread", "has no effect: it is always true here"
+        ),
         ConfigurationNote(
             "featureGates.OpportunisticBatching",
             "has no effect: it does not change decisions",
         ),
-        ConfigurationNote("--feature-gates", "StorageCapacityScoring has no effect: it is always false here"),
+        ConfigurationNote(
+            "--feature-gates",
+            "InPlacePodVerticalScalingSchedulerPreemption has no effect: it is always false here",
+        ),
     )
 
 

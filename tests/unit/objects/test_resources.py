@@ -17,7 +17,7 @@ from scheduler.objects.resource_names import (
     is_extended_resource_name,
     is_scalar_resource_name,
 )
-from scheduler.objects.resources import pod_requests, pod_resources
+from scheduler.objects.resources import PodRules, pod_requests, pod_resources
 from scheduler.objects.v1 import Container, Pod, PodSpec, ResourceRequirements
 from tests.reference import pod_requests as judge
 from tests.reference.quantity import MILLI, integer
@@ -556,3 +556,101 @@ def test_requests_agree_with_the_definition(
     assert resources.nonzero_memory_bytes == integer(judge.request(spec, "memory", "200Mi"))
     assert resources.fit_score["cpu"] == resources.nonzero_milli_cpu
     assert resources.fit_score["memory"] == resources.nonzero_memory_bytes
+
+
+WHOLE = PodRules(as_a_whole=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "taken"),
+    [
+        pytest.param(
+            # The maximum of each container is 3 + 3; the totals are 4, 4 and 4.
+            {"containers": [container("a", cpu="1"), container("b", cpu="3")]},
+            {
+                "containerStatuses": [
+                    resized("a", allocated={"cpu": "3"}, cpu="3"),
+                    resized("b", allocated={"cpu": "1"}, cpu="1"),
+                ]
+            },
+            (6000, 4000),
+            id="one container grows, another shrinks",
+        ),
+        pytest.param(
+            {"containers": [container("a", cpu="5"), container("b", cpu="1")]},
+            {
+                "containerStatuses": [
+                    resized("a", allocated={"cpu": "2"}, cpu="3"),
+                    resized("b", allocated={"cpu": "2"}, cpu="1"),
+                ],
+                "conditions": [INFEASIBLE],
+            },
+            (5000, 4000),  # 3 + 2 and the larger of 4 and 4
+            id="an infeasible resize",
+        ),
+        pytest.param(
+            {"containers": [container("a", cpu="5"), container("b", cpu="1")]},
+            {"containerStatuses": [resized("a", cpu="3")], "conditions": [INFEASIBLE]},
+            (4000, 3000),  # a container without a status does not count in an infeasible resize
+            id="an infeasible resize without the status of a container",
+        ),
+        pytest.param(
+            {"containers": [container("a", cpu="2")]},
+            {"containerStatuses": [resized("a", allocated={"cpu": "3"})]},
+            (3000, 3000),  # without actual resources, the allocated ones
+            id="no actual resources",
+        ),
+        pytest.param(
+            {"containers": [container("a", cpu="1")], "initContainers": [container("i", cpu="2")]},
+            {"initContainerStatuses": [resized("i", allocated={"cpu": "4"}, cpu="4")]},
+            (2000, 4000),
+            id="an init container that ends",
+        ),
+        pytest.param(
+            {"containers": [container("a", cpu="1")]},
+            {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}},
+            (1000, 4000),
+            id="the totals in the status of the pod",
+        ),
+    ],
+)
+def test_a_resize_counts_for_each_container_or_for_the_pod(
+    spec: dict[str, Any], status: dict[str, Any], taken: tuple[int, int]
+):
+    made = pod("p", status=status, **spec)
+
+    assert tuple(pod_resources(made.pod, rules).taken["cpu"] for rules in (PodRules(), WHOLE)) == taken
+    assert made.under(WHOLE).resources.taken["cpu"] == taken[1]
+
+
+WHOLE_POD = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "2"}}}
+GROWN = {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "requests", "taken"),
+    [
+        pytest.param(PodRules(), 2000, 4000, id="all gates"),
+        pytest.param(WHOLE, 2000, 4000, id="1.37"),
+        pytest.param(PodRules(pod_level_resizes=False), 2000, 2000, id="no resize of whole pods"),
+        pytest.param(PodRules(resizes=False), 2000, 2000, id="no resizes"),
+        pytest.param(PodRules(pod_level=False), 1000, 1000, id="no requests of whole pods"),
+    ],
+)
+def test_gates_decide_about_the_requests_of_a_whole_pod(rules: PodRules, requests: int, taken: int):
+    found = pod("p", status=GROWN, **WHOLE_POD).under(rules).resources
+
+    assert (found.requests["cpu"], found.taken["cpu"], found.nonzero_milli_cpu) == (requests, taken, taken)
+
+
+def test_without_resizes_the_status_of_containers_does_not_count():
+    made = pod("p", containers=[container(cpu="1")], status={"containerStatuses": [resized(cpu="3")]})
+
+    assert made.resources.taken["cpu"] == 3000
+    assert made.under(PodRules(resizes=False)).resources.taken["cpu"] == 1000
+
+
+def test_rules_do_not_matter_to_a_pod_without_a_resize():
+    made = pod("p", containers=[container(cpu="1")], overhead={"cpu": "1"})
+
+    assert made.under(WHOLE) is made

@@ -11,6 +11,7 @@ from plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocationArgs,
 )
 from scheduler.framework import CycleState
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import faults, made, scores
@@ -42,6 +43,20 @@ def test_more_balance_scores_higher_and_less_balance_lower():
 
     # Both are 0.75 apart before, which is 62 of 100; then 0.5 and 1 apart, 75 and 50 of 100.
     assert found == {"much-memory-used": 50 + (50 + 75 - 62) // 2, "much-cpu-used": 50 + (50 + 50 - 62) // 2}
+
+
+def test_up_to_1_35_the_balance_with_the_pod_counts():
+    nodes = cluster(
+        node("much-memory-used", cpu="4", memory="4Gi"),
+        node("much-cpu-used", cpu="4", memory="4Gi"),
+        pods=[pod("a", memory="3Gi", node="much-memory-used"), pod("b", cpu="3", node="much-cpu-used")],
+    )
+    plugin = balanced(features=FakeFeatures("1.35"))
+
+    # Then they are 0.5 and 1 apart.
+    assert scores(plugin, pod("p", cpu="1"), nodes) == {"much-memory-used": 75, "much-cpu-used": 50}
+    state, info = CycleState(), nodes.snapshot().node_info(0)
+    assert plugin.score_node(state, pod("p", cpu="1"), info) == 75
 
 
 def test_usage_above_the_allocatable_amount_counts_as_all_of_it():

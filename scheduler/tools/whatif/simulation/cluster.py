@@ -168,7 +168,7 @@ class MemoryCluster:
 
     def put_pod(self, pod: PodInfo) -> None:
         """Add a pod, or replace it by a new version."""
-        pod = trimmed(pod, self._needs)
+        pod = trimmed(pod.under(self._needs.pod_rules), self._needs)
         known = self._pods.get(pod.key)
         if known is not None and known.uid != pod.uid:
             self.remove_pod(known.key)

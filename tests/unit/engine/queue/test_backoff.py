@@ -100,6 +100,17 @@ def test_an_empty_active_queue_pops_the_pod_whose_backoff_ends_first(cluster: Cl
     assert cluster.counts.came_in["active", "PopFromBackoffQ"] == 2
 
 
+def test_without_the_gate_pods_wait_until_the_end_of_their_backoff(cluster: Cluster):
+    cluster.queue.reload(initial_backoff_seconds=1.0, max_backoff_seconds=10.0, pops_from_backoff=False)
+    backing_off(cluster, "first")
+    assert cluster.pop_names() == []
+
+    cluster.clock.advance(2)
+    cluster.queue.work(cluster.clock.now)
+
+    assert cluster.pop_names() == ["first"]
+
+
 def test_within_a_backoff_window_the_priority_decides(cluster: Cluster):
     cluster.clock.now = 1000.1
     backing_off(cluster, "low")
