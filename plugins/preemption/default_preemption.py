@@ -13,15 +13,19 @@ from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import VictimUnits, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
+    SUCCESS,
     ActionType,
     ClusterEvent,
+    Code,
     EventResource,
     EventWithHint,
+    Features,
     PluginArgs,
     PodGroupMembers,
     PodGroupObjects,
     QueueingHint,
     SlicedWork,
+    Status,
     no_event_keys,
     no_pod_key,
 )
@@ -93,9 +97,11 @@ class DefaultPreemption(Preempting):
         work: SlicedWork,
         members: PodGroupMembers,
         groups: PodGroupObjects,
+        features: Features,
     ) -> None:
         super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._args = args
+        self._says_success = features.enabled("PreemptionMessage")
         self._begin = 0  # where the next search starts, so that all nodes have the same chance
 
     def events(self) -> Sequence[EventWithHint]:
@@ -105,6 +111,17 @@ class DefaultPreemption(Preempting):
         """
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
         return (EventWithHint(deleted, _helps_nobody, no_pod_key, no_event_keys),)
+
+    def success(self, node_name: str, n_victims: int) -> Status:
+        """Return the status of a successful preemption; up to 1.36 without a message.
+
+        Source:
+            Pull request #140180 for kube-scheduler v1.37, plugins/defaultpreemption.
+        """
+        if not self._says_success:
+            return SUCCESS
+        reason = f"found a potential placement for pod on node {node_name}, preempting {n_victims} victims"
+        return Status(Code.SUCCESS, (f"preemption: {reason}",))
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis

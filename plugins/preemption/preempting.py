@@ -359,8 +359,13 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if not chosen:
             return _nothing("no candidate node for preemption")
         node_name = snapshot.name_of(chosen[0].row)
-        self._preemptions.start(pod, node_name, self.leaving_with(chosen[0].victims), self.name)
-        return PostFilterResult(SUCCESS, node_name)
+        leaving = self.leaving_with(chosen[0].victims)
+        self._preemptions.start(pod, node_name, leaving, self.name)
+        return PostFilterResult(self.success(node_name, len(leaving)), node_name)
+
+    def success(self, node_name: str, n_victims: int) -> Status:
+        """Return the status of a successful preemption."""
+        return SUCCESS
 
     async def _chosen(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, found: VictimSearch

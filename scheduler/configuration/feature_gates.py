@@ -67,6 +67,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "each image volume raises the total size of images from which ImageLocality gives the maximum score",
     ),
     "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
+    "PreemptionMessage": (
+        "1.37",
+        "the event and condition of a pod end with the node and the number of victims of its preemption",
+    ),
     "WholePodResize": (
         "1.37",
         "a pod in a resize requests the largest of its three totals, not the total of each container's largest request",

@@ -290,6 +290,7 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
         work=WithoutSlices(),
         members=PodGroups(),
         groups=Profiles(),
+        features=FakeFeatures(),
     )
     asyncio.run(plugin.post_filter(state, it.preemptor, snapshot, diagnosis))
     report = state.read(REPORT, PreemptionReport)

@@ -19,6 +19,7 @@ from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Status
 from scheduler.framework.sliced_work import run_to_end
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter
 from tests.support.virtual_time_test import virtually
@@ -73,6 +74,7 @@ class Searching:
             work=TimeSlices(freeze, Time(SlowClock(0.0))),
             members=PodGroups(),
             groups=Profiles(),
+            features=FakeFeatures(),
         )
         whole_cluster = NodeFilter("Whole", None)  # its rows cannot be evaluated together
         self.cluster = Cluster(made(NodeResourcesFit), whole_cluster, self.plugin, nodes=(), freeze=freeze)

@@ -20,6 +20,7 @@ from scheduler.engine.ports import Time
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import PostFilterPlugin, PostFilterResult
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
 from tests.support.virtual_time_test import virtually
@@ -180,6 +181,7 @@ def preempting(clock: Any) -> tuple[Cluster, list[str]]:
         work=TimeSlices(freeze, Time(clock)),
         members=PodGroups(),
         groups=Profiles(),
+        features=FakeFeatures(),
     )
     cluster = Cluster(fit, plugin, nodes=(), freeze=freeze)
     dry_run.filtering = cluster.framework.filtering
