@@ -23,7 +23,15 @@ from scheduler.retries import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from scheduler.framework import ApiGet, ApiWrite, Clock, ClusterObjects, PluginMetrics, Sleep
+    from scheduler.framework import (
+        ApiGet,
+        ApiWrite,
+        Clock,
+        ClusterObjects,
+        Features,
+        PluginMetrics,
+        Sleep,
+    )
     from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import ContainerExtendedResourceRequest
@@ -32,12 +40,15 @@ if TYPE_CHECKING:
 class ClaimMetrics:
     """Counts allocations of devices to pods."""
 
-    def __init__(self, metrics: PluginMetrics) -> None:
+    def __init__(self, metrics: PluginMetrics, features: Features) -> None:
+        renamed = features.enabled("ClaimMetricName")
+        prefix = "dynamic_resource_allocation" if renamed else "scheduler"
         self._created = metrics.counter(
-            "scheduler_resourceclaim_creates_total",
+            f"{prefix}_resourceclaim_creates_total",
             "Number of ResourceClaims that were to be created for extended resources of pods.",
-            "status",
+            "status admin_access owner_api_group owner_api_kind" if renamed else "status",
         )
+        self._owner = ("false", "", "Pod") if renamed else ()  # such a claim has no admin access
         self._allocated = metrics.counter(
             "scheduler_dra_bindingconditions_allocations_total",
             "Number of devices with binding conditions that attempts used.",
@@ -52,7 +63,7 @@ class ClaimMetrics:
 
     def claim_created(self, status: str) -> None:
         """Count a ResourceClaim that was to be created: "success" or "failure"."""
-        self._created.add(status)
+        self._created.add(status, *self._owner)
 
     def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
         """Count a pod's wait for a device: until it was ready ("success"), "failed", "timeout" or "error"."""

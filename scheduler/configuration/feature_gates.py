@@ -61,6 +61,14 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.36",
         "VolumeLimitScaling applies only to drivers with `preventPodSchedulingIfMissing`",
     ),
+    "ClaimMetricName": (
+        "1.37",
+        "`dynamic_resource_allocation_resourceclaim_creates_total` replaces `scheduler_resourceclaim_creates_total`",
+    ),
+    "EventNames": (
+        "1.37",
+        "in metrics, events of pods without a node are named `UnscheduledPod...`, updates of a waiting pod `TargetPod...`",
+    ),
     "ImageVolumeSizes": ("1.36", "ImageLocality adds the sizes of image volumes"),
     "ImageVolumeThreshold": (
         "1.37",

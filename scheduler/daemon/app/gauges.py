@@ -149,7 +149,13 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         "scheduler_inflight_events",
         "Number of events kept for pods that are being scheduled.",
         "event",
-        lambda: {POD_POPPED: 0, **queue.in_flight_events},
+        lambda: {
+            POD_POPPED: 0,
+            **{
+                metrics.event_name(event, is_own=True): count
+                for event, count in queue.in_flight_events.items()
+            },
+        },
     )
     metrics.watch_gauges(
         "custom_scheduler_requeue_backlog_events",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.api_access import ApiAccess
     from scheduler.engine.ports import CacheGate
     from scheduler.framework import HttpGet
+    from scheduler.framework.features import Features
 
 H = TypeVar("H")
 
@@ -38,9 +39,9 @@ class Ports:
     def __init__(self, clock: Clock) -> None:
         self.time = Time(clock)
 
-    def metrics(self) -> Metrics:
+    def metrics(self, features: Features) -> Metrics:
         """Return the observer of the engine."""
-        return Metrics()
+        return Metrics(features)
 
     def api_access(self, access: ApiAccess) -> ApiAccess:
         """Return the access to the API server."""

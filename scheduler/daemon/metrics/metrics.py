@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.daemon.metrics.configuration import ConfigurationMetrics
 from scheduler.daemon.metrics.consistency import ConsistencyMetrics
+from scheduler.daemon.metrics.event_names import new_event_name
 from scheduler.daemon.metrics.families import Counters, Families, Gauges, Histograms, exponential_buckets
 from scheduler.daemon.metrics.loop import LoopMetrics
 from scheduler.daemon.metrics.plugin_families import PluginFamilies
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from scheduler.framework.features import Features
     from scheduler.framework.queued_pod import QueuedPodInfo
 
 _MANY_ATTEMPTS = "15+"
@@ -44,6 +46,9 @@ class Metrics:
 
     All counting methods must be called in the thread of the main loop.
 
+    Args:
+        features: the features of the emulated version; by default those of 1.36.
+
     Attributes:
         families: all families; other packages may add theirs.
         rest_client: counts requests to the API server.
@@ -54,7 +59,8 @@ class Metrics:
         consistency: counts comparisons with the API server.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features | None = None) -> None:
+        self._renames_events = features is not None and features.enabled("EventNames")
         self.families = Families()
         self._of_plugins = PluginFamilies(self.families)
         self.rest_client = RestClientMetrics(self.families)
@@ -355,16 +361,26 @@ class Metrics:
 
     # Observations of the queue.
 
+    def event_name(self, event: str, *, is_own: bool = False) -> str:
+        """Return the name of an event in the emulated version; see `new_event_name`."""
+        return new_event_name(event, is_own=is_own) if self._renames_events else event
+
     def incoming(self, queue: str, event: str) -> None:
+        if self._renames_events:
+            event = new_event_name(event)
         self._incoming[queue, event].add()
 
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
+        if self._renames_events:
+            event = new_event_name(event, is_own=True)
         self._hint_seconds[plugin, event, result].observe(seconds)
 
     # Observations of the cycles.
 
     def event_handled(self, event: str, seconds: float) -> None:
         """Record a handled watch event, by its label."""
+        if self._renames_events:
+            event = new_event_name(event)
         self._event_seconds[event].observe(seconds)
 
     def decided(self, queued: QueuedPodInfo, decision: object, seconds: float) -> None:

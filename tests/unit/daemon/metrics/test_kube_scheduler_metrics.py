@@ -17,6 +17,7 @@ from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.families import exponential_buckets
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
+from scheduler.testing.fakes import FakeFeatures
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -101,7 +102,7 @@ def rarely_told() -> Mapping[str, Family]:
     metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
     metrics.plugin("NodeAffinity", ExtensionPoint.FILTER, Code.SUCCESS, 0.1)
     metrics.preemption_ended("success", 0.1)
-    claims = ClaimMetrics(metrics)
+    claims = ClaimMetrics(metrics, FakeFeatures())
     claims.claim_created("success")
     claims.devices_allocated("custom-scheduler", "gpu.example.com", "timeout")
     metrics.group_decided(0.1)
