@@ -53,10 +53,11 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     reads_pods = False
 
     def __init__(self, *, features: Features) -> None:
-        self._knows_user_namespaces = features.enabled("DeclaredUserNamespaces")
+        self._names_features = not features.enabled("DeclaredUserNamespaces")
+        self._unknown = frozenset({USER_NAMESPACES_HOST_NETWORK} if self._names_features else ())
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return self._required(pod)
+        return required_features(pod) - self._unknown
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
@@ -72,11 +73,11 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         return QueueingHint.SKIP if same else QueueingHint.QUEUE
 
     def _after_pod_update(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> QueueingHint:
-        helps = new.uid == pod.uid and self._required(old) != self._required(new)
+        helps = new.uid == pod.uid and self.signature(old) != self.signature(new)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        required = self._required(pod)
+        required = required_features(pod) - self._unknown
         if not required:
             return SKIP
         state.write(_PRE_FILTER, required)
@@ -85,14 +86,9 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         required: frozenset[Any] = state.read(_PRE_FILTER, frozenset)
         refused = snapshot.declared_features.judge(lambda declared: not required <= declared)
-        if self._knows_user_namespaces:
-            return Outcomes.reject(refused, REASON, resolvable=False)
-        return Outcomes.reject(refused, f"{_OLD_REASON}: {', '.join(required)}", resolvable=False)
-
-    def _required(self, pod: PodInfo) -> frozenset[str]:
-        """Return the required features; up to 1.35 there is only one, RestartAllContainersOnContainerExits."""
-        required = required_features(pod)
-        return required if self._knows_user_namespaces else required - {USER_NAMESPACES_HOST_NETWORK}
+        # Up to 1.35 only one feature is known.
+        reason = f"{_OLD_REASON}: {', '.join(required)}" if self._names_features else REASON
+        return Outcomes.reject(refused, reason, resolvable=False)
 
 
 def required_features(pod: PodInfo) -> frozenset[str]:

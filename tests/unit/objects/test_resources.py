@@ -602,7 +602,7 @@ WHOLE = PodRules(as_a_whole=True)
         ),
         pytest.param(
             {"containers": [container("a", cpu="1")], "initContainers": [container("i", cpu="2")]},
-            {"initContainerStatuses": [resized("i", allocated={"cpu": "4"}, cpu="4")]},
+            {"initContainerStatuses": [resized("i", allocated={"cpu": "3"}, cpu="4")]},
             (2000, 4000),
             id="an init container that ends",
         ),
