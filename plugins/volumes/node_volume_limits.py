@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import NodeInfo, Rows, Snapshot, UInt16s
 
 REASON = "node(s) exceed max volume count"
+_KINDS = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS})
 _NOT_INSTALLED = "CSI driver is not installed on the node"
 
 _FULL = Outcome(Code.UNSCHEDULABLE, (REASON,))
@@ -73,13 +74,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     name = "NodeVolumeLimits"
     api_version = 1
-    needs = Needs(
-        kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS})
-    )
+    needs = Needs(kinds=_KINDS)
     keeps_rows_apart = True
 
     def __init__(self, *, time_slice: TimeSlice, features: Features) -> None:
         self._requires_drivers = features.enabled("VolumeLimitScaling")
+        if self._requires_drivers:
+            self.needs = Needs(kinds=_KINDS | {CSI_DRIVERS})  # type: ignore[misc]  # per instance
         self._drivers_opt_in = features.enabled("DriverOptsIn")
         self._attached = AttachedVolumes()
         self._work = PluginWork(time_slice)

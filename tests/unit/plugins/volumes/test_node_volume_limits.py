@@ -726,3 +726,10 @@ def test_a_driver_counts_from_when_its_node_lists_it_until_it_does_not():
 
     watch_storage(table, csi_node("a", {}))
     assert judged(plugin, wants, table) == {"a": MISSING, "b": MISSING}
+
+
+@pytest.mark.parametrize(("version", "needed"), [("1.36", False), ("1.37", True)])
+def test_drivers_are_watched_with_the_gate_only(version: str, needed: bool):
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures(version))
+
+    assert ("storage.k8s.io/v1/csidrivers" in plugin.needs.kinds) is needed
