@@ -116,7 +116,7 @@ class Story:
                 *[self.put_csi_node] * 2,
                 *[self.attach] * 2,
                 self.put_driver,
-                *[self.remove_object] * 2,
+                *[self.remove_object] * 3,
                 self.put_node,
                 self.remove_node,
                 self.put_class,
@@ -311,7 +311,7 @@ def test_the_plugins_agree_with_the_reference_loops(seed: int):
 
 
 def test_the_random_clusters_produce_every_verdict():
-    said = set[Any]().union(*map(tell, range(100, 110)))
+    said = set[Any]().union(*map(tell, range(100, 106)))
 
     assert {PASSES, loops.DISK, loops.ONE_POD, loops.ZONE, loops.LIMIT, "Skip"} <= said
     assert {
