@@ -8,6 +8,7 @@ import pytest
 
 from plugins.volume_binding.node_volumes import REASONS, NodeRefusal
 from scheduler.framework import SKIP, Code, Status
+from scheduler.testing.fakes import FakeFeatures
 from scheduler.testing.samples import (
     claim,
     csi_driver,
@@ -519,6 +520,28 @@ def test_changed_capacity_is_visible_to_the_next_pod():
     del stage.table.watch_kind("storage.k8s.io/v1/csistoragecapacities")["kube-system/room"]
 
     assert not stage.feasible(using("data"))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        pytest.param("", set(), id="a claim without a class"),
+        pytest.param("gold", {"n1", "n2", "n3"}, id="a claim with one"),
+    ],
+)
+def test_without_the_gate_claims_may_have_no_attributes_class(attributes: str, expected: set[str]):
+    stage = Stage(
+        unbound("data", volumeAttributesClassName=attributes),
+        LOCAL_CLASS,
+        available("pv"),
+        features=FakeFeatures("1.34", VolumeAttributesClass=False),
+    )
+    message = (
+        "unsupported volumeAttributesClassName is set on claim default/data when the feature-gate "
+        "VolumeAttributesClass is disabled"
+    )
+
+    assert stage.refusals(using("data")) == dict.fromkeys(expected, ("Error", (message,)))
 
 
 # Results without nodes.

@@ -1,0 +1,62 @@
+"""What pods request follows the emulated version, wherever pods enter."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from scheduler.configuration.feature_gates import features_of
+from scheduler.daemon.app.needs import PodDecoder, pod_rules, together
+from scheduler.daemon.recording.recorded_objects import packed, unpacked_pod
+from scheduler.framework.interface import Needs
+from scheduler.objects.resources import PodRules
+from tests.support.builders import pod, pod_object
+
+WHOLE = PodRules(as_a_whole=True)
+STATUS = {
+    "containerStatuses": [
+        {"name": "x", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}},
+        {"name": "y", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}},
+    ]
+}
+CONTAINERS = [
+    {"name": "x", "resources": {"requests": {"cpu": "3"}}},
+    {"name": "y", "resources": {"requests": {"cpu": "1"}}},
+]
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "rules"),
+    [
+        ("1.34", {}, PodRules(pod_level_resizes=False)),
+        ("1.34", {"InPlacePodVerticalScaling": False}, PodRules(resizes=False, pod_level_resizes=False)),
+        ("1.36", {}, PodRules()),
+        ("1.37", {}, WHOLE),
+        ("1.37", {"PodLevelResources": False}, PodRules(pod_level=False, as_a_whole=True)),
+    ],
+)
+def test_the_version_and_its_gates_decide_what_pods_request(
+    version: str, gates: dict[str, bool], rules: PodRules
+):
+    assert pod_rules(features_of(gates, version)) == rules
+
+
+def test_combined_needs_keep_the_rules():
+    assert together([Needs(pod_rules=WHOLE), Needs(pod_rules=WHOLE)]).pod_rules == WHOLE
+
+
+@pytest.mark.parametrize(("rules", "cpu"), [(PodRules(), 6000), (WHOLE, 4000)])
+def test_pods_from_the_api_server_are_decoded_by_the_rules(rules: PodRules, cpu: int):
+    raw = msgspec.json.encode(pod_object("p", node="n", containers=CONTAINERS, status=STATUS))
+
+    assert PodDecoder(Needs(pod_rules=rules))(raw).resources.taken["cpu"] == cpu
+
+
+def test_a_recording_keeps_what_a_pending_pod_requests_by_other_rules():
+    rules = PodRules(pod_level=False)
+    waiting = pod("p", containers=CONTAINERS, resources={"requests": {"cpu": "9"}}).under(rules)
+
+    again = unpacked_pod(msgspec.json.decode(msgspec.json.encode(packed(waiting))))
+
+    assert again.resources == waiting.resources
+    assert again.resources.requests["cpu"] == 4000
