@@ -1,30 +1,32 @@
 """Runs commands of custom-scheduler in processes that are forked from one that has imported their modules.
 
-The imports take most of the time of a short command. Tests of a start, of signals or of the hash seed begin their own
-processes with `python -m scheduler`.
+The imports take most of the time of a command. Tests of a start, of standard streams that are closed, of a process's
+memory or limits, and of signals that no program receives (SIGSTOP) start `python -m scheduler` instead.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import pkgutil
 import select
+import shlex
+import socket
 import subprocess
 import sys
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tests.support import forked_command
 from tests.support.manifests import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_STREAMS = ("stdin", "stdout", "stderr")
+_MODULE = str(ROOT / "scheduler" / "__main__.py")
+_PROGRAMS = ("custom-scheduler", "kubectl-why")
+_CLIENT = Path(forked_command.__file__)
 
 
 def run_command(
@@ -34,75 +36,60 @@ def run_command(
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `custom-scheduler` with arguments; return its exit status and its output.
+    """Run `python -m scheduler` with arguments; return its exit status and its output.
 
     Raises:
         TimeoutExpired: it did not end in time.
     """
     arguments = [str(word) for word in words]
-    with TemporaryDirectory() as name:
-        streams = Path(name)
-        for stream in _STREAMS:
-            (streams / stream).write_bytes(stdin if stream == "stdin" else b"")
-        asked = {"arguments": arguments, "folder": str(folder), "streams": name}
-        environment = {**os.environ, **(environment or {})}
-        server = _server()
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(asked | {"environment": environment}).encode() + b"\n")
-        server.stdin.flush()
-        if not select.select([server.stdout], [], [], timeout_seconds)[0]:
-            server.kill()
-            _server.cache_clear()
-            raise subprocess.TimeoutExpired(arguments, timeout_seconds)
-        status = int(server.stdout.readline())
-        out, error = ((streams / stream).read_bytes() for stream in _STREAMS[1:])
-        return subprocess.CompletedProcess(arguments, status, out, error)
+    with TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as connection:
+        paths = [Path(name, stream) for stream in ("in", "out", "error")]
+        for path in paths:
+            path.write_bytes(stdin if path.name == "in" else b"")
+        connection.connect(str(_server() / "socket"))
+        streams = [os.open(path, os.O_RDWR) for path in paths]
+        asked = forked_command.request([_MODULE, *arguments], str(folder), os.environ | (environment or {}))
+        socket.send_fds(connection, [asked], streams)
+        for stream in streams:
+            os.close(stream)
+        for _ in ("pid", "status"):
+            if not select.select([connection], [], [], timeout_seconds)[0]:
+                raise subprocess.TimeoutExpired(arguments, timeout_seconds)
+            answer = connection.recv(forked_command.ANSWER_BYTES)
+        status = forked_command.number(answer)
+        return subprocess.CompletedProcess(arguments, status, paths[1].read_bytes(), paths[2].read_bytes())
+
+
+def forked_program() -> str:
+    """Return the path of a program that is `custom-scheduler`, but starts in a tenth of its time.
+
+    It forwards signals to the forked process and ends as that does; when it is killed, so is that process.
+    """
+    return str(forked_programs()["custom-scheduler"])
+
+
+def forked_programs() -> dict[str, Path]:
+    """Return the paths of all such programs, by name."""
+    return {name: _server() / name for name in _PROGRAMS}
 
 
 @cache
-def _server() -> subprocess.Popen[bytes]:
-    """Start the process that forks; it answers a JSON line with the exit status of a command."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.commands"],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
+def _server() -> Path:
+    """Start the process that forks; return the folder of its socket and of its programs."""
+    temporary = TemporaryDirectory()
+    folder = Path(temporary.name)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+        listener.listen(128)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.command_server", str(listener.fileno())],
+            cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+    client = shlex.join([sys.executable, "-IS", str(_CLIENT), str(folder / "socket")])
+    for name in _PROGRAMS:
+        (folder / name).write_text(f'#!/bin/sh\nexec {client} "$0" "$@"\n')
+        (folder / name).chmod(0o755)
+    atexit.register(temporary.cleanup)
     atexit.register(server.communicate)  # ends it: its input is closed
-    return server
-
-
-def _serve() -> bool:
-    """Answer requests; return True in the process of a command, and False at the end of the input."""
-    import scheduler.cli
-
-    for module in pkgutil.iter_modules(scheduler.cli.__path__, "scheduler.cli."):
-        import_module(module.name)
-    import_module("plugins.registry")
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            _prepare(json.loads(line))
-            return True
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
-    return False
-
-
-def _prepare(asked: dict[str, Any]) -> None:
-    os.chdir(asked["folder"])
-    os.environ.clear()
-    os.environ.update(asked["environment"])
-    for number, stream in enumerate(_STREAMS):
-        opened = os.open(Path(asked["streams"]) / stream, os.O_RDWR)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the buffer of the other one has further requests
-    sys.argv = ["custom-scheduler", *asked["arguments"]]
-    sys.path[0] = ""
-
-
-if __name__ == "__main__" and _serve():
-    from scheduler.cli import main
-
-    main()
+    return folder

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support.binaries import needed_binary
+from tests.support.commands import forked_programs
 from tests.support.manifests import ROOT
 
 if TYPE_CHECKING:
@@ -63,8 +64,11 @@ async def terminal(folder: Path) -> AsyncIterator[Terminal]:
     """Open a shell in a new checkout; what it leaves running is killed at the end."""
     for name in _COPIED:
         shutil.copytree(ROOT / name, folder / name)
-    (folder / ".venv").mkdir()
-    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    programs_here = folder / ".venv" / "bin"
+    programs_here.mkdir(parents=True)
+    installed = {path.name: path for path in Path(sys.executable).parent.iterdir()}
+    for name, program in (installed | forked_programs()).items():
+        (programs_here / name).symlink_to(program)
     programs = {Path(needed_binary("kubectl", "Kubernetes' releases")).parent, Path("/usr/bin"), Path("/bin")}
     process = await asyncio.create_subprocess_exec(
         needed_binary("bash", "every system"), "--norc", "-o", "pipefail",

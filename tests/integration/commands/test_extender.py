@@ -18,11 +18,11 @@ from scheduler.extensions.extenders import HttpExtender
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node, node_object, pod, pod_object
-from tests.support.commands import run_command
+from tests.support.commands import forked_program, run_command
 from tests.unit.extensions.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from pathlib import Path
 
     from scheduler.configuration.types import Extender
@@ -96,7 +96,9 @@ class Served(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(server: ApiServer, folder: Path, *flags: object, token: str = "") -> AsyncIterator[Served]:
+async def serving(
+    server: ApiServer, folder: Path, *flags: object, token: str = "", program: Sequence[str] = ()
+) -> AsyncIterator[Served]:
     """Run the command until it is ready; what is left of it at the end is killed.
 
     Args:
@@ -104,13 +106,14 @@ async def serving(server: ApiServer, folder: Path, *flags: object, token: str = 
         folder: where its kubeconfig and its log are.
         flags: beside those of where it listens.
         token: of the account it runs as; "" is the server's administrator.
+        program: custom-scheduler; one that is forked if empty.
     """
     port, http_port = free_port(), free_port()
     account = {"token": token, "user": "account"} if token else {}
     kubeconfig = server.write_kubeconfig(folder / "kubeconfig", **account)
     with (folder / "extender.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "extender", "--kubeconfig",
+            *(program or (forked_program(),)), "extender", "--kubeconfig",
             str(kubeconfig), "--bind-address", "127.0.0.1",
             "--secure-port", str(port), "--http-port", str(http_port), *map(str, flags),
             stdout=asyncio.subprocess.PIPE, stderr=log,
@@ -159,13 +162,14 @@ def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https(
 ) -> None:
     async def test(server: ApiServer) -> None:
         flags = ("--config", config, "--bind", "--cert-dir", tmp_path / "kept", "-v", "2")
-        async with serving(server, tmp_path, *flags) as served:
+        started = (sys.executable, "-m", "scheduler")
+        async with serving(server, tmp_path, *flags, program=started) as served:
             assert served.told.url_prefix == f"https://127.0.0.1:{served.port}"
             assert (served.told.weight, served.told.node_cache_capable) == (3, True)
             behind = tmp_path / "behind.yaml"
             behind.write_text(f"{HEAD}{served.snippet}leaderElection: {{leaderElect: false}}\n")
             scheduler = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "scheduler", "run", "--config", str(behind), "--secure-port", "0",
+                forked_program(), "run", "--config", str(behind), "--secure-port", "0",
                 "--kubeconfig", str(tmp_path / "kubeconfig"), stderr=asyncio.subprocess.DEVNULL,
             )  # fmt: skip
             try:

@@ -25,10 +25,12 @@ from tests.recording.test_backtest import PACKING, SPREADING
 from tests.support import virtual_time
 from tests.support.browser import PATIENCE_MS, browsing
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import forked_program
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 HOSTILE = "<img src=x onerror=document.title='hit'><script>document.title='hit'</script></script>"
@@ -77,9 +79,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return there
 
 
-def replay(folder: Path, *arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+def replay(
+    folder: Path, *arguments: str, program: Sequence[str] = (), hash_seed: str = "0"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "scheduler", "replay", *arguments],
+        [*(program or [forked_program()]), "replay", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": "80"},
         capture_output=True,
@@ -100,6 +104,7 @@ def test_a_backtest_is_the_same_for_every_hash_seed(folder: Path) -> None:
             "spreading.yaml",
             "-o",
             "json",
+            program=(sys.executable, "-m", "scheduler"),
             hash_seed=seed,
         )
         for seed in ("1", "2")

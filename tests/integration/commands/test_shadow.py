@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -16,13 +15,13 @@ from scheduler.kube.http.request import Request
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, until
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import forked_program
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 THEIRS = "default-scheduler"
 BINDING = "/api/v1/namespaces/default/pods/web/binding"
-COMMAND = (sys.executable, "-m", "scheduler")
 
 
 def test_it_reports_a_pod_that_another_scheduler_placed_and_prints_a_summary(tmp_path: Path) -> None:
@@ -35,7 +34,7 @@ def test_it_reports_a_pod_that_another_scheduler_placed_and_prints_a_summary(tmp
             flags = ("--kubeconfig", kubeconfig, "--secure-port", "0", "--bind-address", "127.0.0.1")
             pipe = asyncio.subprocess.PIPE
             shadow = await asyncio.create_subprocess_exec(
-                *COMMAND, "run", "--shadow", THEIRS, *flags, "--http-port", url.rpartition(":")[2], stdout=pipe
+                forked_program(), "run", "--shadow", THEIRS, *flags, "--http-port", url.rpartition(":")[2], stdout=pipe
             )  # fmt: skip
 
             async def answers(path: str, text: str) -> bool:
@@ -51,7 +50,7 @@ def test_it_reports_a_pod_that_another_scheduler_placed_and_prints_a_summary(tmp
                 await _bind(kubeconfig, "b")
                 await until(lambda: answers("/debug/shadow?output=text", "1 decisions, 0 agree"))
                 asked = ("explain", "--server", url, "--pod", "default/web")
-                explain = await asyncio.create_subprocess_exec(*COMMAND, *asked, stdout=pipe)
+                explain = await asyncio.create_subprocess_exec(forked_program(), *asked, stdout=pipe)
                 reported, _ = await explain.communicate()
             finally:
                 shadow.send_signal(signal.SIGTERM)
@@ -78,7 +77,9 @@ async def _bind(kubeconfig: str, node: str) -> None:
 def test_it_reads_its_configuration_from_a_file_only(flag: str) -> None:
     async def scenario() -> None:
         pipe = asyncio.subprocess.PIPE
-        asked = await asyncio.create_subprocess_exec(*COMMAND, "run", "--shadow", THEIRS, flag, stderr=pipe)
+        asked = await asyncio.create_subprocess_exec(
+            forked_program(), "run", "--shadow", THEIRS, flag, stderr=pipe
+        )
         _, said = await asked.communicate()
         assert asked.returncode == 2
         assert "--shadow: cannot be combined with --config-map and --scheduler-profiles" in " ".join(

@@ -16,7 +16,7 @@ from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, process, until
 from tests.support.builders import node_object, pod_object
-from tests.support.commands import run_command
+from tests.support.commands import forked_program, run_command
 from tests.support.kubectl import Kubectl, Said
 from tests.support.manifests import MANIFESTS, ROOT
 
@@ -68,7 +68,7 @@ class World:
         self.server.ports[f"kube-system/{LEADER}"] = port
         self.add("pods", pod_object(LEADER, namespace="kube-system", node="n1", scheduler_name="other"))
         command = ("run", "--kubeconfig", str(self.kubeconfig), "--secure-port", str(port))
-        async with process(sys.executable, "-m", "scheduler", *command, "--no-leader-elect"):
+        async with process(forked_program(), *command, "--no-leader-elect"):
             lease = {
                 "metadata": {"name": "custom-scheduler", "namespace": "kube-system"},
                 "spec": {"holderIdentity": f"{LEADER}_0f3a"},
@@ -86,7 +86,7 @@ class World:
 
     async def start(self, *arguments: str, user: str = "") -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "why", "--kubeconfig", str(self._kubeconfig_of(user)), *arguments,
+            forked_program(), "why", "--kubeconfig", str(self._kubeconfig_of(user)), *arguments,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from scheduler.errors import ConfigurationError
 from scheduler.simulator.server import ApiServer
 from tests.integration.configuration.test_reload_processes import running, serving, until
 from tests.support.builders import pod_object
+from tests.support.commands import forked_program
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def weight_in(configuration: Configuration) -> int:
 async def run(*flags: str | Path) -> tuple[int, str]:
     """Run `custom-scheduler run` to its end."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "scheduler", "run", *map(str, flags), stderr=asyncio.subprocess.PIPE
+        forked_program(), "run", *map(str, flags), stderr=asyncio.subprocess.PIPE
     )  # fmt: skip
     async with asyncio.timeout(60):
         _, reported = await process.communicate()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import aiohttp
 
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import forked_program
 from tests.support.replicas import LEASES
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def running(kubeconfig: Path, log: Path, *flags: str) -> AsyncIterator[Run
         port = free.getsockname()[1]
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),
+            forked_program(), "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),
             *FLAGS, *flags, stderr=stderr,
         )  # fmt: skip
     try:

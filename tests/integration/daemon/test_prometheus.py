@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import yaml
 from scheduler.simulator.server import ApiServer
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import forked_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -73,7 +73,7 @@ async def running_daemon(folder: Path) -> AsyncIterator[Running]:
         kubeconfig = server.write_kubeconfig(folder / "kubeconfig")
         running = Running(free_port())
         command = (
-            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig),
+            forked_program(), "run", "--kubeconfig", str(kubeconfig),
             "--bind-address", "127.0.0.1", "--secure-port", str(running.port),
             "--authorization-always-allow-paths", OPEN_PATHS,
         )  # fmt: skip

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import aiohttp
 from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import forked_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -34,7 +34,7 @@ async def daemon(folder: Path, server_port: int, pages: int) -> AsyncIterator[as
     kubeconfig = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{server_port}", None, "admin")
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig),
+            forked_program(), "run", "--kubeconfig", str(kubeconfig),
             "--config-map", "default/custom-scheduler", "--secure-port=0", f"--http-port={pages}",
             "--bind-address=127.0.0.1", "--leader-elect=false", stderr=log,
         )  # fmt: skip
@@ -129,7 +129,7 @@ def run_for_a_while(until_said: bytes, *flags: str, **environment: str) -> list[
     async def scenario() -> bytes:
         inherited = {name: os.environ[name] for name in os.environ.keys() - {"KUBECONFIG"}}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "run", "--secure-port=0", "--leader-elect=false", *flags,
+            forked_program(), "run", "--secure-port=0", "--leader-elect=false", *flags,
             stderr=asyncio.subprocess.PIPE, env={**inherited, **environment},
         )  # fmt: skip
         assert process.stderr is not None

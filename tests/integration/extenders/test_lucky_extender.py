@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.commands import forked_program
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -51,7 +53,7 @@ def wait_for(port: int) -> None:
 
 def demo(configuration: Path, workload: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "scheduler", "demo", "--exit", "--config", configuration, "--apply", workload],
+        [forked_program(), "demo", "--exit", "--config", configuration, "--apply", workload],
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
 

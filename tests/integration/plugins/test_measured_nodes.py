@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -13,6 +12,7 @@ from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running, free_port, process, until
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
+from tests.support.commands import forked_program
 from tests.support.node_exporters import DEVICE, node_exporter
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ async def _placed_by_traffic(folder: Path, exporters: Mapping[str, int]) -> None
             return [server.store.get("pods", name)["spec"]["nodeName"] for name in names]
 
         scheduler = process(
-            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig),
+            forked_program(), "run", "--kubeconfig", str(kubeconfig),
             "--config", str(_scheduler_configuration(folder, port)),
             "--bind-address", "127.0.0.1", "--secure-port", str(daemon.port),
             "--authorization-always-allow-paths", OPEN_PATHS,

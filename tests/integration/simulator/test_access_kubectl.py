@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import process, until
+from tests.support.commands import forked_program
 from tests.support.kubectl import Kubectl
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_the_command_serves_a_cluster_with_rbac(tmp_path: Path) -> None:
         async def is_up() -> bool:
             return kubeconfig.exists() and (await kubectl("get", "--raw", "/readyz")).out == "ok"
 
-        command = (sys.executable, "-m", "scheduler", "api-server", "--rbac", "--nodes", "1")
+        command = (forked_program(), "api-server", "--rbac", "--nodes", "1")
         async with process(*command, "--kubeconfig", str(kubeconfig)):
             await until(is_up)
             assert "system:masters" in (await kubectl("auth", "whoami")).out

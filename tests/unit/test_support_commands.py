@@ -1,0 +1,95 @@
+"""Forked commands behave as `python -m scheduler` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.commands import forked_program, forked_programs, run_command
+from tests.support.manifests import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A running `api-server`, which has written its first line."""
+    command = [forked_program(), "api-server", "--nodes=0", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert "serves 0 nodes" in process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def in_a_shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{Path(forked_program()).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["/bin/sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", ["check no-such-file", "check --convert", "explain --cluster config -o json"]
+)
+def test_output_and_status_are_those_of_a_started_process(arguments: str) -> None:
+    command = [sys.executable, "-m", "scheduler", *arguments.split()]
+    started = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+
+    forked = run_command(*arguments.split())
+
+    assert (forked.returncode, forked.stdout, forked.stderr) == (
+        started.returncode,
+        started.stdout,
+        started.stderr,
+    )
+
+
+def test_a_shell_can_use_pipes_files_and_folders(tmp_path: Path) -> None:
+    done = in_a_shell(
+        "custom-scheduler check --convert | custom-scheduler check - > checked; custom-scheduler check nothing",
+        tmp_path,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr == "error: nothing: cannot be read: No such file or directory\n"
+    assert (tmp_path / "checked").read_text() == "standard input: valid, profiles custom-scheduler\n"
+
+
+def test_a_signal_ends_the_command_in_good_order(server: subprocess.Popen[str]) -> None:
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(30) == 0
+
+
+def test_a_command_that_a_signal_kills_is_reported_as_killed(server: subprocess.Popen[str]) -> None:
+    server.send_signal(signal.SIGUSR1)
+
+    assert server.wait(30) == -signal.SIGUSR1
+
+
+def test_a_killed_command_does_not_outlive_its_client(server: subprocess.Popen[str]) -> None:
+    assert server.stdout is not None
+    server.kill()
+
+    server.stdout.read()  # ends when the forked process has ended, which has this pipe too
+
+
+def test_two_commands_run_at_the_same_time(server: subprocess.Popen[str]) -> None:
+    assert run_command("--version").returncode == 0
+    assert server.poll() is None
+
+
+def test_the_kubectl_plugin_is_a_forked_program_too() -> None:
+    done = subprocess.run(
+        [forked_programs()["kubectl-why"], "--help"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("Usage: kubectl why ")
