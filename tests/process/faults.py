@@ -62,9 +62,9 @@ async def told_to_end(it: World) -> float:
 
 
 async def stood_still(it: World) -> float:
-    """The leader gets SIGSTOP, and SIGCONT when another leads and places pods."""
+    """The leader is stopped, and continues when another leads and places pods."""
     began, leader = now(), await it.leader()
-    leader.send(signal.SIGSTOP)
+    leader.send(signal.SIGTSTP)
     try:
         await it.until(lambda state: state["holder"] != leader.name and state["bound"][-1] > began)
     finally:
@@ -73,9 +73,9 @@ async def stood_still(it: World) -> float:
 
 
 async def stood_still_for_a_moment(it: World) -> float:
-    """The leader gets SIGSTOP and, in time, SIGCONT."""
+    """The leader is stopped, and continues in time."""
     leader = await it.leader()
-    leader.send(signal.SIGSTOP)
+    leader.send(signal.SIGTSTP)
     await asyncio.sleep((it.times.deadline - it.times.retry) / 2)
     leader.send(signal.SIGCONT)
     return now()

@@ -14,6 +14,7 @@ from scheduler.clock import SystemClock
 from scheduler.simulator.access.authentication import write_kubeconfig
 from tests.process.api_server import NAME, NAMESPACE
 from tests.process.proxy import Proxy
+from tests.support.commands import forked_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -127,7 +128,7 @@ class Replica:
         while True:
             with self._log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "scheduler", "run",
+                    forked_program(), "run",
                     "--kubeconfig", str(self._kubeconfig), "--config-map", f"{NAMESPACE}/{NAME}",
                     "--secure-port=0", "--logging-format=json",
                     f"--leader-elect-resource-namespace={NAMESPACE}", *self._times.flags,

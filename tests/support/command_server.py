@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _STREAMS = 3
 _OPEN_FILES = 1024
+_FOLLOWING = ("--config-map", "--scheduler-profiles")
 
 
 class _Server:
@@ -50,9 +51,13 @@ class _Server:
         asked = bytearray(received[ANSWER_BYTES:])
         while len(asked) < length:
             asked += connection.recv(2**16)
+        words = asked.decode(errors="surrogateescape").split("\0")
+        if any(word.startswith(_FOLLOWING) for word in words):
+            import_module("kopf")  # takes seconds where kubernetes_validate is installed
+        gc.freeze()
         process = os.fork()
         if not process:
-            return _prepare(asked.decode(errors="surrogateescape").split("\0"), streams)
+            return _prepare(words, streams)
         for stream in streams:
             os.close(stream)
         ended = os.pidfd_open(process)
@@ -111,7 +116,7 @@ if __name__ == "__main__":
     for module in pkgutil.iter_modules(scheduler.cli.__path__, "scheduler.cli."):
         import_module(module.name)
     import_module("plugins.registry")
-    gc.freeze()
+    import_module("uvloop")
     run = _Server(socket.socket(fileno=int(sys.argv[1]))).serve()
     if run is not None:
         run()

@@ -11,7 +11,11 @@ import sys
 ANSWER_BYTES = 8
 _FORWARDED = (
     _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2,
+    _signal.SIGTSTP, _signal.SIGCONT,
 )  # fmt: skip
+_SENT = {
+    _signal.SIGTSTP: _signal.SIGSTOP
+}  # no program can forward SIGSTOP, and the kernel may ignore SIGTSTP
 
 
 def request(arguments, folder, environment):  # noqa: ANN001 - typing takes 10 ms to import
@@ -38,7 +42,7 @@ def _main(path, *arguments):  # noqa: ANN001, ANN002, ANN202
         sent += connection.send(asked[sent:])
     process = number(connection.recv(ANSWER_BYTES))
     for name in _FORWARDED:
-        _signal.signal(name, lambda received, _: os.kill(process, received))
+        _signal.signal(name, lambda received, _: os.kill(process, _SENT.get(received, received)))
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _FORWARDED)
     status = number(connection.recv(ANSWER_BYTES))
     if status < 0:
