@@ -46,10 +46,11 @@ class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
             self._moment, self._turns = self._now, 0
         if self._turns == _TURNS_AT_MOST:
             raise AssertionError(f"something goes on for ever at {self._now:.3f} s")
-        # What is read in a thread takes no time.
-        until = time.monotonic() + _LONGEST_READ_SECONDS
-        while timeout != 0 and _is_reading() and time.monotonic() < until:
-            if ready := self._poll(0.001):
+        # What is read in a thread takes no time. A thread that ends has sent its result before, so this looks once more.
+        until, is_reading = time.monotonic() + _LONGEST_READ_SECONDS, timeout != 0
+        while is_reading and time.monotonic() < until:
+            is_reading = _is_reading()
+            if ready := self._poll(0.001 if is_reading else 0):
                 self._reach_next_timer()
                 return ready
         return super()._select(timeout)
