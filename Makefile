@@ -8,8 +8,9 @@ SBOM ?= sbom.json
 BIN := $(VENV)/bin
 # Half as many test processes again as processors: many tests wait for processes and leases.
 WORKERS = $$($(BIN)/python -c "import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))")
-# Compiled modules are kept outside of the tree: the tests start hundreds of processes.
+# Compiled modules are kept, outside of the tree: the tests start hundreds of processes, and each start would compile them.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check conformance format bench hostile soak fuzz base-image image sbom board-assets lock clean
