@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,6 +36,7 @@ from scheduler.framework import (
     Wait,
     WantedStatus,
 )
+from scheduler.framework.pod_groups import SAME_SCHEDULER
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
@@ -77,7 +78,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         group_events: kind of groups -> the actions that may help a member.
     """
 
-    group_events: ClassVar[Mapping[str, ActionType]] = {}
+    group_events: Mapping[str, ActionType] = MappingProxyType({})
 
     @abstractmethod
     def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
@@ -119,8 +120,14 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def _hint(self, kind: str, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         key = self.own_group(pod)
-        helps = key is not None and key in _event_keys(kind, old, new) and self._refusal(pod, key) is None
+        if key is None or key not in _event_keys(kind, old, new) or self._refusal(pod, key) is not None:
+            return QueueingHint.SKIP
+        helps = not kind or old is None or self.change_helps(old, new)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def change_helps(self, old: Any, new: Any) -> bool:
+        """Return whether a change of a group's object may help its members."""
+        return True
 
     def _awaited(self, pod: PodInfo) -> tuple[GroupKey, ...]:
         key = self.own_group(pod)
@@ -254,21 +261,25 @@ class PodGroupObject(ApiStruct, frozen=True):
     def as_group(self, key: GroupKey, features: Features) -> PodGroup:
         """Return the enabled fields of the object in the form that all kinds share.
 
-        The Priority admission writes 0 without a class, so the priority counts only with a class or above 0.
+        The Priority admission writes 0 without a class. Before Kubernetes 1.37 the priority counts only with a class or
+        above 0; since then it must be that of all pods.
         """
         spec, gang = self.spec, self.spec.scheduling_policy.gang
         by_topology = features.enabled("TopologyAwareWorkloadScheduling")
         as_one = features.enabled("WorkloadAwarePreemption")
         topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
+        is_entity = features.enabled("PodGroupEntities")
         is_asked_for = bool(spec.priority_class_name or spec.priority)
+        priority = spec.priority if is_asked_for else None
         return PodGroup(
             key,
             self.metadata.uid,
             min_count=0 if gang is None else gang.min_count,
             topology_key=topology[0].key if topology and by_topology else "",
             leaves_whole=as_one and spec.disruption_mode in _WHOLE,
-            priority=spec.priority if as_one and is_asked_for else None,
+            priority=(priority or 0) if is_entity else priority if as_one else None,
             preempts_as_one=as_one,
+            is_entity=is_entity,
         )
 
 
@@ -323,6 +334,17 @@ def _condition(type_: str, status: Status) -> Condition:
     return Condition(type_, "False", reason, status.message)
 
 
+def _min_count(obj: Any) -> int | None:
+    """Return minCount of a PodGroup as the watch has it; None if its policy is not gang."""
+    found = obj.get("spec", {}).get("schedulingPolicy", {}).get("gang")
+    return None if found is None else found.get("minCount", 0)
+
+
+def preemption_policy(pod: PodInfo) -> str:
+    """Return whether a pod may preempt: `PreemptLowerPriority` or `Never`."""
+    return pod.pod.spec.preemption_policy or "PreemptLowerPriority"
+
+
 _PERMIT_SECONDS: Final = 300.0
 
 
@@ -350,6 +372,8 @@ class GangScheduling(Gangs):
         self._members = members
         self._features = features
         self._releases = args.releases
+        if features.enabled("PodGroupMinCountMutable"):
+            self.group_events = MappingProxyType({POD_GROUPS: ActionType.ADD | ActionType.UPDATE})
         self._conditions = GroupConditions(objects=objects, background=background, statuses=statuses)
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
@@ -370,6 +394,49 @@ class GangScheduling(Gangs):
                 "waiting for minCount pods from a gang to appear in scheduling queue", resolvable=False
             )
         return None
+
+    def failed_before(self, key: GroupKey, status: Status) -> None:
+        if self._features.enabled("PodGroupEntities"):
+            self._conditions.tell(key.key, status)
+
+    def fault(self, group: PodGroup, pod: PodInfo, first: PodInfo) -> str:
+        """Return why a pod differs from its group, or from the first pod.
+
+        Source:
+            kube-scheduler v1.37, schedule_one_podgroup.go, validatePodGroup.
+        """
+        if pod.scheduler_name != first.scheduler_name:
+            return SAME_SCHEDULER.format(pod.scheduler_name, first.scheduler_name)
+        if pod.priority != group.priority:
+            return (
+                "all pods in a single pod group should have the same priority as the pod group's priority, "
+                f"got {pod.priority} and {group.priority}"
+            )
+        policy, wanted = preemption_policy(pod), preemption_policy(first)
+        if policy != wanted:
+            return f"all pods in a single pod group should have the same preemption policy, got {policy} and {wanted}"
+        return ""
+
+    def too_few(self, group: PodGroup, placed: int, left: int) -> str:
+        """Return why fewer than minCount pods are placed; a group without minCount needs one.
+
+        Source:
+            kube-scheduler v1.37, plugins/gangscheduling/gangscheduling.go, PlacementFeasible.
+        """
+        least = group.min_count or 1
+        if placed >= least:
+            return ""
+        what = "is not yet" if placed + left >= least else "cannot be"
+        return f"minCount ({least}) {what} satisfied: {placed} scheduled, {left} remaining"
+
+    def change_helps(self, old: Any, new: Any) -> bool:
+        """Return whether minCount fell.
+
+        Source:
+            kube-scheduler v1.37, plugins/gangscheduling/gangscheduling.go, isSchedulableAfterPodGroupUpdated.
+        """
+        before, now = _min_count(old), _min_count(new)
+        return before is None or now is None or now < before
 
     def is_enough(self, group: PodGroup) -> bool:
         return len(self._members.placed(group.key)) >= group.min_count

@@ -185,11 +185,12 @@ def why_not_eligible(
     if waits_for is not None:
         leaving = any(map(waits_for, there))
     else:
-        leaving = any(other.priority < pod.priority and _was_preempted(other) for other in there)
+        leaving = any(other.priority < pod.priority and was_preempted(other) for other in there)
     return VICTIMS_ARE_LEAVING if leaving else ""
 
 
-def _was_preempted(pod: PodInfo) -> bool:
+def was_preempted(pod: PodInfo) -> bool:
+    """Return whether a pod is terminating because of preemption."""
     if not pod.is_terminating:
         return False
     for condition in pod.pod.status.conditions:

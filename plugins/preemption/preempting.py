@@ -15,9 +15,9 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from plugins.preemption.candidates import NEVER, Progress, Searches, rows_to_try, search
+from plugins.preemption.candidates import NEVER, Progress, Searches, rows_to_try, search, was_preempted
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets, Evictions
-from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
+from plugins.preemption.ranking import PreemptionCandidate, best, by_importance, priority_of
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
     Code,
@@ -32,7 +32,7 @@ from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
     from plugins.preemption.candidates import Choice, VictimSearch
     from plugins.preemption.ranking import Unit, VictimUnits
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from scheduler.framework.preemption import PreemptionDryRun, Preemptions, VictimLimit, VictimReview
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
+
+    _FitsWithout = Callable[[Sequence[PodInfo]], Awaitable[frozenset[str] | None]]
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 STILL_UNSCHEDULABLE: Final = "pod group is unschedulable"
@@ -80,18 +82,45 @@ async def choose_victims(
         return leaving  # terminating pods free enough capacity
     for chosen in widening:
         if await dry_runs.fits_without([*leaving, *_pods(chosen)]) is not None:
-            search = _Search(leaving, dry_runs, max(1, _MOST_DECISIONS // len(members)))
+            search = _Search(leaving, dry_runs.fits_without, max(1, _MOST_DECISIONS // len(members)))
             violating, others = await dry_runs.done(_split(chosen, budgets))
             return [*leaving, *_pods(await search.needed([*violating, *others]))]
     return Status.unschedulable(STILL_UNSCHEDULABLE)
 
 
+async def choose_victims_of_entity(
+    units: Sequence[Unit],
+    members: Sequence[PodInfo],
+    budgets: DisruptionBudgets,
+    dry_runs: GroupDryRuns,
+) -> Sequence[PodInfo] | Status:
+    """Return the victims, or why preemption would not help: the members get their nodes once, without all units.
+
+    Args:
+        units: the possible victims, the most important first.
+        members: the members of the group.
+        budgets: the disruption budgets; units that violate none leave first.
+        dry_runs: the cluster, and whether the group fits without some pods.
+
+    Source:
+        kube-scheduler v1.37, framework/preemption/podgrouppreemption.go, selectVictimsOnDomain, which tries every
+        unit separately; see `choose_victims`.
+    """
+    if not units:
+        return Status.unschedulable(NO_VICTIMS, resolvable=False)
+    if await dry_runs.fits_without(_pods(units)) is None:
+        return dry_runs.refusal
+    violating, others = await dry_runs.done(_split(units, budgets))
+    search = _Search((), dry_runs.stays_without, max(1, _MOST_DECISIONS // len(members)))
+    return _pods(await search.needed([*violating, *others]))
+
+
 class _Search:
     """Reprieves units as long as the group fits beside them."""
 
-    def __init__(self, leaving: Sequence[PodInfo], dry_runs: GroupDryRuns, most_trials: int) -> None:
+    def __init__(self, leaving: Sequence[PodInfo], fits_without: _FitsWithout, most_trials: int) -> None:
         self._leaving = leaving
-        self._fits_without = dry_runs.fits_without
+        self._fits_without = fits_without
         self._victims: list[Unit] = []
         self._most_trials = most_trials
         self._trials = 0
@@ -213,6 +242,7 @@ _BUDGETS_A_STEP: Final = 8
 _UNITS_SORTED_A_STEP: Final = 256
 _WAITING = "waiting for the preemption for this pod to be finished"
 _GROUP_WAITING = "waiting for the preemption for this pod group to be finished"
+_ONGOING = "ongoing preemption on nominated nodes"
 _AS_ONE = "not eligible due to workload aware preemption enabled"
 _IN_ONE_DOMAIN = "not eligible due to placement-based pod group scheduling limitation"
 
@@ -325,15 +355,34 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     async def post_filter_group(
         self, group: PodGroup, members: Sequence[PodInfo], dry_runs: GroupDryRuns
     ) -> Sequence[PodInfo] | Status:
-        self._preemptions.attempted()
+        if not group.is_entity:
+            self._preemptions.attempted()
         if any(pod.pod.spec.preemption_policy == "Never" for pod in members):
             return Status.unschedulable(NEVER)
+        if group.is_entity and self._is_ongoing(group, members, dry_runs.snapshot()):
+            return Status(Code.SUCCESS, (_ONGOING,))
         await dry_runs.done(self._read_budgets(dry_runs.snapshot().objects(BUDGETS)))
         units = await dry_runs.done(self._units.of(dry_runs.snapshot()))
         # Quotas read their usage in every step, so the cluster must not change meanwhile.
         removable = await self._work.done(self.removable(units, group, members, dry_runs.snapshot()))
-        ranked = await dry_runs.done(_by_importance(removable))
-        return await choose_victims(ranked, members, self._budgets, dry_runs)
+        ranked = await dry_runs.done(_by_importance(removable, as_units=group.is_entity))
+        choose = choose_victims_of_entity if group.is_entity else choose_victims
+        return await choose(ranked, members, self._budgets, dry_runs)
+
+    def _is_ongoing(self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot) -> bool:
+        """Return whether victims of lower priority are still terminating on the members' nominated nodes.
+
+        Source:
+            kube-scheduler v1.37, framework/preemption/podgrouppreemption.go, isOngoingPreemption.
+        """
+        priority = priority_of(group, members)
+        nodes = dict.fromkeys(pod.pod.status.nominated_node_name for pod in members)
+        return any(
+            was_preempted(pod) and self._units.priority_of(pod) < priority
+            for row in map(snapshot.row_of, nodes)
+            if row is not None
+            for pod in snapshot.pods_on(row)
+        )
 
     def _read_budgets(self, objects: Objects) -> Generator[None, None, None]:
         """Read the budgets, which may change between two steps."""
@@ -427,11 +476,17 @@ def _in_group(state: CycleState) -> str:
     return _IN_ONE_DOMAIN if state.group.topology_key else ""
 
 
-def _by_importance(units: Sequence[Unit]) -> Generator[None, None, Sequence[Unit]]:
-    """Return units with the most important first; equal ones keep their order."""
+def _by_importance(units: Sequence[Unit], *, as_units: bool) -> Generator[None, None, Sequence[Unit]]:
+    """Return units with the most important first; equal ones keep their order.
+
+    Args:
+        units: the units.
+        as_units: whether a pod of a group counts as a single pod if it leaves without the others.
+    """
     ranked: list[tuple[tuple[float, ...], Unit]] = []
     for begin in range(0, len(units), _UNITS_SORTED_A_STEP):
-        some = [(unit.importance, unit) for unit in units[begin : begin + _UNITS_SORTED_A_STEP]]
+        step = units[begin : begin + _UNITS_SORTED_A_STEP]
+        some = [(unit.importance_as_unit if as_units else unit.importance, unit) for unit in step]
         ranked += sorted(some, key=itemgetter(0))
         yield
     ranked.sort(key=itemgetter(0))  # merges the sorted parts

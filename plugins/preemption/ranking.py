@@ -106,6 +106,16 @@ class Unit:
         size = -len(self.pods) if self.is_group else 0
         return (-self.priority, not of_group, size, min(map(started, self.pods)))
 
+    @property
+    def importance_as_unit(self) -> tuple[float, ...]:
+        """The sort key since Kubernetes 1.37: a pod that leaves without its group is a single pod.
+
+        Source:
+            kube-scheduler v1.37, framework/preemption/util.go, MoreImportantVictim, without the order by UID of v1.38.
+        """
+        size = len(self.pods) if self.is_group else 0
+        return (-self.priority, not self.is_group, -size, min(map(started, self.pods)))
+
 
 class VictimUnits:
     """Finds the units of pods."""
@@ -113,6 +123,11 @@ class VictimUnits:
     def __init__(self, members: PodGroupMembers, groups: PodGroupObjects) -> None:
         self._members = members
         self._groups = groups
+
+    def priority_of(self, pod: PodInfo) -> int:
+        """Return the priority of a possible victim: that of its group, if the group is an entity."""
+        group = None if pod.group is None else self._groups.pod_group(pod.group)
+        return pod.priority if group is None or not group.is_entity else priority_of(group, (pod,))
 
     def of(self, snapshot: Snapshot) -> Generator[None, None, Sequence[Unit]]:
         """Return the units of all pods on nodes, in steps; only the first step reads the snapshot."""
@@ -134,7 +149,7 @@ class VictimUnits:
                     )  # they may have ended since the first step
                     units.append(Unit(pods, priority_of(whole[key], pods), is_group=True))
             if whole[key] is None:
-                units.append(Unit((pod,), pod.priority))
+                units.append(Unit((pod,), self.priority_of(pod)))
         return units
 
     def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:

@@ -31,6 +31,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.36",
         "NodeResourcesBalancedAllocation scores by how much a pod improves the balance of a node, not by the balance",
     ),
+    "ClaimMetricName": (
+        "1.37",
+        "`dynamic_resource_allocation_resourceclaim_creates_total` replaces `scheduler_resourceclaim_creates_total`",
+    ),
     "DeclaredUserNamespaces": (
         "1.36",
         "NodeDeclaredFeatures also knows UserNamespacesHostNetworkSupport, and its message names no feature",
@@ -61,10 +65,6 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.36",
         "VolumeLimitScaling applies only to drivers with `preventPodSchedulingIfMissing`",
     ),
-    "ClaimMetricName": (
-        "1.37",
-        "`dynamic_resource_allocation_resourceclaim_creates_total` replaces `scheduler_resourceclaim_creates_total`",
-    ),
     "EventNames": (
         "1.37",
         "in metrics, events of pods without a node are named `UnscheduledPod...`, updates of a waiting pod `TargetPod...`",
@@ -75,6 +75,11 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "each image volume raises the total size of images from which ImageLocality gives the maximum score",
     ),
     "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
+    "PodGroupEntities": (
+        "1.37",
+        "a group and its pods have one priority; it is rejected with one message, and only the whole group preempts",
+    ),
+    "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
     "PreemptionMessage": (
         "1.37",
         "the event and condition of a pod end with the node and the number of victims of its preemption",

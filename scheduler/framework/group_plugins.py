@@ -98,8 +98,17 @@ class GroupDryRuns(Protocol):
         """Run slow work in time slices, and return its result; a snapshot is valid until its next step."""
         ...
 
+    @property
+    def refusal(self) -> Status:
+        """Why too few members fitted in the last result of `fits_without`."""
+        ...
+
     async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
         """Return the names of the nodes of the group's members, or None if too few members fit."""
+        ...
+
+    async def stays_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        """Return the last result of `fits_without` if each member fits on its node in it; else None."""
         ...
 
 
@@ -116,6 +125,8 @@ class PodGroupPostFilterPlugin(Plugin):
         self, group: PodGroup, members: Sequence[PodInfo], dry_runs: GroupDryRuns
     ) -> Sequence[PodInfo] | Status:
         """Return the pods to evict so that the group fits, or why that is impossible; evicts no pod itself.
+
+        A success means that the victims of an earlier preemption are still terminating: the nominations stay.
 
         Args:
             group: the preempting group.
@@ -146,3 +157,28 @@ class PodGroupPlugin(Plugin):
     @abstractmethod
     def attempted(self, group: PodGroup, status: Status) -> None:
         """Handle the result of an attempt at a group: a success, a rejection or an error."""
+
+    # Of groups that are entities.
+
+    def fault(self, group: PodGroup, pod: PodInfo, first: PodInfo) -> str:
+        """Return why a pending or placed pod may not belong to a group; "" if it may.
+
+        Args:
+            group: the group.
+            pod: one of its pods.
+            first: the pending pod that is tried first.
+        """
+        return ""
+
+    def too_few(self, group: PodGroup, placed: int, left: int) -> str:
+        """Return why the number of members on nodes, or assumed there, is too low; "" if it is high enough.
+
+        Args:
+            group: the group.
+            placed: the number of these members.
+            left: the number of members still to be tried.
+        """
+        return ""
+
+    def failed_before(self, key: GroupKey, status: Status) -> None:
+        """Handle an error that was found before a member was tried."""

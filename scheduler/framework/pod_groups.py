@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 UNSCHEDULABLE: Final = "pod group is unschedulable"
 """Prefix of the message for pods that wait for others of their group."""
+SAME_SCHEDULER: Final = (
+    'all pods in a single pod group should have the same .spec.schedulerName set, got: "{}" and "{}"'
+)
+"""Message for members with different values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class PodGroup:
         releases: whether bound members are deleted when too many of the others cannot be bound.
         highest_priority: requested priority where admission does not check it: it lowers the priority of the
             pods, and never raises it. None for no limit.
+        is_entity: whether the group is decided as in Kubernetes 1.37: its members are checked first, their number
+            decides whether enough fit instead of Permit, and no member preempts on its own.
     """
 
     key: GroupKey
@@ -46,6 +52,7 @@ class PodGroup:
     wait_seconds: float | None = None
     releases: bool = False
     highest_priority: int | None = None
+    is_entity: bool = False
 
 
 @runtime_checkable

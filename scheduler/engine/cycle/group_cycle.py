@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from scheduler.engine.cycle.group_binding import GroupBinding
-from scheduler.engine.cycle.group_pass import GroupPasses, Pass, PassOptions
+from scheduler.engine.cycle.group_pass import EVERYWHERE, GroupPasses, Pass, PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
 from scheduler.engine.cycle.group_preemption import GroupPreemption
 from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.pod_groups import SAME_SCHEDULER
+from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Sequence
@@ -42,6 +43,10 @@ _MOST_RESTARTS: Final = 3
 """Maximum number of restarts of an attempt because its members or the nodes changed during a pause."""
 _EXPLORED: Final = 32
 """Maximum number of placements that `explore` tries to count the members that fit, the most promising ones first."""
+
+
+_ENTITY: Final = PassOptions(may_preempt=False, gives_up=True)
+"""The first pass over an entity: only the whole group preempts."""
 
 
 class PodGroupCycle:
@@ -155,9 +160,12 @@ class PodGroupCycle:
             return ()
         self._freeze.begin()
         profile = attempts[0].framework.profile
-        found = self._group_of(attempts)
+        found = await self._valid_group_of(attempts)
         if isinstance(found, Status):
             await self._fail_all(attempts, found)
+            key = attempts[0].queued.pod.group
+            if key is not None and (reader := attempts[0].framework.groups.get(key.kind)) is not None:
+                reader.failed_before(key, found)
             self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
             return ()
         group, plugin = found
@@ -174,6 +182,7 @@ class PodGroupCycle:
             self._observer.group_attempted(profile, "error", seconds)
             return ()
         self._pauses.end()
+        tried.room = room
         may_pause = _keeps_nothing(tried, room)
         for member in tried.members:
             await self._pauses.yield_to_loop()
@@ -204,7 +213,7 @@ class PodGroupCycle:
         """
         self._pauses.begin()
         attempts = await self._begin(members)
-        found = self._group_of(attempts)
+        found = await self._valid_group_of(attempts)
         if isinstance(found, Status):
             return found
         try:
@@ -232,13 +241,14 @@ class PodGroupCycle:
             A pass over its members, and the result of preemption. None means that preemption is not needed: the members
             are assumed on their nodes.
         """
-        tried, held = await self._first(self._placements.run(group, plugin, attempts))
+        options = _ENTITY if group.is_entity else EVERYWHERE
+        tried, held = await self._first(self._placements.run(group, plugin, attempts, options))
         pauses = self._pauses.count
         found = tried if tried.is_placed else await self._search(tried, attempts)
         if (
             found is None and tried.is_enough and pauses != self._pauses.count
         ):  # other pods were placed meanwhile
-            tried, held = await self._first(self._passes.run(group, plugin, attempts))
+            tried, held = await self._first(self._passes.run(group, plugin, attempts, options))
             found = tried if tried.is_placed else None
         if found is not None:
             return found, None
@@ -287,7 +297,8 @@ class PodGroupCycle:
         for member in tried.members:
             await self._pauses.yield_to_loop()
             if member.assumed is None:
-                self._fail(member, member.status, wakers)
+                # An entity of which some members are placed is tried again at once, and may preempt for the others.
+                self._fail(member, member.status, wakers, keeps_turn=tried.group.is_entity)
                 continue
             if not isinstance(member.permitted, Status):  # it may have waited for members after it
                 member.permitted = self._pods.permit(member.assumed)
@@ -329,8 +340,8 @@ class PodGroupCycle:
             attempts: the attempts at all members, including members that were not tried.
             room: the result of preemption.
         """
-        if not tried.error.is_success:
-            failed, _ = tried.result(room)
+        failed, _ = tried.result(room)
+        if failed.code is Code.ERROR:
             for attempt, member in zip_longest(attempts, tried.members):
                 await self._pauses.yield_to_loop()
                 await self._pauses.rest_at_the_end()
@@ -341,7 +352,12 @@ class PodGroupCycle:
         wakers = await self._wakers(tried)
         for attempt in attempts[len(tried.members) :]:
             await self._pauses.yield_to_loop()
-            self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
+            self._failures.handle(
+                attempt,
+                tried.refusal,
+                nominated_node_name=tried.expected.get(attempt.queued.pod.uid, ""),
+                unschedulable_plugins=wakers,
+            )
         is_enough, may_pause = tried.is_enough, _keeps_nothing(tried, room)
         for member, status in zip(tried.members, tried.statuses(), strict=True):
             await self._pauses.yield_to_loop()
@@ -365,7 +381,9 @@ class PodGroupCycle:
             found |= member.refused_by
         return frozenset(found)
 
-    def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
+    def _fail(
+        self, member: Member, status: Status, wakers: frozenset[str], *, keeps_turn: bool = False
+    ) -> None:
         """Requeue a member without a node."""
         diagnosis = member.decision.diagnosis
         plugins = frozenset({status.plugin} - {""}) or diagnosis.unschedulable_plugins
@@ -375,6 +393,7 @@ class PodGroupCycle:
             nominated_node_name=member.expected or member.decision.nominated_node_name,
             unschedulable_plugins=plugins | wakers if plugins else plugins,
             pending_plugins=diagnosis.pending_plugins,
+            keeps_turn=keeps_turn,
         )
 
     def _fail_fitting(
@@ -388,12 +407,25 @@ class PodGroupCycle:
             unschedulable_plugins=wakers,
         )
 
+    async def _valid_group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
+        """Return the same as `_group_of`, or an error if a pod may not belong to its group."""
+        found = self._group_of(attempts)
+        if isinstance(found, Status) or not found[0].is_entity:
+            return found
+        group, plugin = found
+        pending = [attempt.queued.pod for attempt in attempts]
+        for pod in (*pending, *self._cache.groups.placed(group.key)):
+            await self._pauses.yield_to_loop()
+            fault = plugin.fault(group, pod, pending[0])
+            if fault:
+                return Status.failed(fault)
+        return found
+
     def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
         """Return the group of attempts and the plugin that reads its object, or an error."""
         names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
         if len(names) > 1:
-            message = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
-            return Status.failed(message + f'"{names[1]}" and "{names[0]}"')
+            return Status.failed(SAME_SCHEDULER.format(names[1], names[0]))
         key = attempts[0].queued.pod.group
         assert key is not None
         plugin = attempts[0].framework.groups[key.kind]

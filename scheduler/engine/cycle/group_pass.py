@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
 
 from scheduler.engine.cycle.binding import message_of_one_node
 from scheduler.engine.cycle.scheduling import DecisionOptions
@@ -36,6 +39,8 @@ _TRIES: Final = 2
 """Number of tries for each member on average, after which a dry run does not pause any more."""
 _UNSCHEDULABLE: Final = Status.unschedulable(UNSCHEDULABLE)
 _ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
+_NOT_ASKED: Final[Mapping[str, float]] = MappingProxyType({})
+"""The result of Permit that is asked only after the search."""
 
 
 @dataclass(slots=True)
@@ -106,7 +111,10 @@ class Pass:
         refused_elsewhere: the plugins that rejected members in other placements.
         searched: the number of decisions in the search for other orders.
         victims: the pods to evict so that the group fits.
-        room: result of preemption in `explore`; None if preemption is not needed.
+        room: the result of preemption; None if preemption is not needed.
+        expected: uid -> the node where a member fits after the victims are gone.
+        placed_before: the number of members that were on nodes before the pass.
+        count: the number of members to try.
     """
 
     group: PodGroup
@@ -121,6 +129,9 @@ class Pass:
     searched: int = 0
     victims: Sequence[PodInfo] = ()
     room: Status | None = None
+    expected: Mapping[str, str] = field(default_factory=dict)
+    placed_before: int = 0
+    count: int = 0
 
     @property
     def kept(self) -> list[Member]:
@@ -134,7 +145,11 @@ class Pass:
     @property
     def is_enough(self) -> bool:
         """Whether enough members fit, so that no member waits for others of the group."""
-        return self.error.is_success and any(
+        if not self.error.is_success:
+            return False
+        if self.group.is_entity:
+            return bool(self.kept) and not self.too_few()
+        return any(
             isinstance(member.permitted, Status) or self.plugin.name not in member.permitted
             for member in self.kept
         )
@@ -154,8 +169,15 @@ class Pass:
         """The plugins that rejected members."""
         return frozenset[str]().union(*(member.refused_by for member in self.members))
 
+    def too_few(self) -> str:
+        """Return why too few members of an entity fit; "" if enough do."""
+        placed = self.placed_before + len(self.kept)
+        return self.plugin.too_few(self.group, placed, self.count - len(self.members))
+
     def waits(self) -> str:
         """Return the reason why a member that fits is not placed."""
+        if self.group.is_entity:
+            return self.refusal.message if self.room is None else self.result(self.room)[0].message
         if self.is_enough:
             return f"{UNSCHEDULABLE}, {WAITING}"
         return f"{UNSCHEDULABLE}, {self.plugin.waiting}, {_ASKED_TO_WAIT}"
@@ -186,6 +208,8 @@ class Pass:
         if not self.error.is_success:
             message = f"failed to schedule other pod from a pod group: {self.error.message}"
             return Status.failed(message), "error"
+        if self.group.is_entity and room.code is Code.ERROR:
+            return room, "error"
         reasons = [self.refusal.message]
         if self.is_enough:
             reasons.append(WAITING)
@@ -217,6 +241,8 @@ class PassOptions:
         is_trial: whether this is a dry run without extenders and PostFilter, because the snapshot lacks some pods.
         remembers_rows: whether the caller identifies nodes by their rows.
         gives_up: whether the pass ends when too few members are left for the group.
+        nodes: uid -> name of the only allowed node. Members without one are not tried, and the pass ends when a
+            member does not fit. None means any node.
         absent: the pods that the snapshot lacks in a dry run; without them it does not pause.
     """
 
@@ -226,6 +252,7 @@ class PassOptions:
     is_trial: bool = False
     remembers_rows: bool = False
     gives_up: bool = False
+    nodes: Mapping[str, str] | None = None
     absent: AbsentPods | None = None
 
 
@@ -287,9 +314,13 @@ class GroupPasses:
         Raises:
             OverBudgetError: no further member may be tried.
         """
-        tried = Pass(group, plugin)
-        needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
+        placed = len(self._cache.groups.placed(group.key))
+        tried = Pass(group, plugin, placed_before=placed, count=len(attempts))
+        needed = max(1, group.min_count - placed)
         is_bound = options.remembers_rows or options.within is not None
+        nodes = options.nodes
+        if nodes is not None:
+            attempts = [each for each in attempts if each.queued.pod.uid in nodes]
         left, tries_left, n_kept = deque(attempts), _TRIES * len(attempts), 0
 
         async def yield_to_loop() -> None:
@@ -309,7 +340,12 @@ class GroupPasses:
             await yield_to_loop()
             if not await self._try(tried, attempt, yield_to_loop, options):
                 break
-            n_kept += tried.members[-1].assumed is not None
+            is_kept = tried.members[-1].assumed is not None
+            n_kept += is_kept
+            if nodes is not None and not is_kept:
+                break
+        if group.is_entity and (too_few := tried.too_few()):
+            tried.refusal = Status.unschedulable(*(() if tried.members else (UNSCHEDULABLE,)), too_few)
         return tried
 
     async def _pause_dry_run(self, tried: Pass, absent: AbsentPods, is_bound: bool) -> Sequence[Attempt]:
@@ -328,7 +364,7 @@ class GroupPasses:
             for member in members:
                 if member.assumed is not None:
                     await self.yield_to_loop()
-                    if not self._keeps_again(member, changed):
+                    if not self._keeps_again(tried, member, changed):
                         again.append(member.attempt)
                         continue
                 tried.members.append(member)
@@ -336,7 +372,7 @@ class GroupPasses:
         await self._pauses.pause_dry_run(restore, repeat, is_bound_to_nodes=is_bound)
         return again
 
-    def _keeps_again(self, member: Member, changed: frozenset[str] | None) -> bool:
+    def _keeps_again(self, tried: Pass, member: Member, changed: frozenset[str] | None) -> bool:
         """Assume a member on its node again after a pause; return false if it must be tried again."""
         node_name, pod = member.decision.node_name, member.decision.pod
         if changed is None or node_name in changed or self._cache.table.row_of(node_name) is None:
@@ -344,7 +380,7 @@ class GroupPasses:
         if changed and (pod.claims or pod.pod.spec.resource_claims):
             return False  # another pod may have its volumes or devices
         try:
-            self._keep(member)
+            self._keep(member, tried.group)
         except NeedsTime:
             return False
         return member.assumed is not None
@@ -357,9 +393,13 @@ class GroupPasses:
         options: PassOptions,
     ) -> bool:
         """Decide about a member, with additional time for plugins; return whether to continue with the next member."""
+        within = options.within
+        if options.nodes is not None:
+            row = self._cache.table.row_of(options.nodes[attempt.queued.pod.uid])
+            within = np.array([] if row is None else [row], dtype=np.intp)
         how = DecisionOptions(
             tried.group,
-            options.within,
+            within,
             options.choose,
             may_preempt=options.may_preempt and not options.is_trial,
             asks_extenders=not options.is_trial,
@@ -376,15 +416,15 @@ class GroupPasses:
         """Record the decision about a member, and assume it if it fits; return whether to continue."""
         member = Member(attempt, decision, snapshot, decision.status)
         if decision.node_name or decision.nominated_node_name:
-            self._keep(member)
+            self._keep(member, tried.group)
         tried.members.append(member)
         if decision.status.code is Code.ERROR:
             tried.error = decision.status
             return False
         return True
 
-    def _keep(self, member: Member) -> None:
-        """Assume a member, if Reserve and Permit accept it."""
+    def _keep(self, member: Member, group: PodGroup) -> None:
+        """Assume a member, if Reserve and Permit accept it; for an entity Permit is asked after the search."""
         pod = member.decision.pod
         assumed = member.assumed = self._pods.assume(member.attempt, member.decision)
         self._kept[pod.uid] = assumed
@@ -393,7 +433,10 @@ class GroupPasses:
         except NeedsTime:
             self.take_back_one(assumed)
             raise
-        member.permitted = self._pods.permit(assumed) if status.is_success else status
+        if not status.is_success:
+            member.permitted = status
+        else:
+            member.permitted = _NOT_ASKED if group.is_entity else self._pods.permit(assumed)
         if isinstance(member.permitted, Status) and not member.permitted.is_success:
             self.take_back_one(assumed)
             member.assumed = None

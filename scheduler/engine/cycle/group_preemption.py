@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -13,10 +14,10 @@ from scheduler.engine.cycle.group_pauses import ChangedError
 from scheduler.engine.cycle.group_search import capacity_for
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from typing import Self
 
     from scheduler.engine.cycle.attempt import Attempt
@@ -64,10 +65,16 @@ class GroupPreemption:
             OverBudgetError: no further member may be tried.
             ChangedError: the attempt must start again.
         """
+        status = await self._make(tried, attempts)
+        if not tried.group.is_entity or not status.reasons:
+            return status
+        return replace(status, reasons=(f"pod group preemption: {status.message}",))
+
+    async def _make(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
         asked = attempts[0].framework.group_post_filter
         if asked is None:
             message = "default preemption plugin is not registered, workload aware preemption is disabled"
-            return Status.unschedulable(message)
+            return Status.unschedulable(*(() if tried.group.is_entity else (message,)))
         trials = _Simulations(self._cache, self._placements, self._passes, self._pauses, tried, attempts)
         members = [attempt.queued.pod for attempt in attempts]
         try:
@@ -81,20 +88,30 @@ class GroupPreemption:
             logger.exception("Plugin failed to preempt pods for a group", extra={"plugin": asked.name})
             return Status.failed(f'plugin "{asked.name}" failed to preempt pods: {error}', error)
         if isinstance(victims, Status):
+            if victims.is_success:
+                self._expect(tried, {pod.uid: pod.pod.status.nominated_node_name for pod in members})
             return victims
         tried.victims = victims
         # The members fit after the victims are gone; until then the nominations keep the capacity for them.
-        for member in tried.members:
-            member.expected = trials.nodes.get(member.attempt.queued.pod.uid, "")
+        self._expect(tried, trials.nodes)
         self._preemptions.start_for_group(tried.group, members, victims, asked.name)
-        return SUCCESS
+        if not tried.group.is_entity:
+            return SUCCESS
+        return Status(Code.SUCCESS, (f"found a placement for podgroup, preempting {len(victims)} victims",))
+
+    def _expect(self, tried: Pass, nodes: Mapping[str, str]) -> None:
+        """Record the nodes where the members will fit."""
+        tried.expected = nodes
+        for member in tried.members:
+            member.expected = nodes.get(member.attempt.queued.pod.uid, "")
 
 
 class _Simulations:
     """Dry runs of a group on the cluster without some pods; implements `GroupDryRuns`.
 
     Attributes:
-        nodes: uid -> node of the member in the last dry run that fitted.
+        nodes: uid -> node of the member in the last result of `fits_without`.
+        refusal: why too few members fitted in it.
     """
 
     def __init__(
@@ -113,6 +130,7 @@ class _Simulations:
             -1
         )  # number of pauses at the last dry run that fitted, if nothing changed during it
         self.nodes: dict[str, str] = {}
+        self.refusal = SUCCESS
         self.snapshot = cache.snapshot
 
     async def done(self, work: Generator[None, None, T]) -> T:
@@ -130,12 +148,21 @@ class _Simulations:
         await self._pauses.pause(False)
         return await self._try(pods)
 
+    async def stays_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        """Return the last result of `fits_without` if each member fits on its node in it; else None."""
+        await self._pauses.pause(False)
+        return await self._stay(pods)
+
     async def confirmed(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo] | Status:
         """Return the victims that still exist, if the group fits without them on the current cluster."""
         if self._fitted_after == self._pauses.count:
             return victims
         left = [pod for pod in victims if self._cache.pod(pod.uid) is not None]
-        return Status.unschedulable(_CHANGED) if await self._try(left) is None else left
+        if self._tried.group.is_entity:
+            found = await self._stay(left)
+        else:
+            found = await self._try(left)
+        return Status.unschedulable(_CHANGED) if found is None else left
 
     async def _open_nodes(self) -> Bools:
         """Return bool (n_nodes,), the nodes that are possible for any member after an eviction of pods."""
@@ -145,7 +172,8 @@ class _Simulations:
 
     async def _found_open(self) -> Bools:
         n_nodes = self._cache.table.n_nodes
-        if not self._pauses.has_same_nodes:  # rows may differ from those of the tried members
+        is_tried = len(self._tried.members) == len(self._attempts)
+        if not self._pauses.has_same_nodes or not is_tried:  # rows may differ from those of the tried members
             return np.ones(n_nodes, dtype=np.bool_)
         found = np.zeros(n_nodes, dtype=np.bool_)
         final = self._attempts[0].framework.plugins.filters_with(lambda each: each.reads_only_nodes)
@@ -160,10 +188,31 @@ class _Simulations:
         needed = max(1, self._tried.group.min_count - len(self._cache.groups.placed(self._tried.group.key)))
         return int(capacity_for(members, self._cache.snapshot())[nodes].sum()) >= needed
 
+    async def _stay(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        changes = self._pauses.changes
+        async with _Absent(self._cache, pods, self._pauses.yield_to_loop) as absent:
+            trial = await self._passes.run(
+                self._tried.group,
+                self._tried.plugin,
+                self._attempts,
+                PassOptions(is_trial=True, nodes=self.nodes, absent=absent),
+            )
+            await self._passes.take_back(trial)
+        if not trial.error.is_success:
+            raise PluginError(trial.error)  # the result is unknown
+        if len(trial.kept) < len(self.nodes):
+            return None
+        self._note_fit(changes)
+        return frozenset(self.nodes.values())
+
+    def _note_fit(self, changes: int) -> None:
+        self._fitted_after = self._pauses.count if changes == self._pauses.changes else -1
+
     async def _try(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
         nodes, changes = await self._open_nodes(), self._pauses.changes
+        is_entity = self._tried.group.is_entity  # its message comes from the dry run itself
         async with _Absent(self._cache, pods, self._pauses.yield_to_loop) as absent:
-            if not self._may_fit(nodes):
+            if not is_entity and not self._may_fit(nodes):
                 return None
             trial = await self._placements.run(
                 self._tried.group,
@@ -175,8 +224,9 @@ class _Simulations:
         if not trial.error.is_success:
             raise PluginError(trial.error)  # the result is unknown
         if not trial.is_enough:
+            self.refusal = trial.refusal
             return None
-        self._fitted_after = self._pauses.count if changes == self._pauses.changes else -1
+        self._note_fit(changes)
         self.nodes = {each.pod.uid: each.node_name for each in trial.assumed}
         return frozenset(self.nodes.values())
 

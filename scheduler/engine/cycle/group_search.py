@@ -9,7 +9,6 @@ import numpy as np
 
 from scheduler.engine.cycle.group_pass import EVERYWHERE, Pass, PassOptions, SeenPlacement
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.status import Status
 from scheduler.objects.resource_names import PODS
 
@@ -98,7 +97,7 @@ class GroupSearch:
         return [
             sorted(attempts, key=lambda each: (id(each) not in failed, -sizes[id(each)])),
             sorted(attempts, key=lambda each: -sizes[id(each)]),
-            sorted(attempts, key=lambda each: (choices[id(each)], -sizes[id(each)])),
+            sorted(attempts, key=lambda each: (choices.get(id(each), snapshot.n_nodes), -sizes[id(each)])),
         ]
 
     def _needed(self, tried: Pass) -> int:
@@ -182,6 +181,8 @@ class _Backtracking:
         rest = [attempt for attempt in order if id(attempt) not in done]
         found = await self._passes.run(self._tried.group, self._tried.plugin, rest, self._options)
         found.members[:0] = placed
+        found.placed_before -= len(placed)
+        found.count += len(placed)
         return found
 
     async def _take_back(self, placed: list[Member]) -> None:
@@ -390,7 +391,7 @@ class GroupPlacements:
             return await self._best(group, plugin, attempts, enough, candidates.seen, options)
         assert first is not None
         first.refusal = Status.unschedulable(
-            f"0/{count} placements are available, first placement status: {UNSCHEDULABLE}"
+            f"0/{count} placements are available, first placement status: {first.refusal.reasons[0]}"
         )
         first.refused_elsewhere = frozenset(refused_by)
         first.places = [placement.rows for placement in candidates.worth_a_try[:_SEARCHED]]

@@ -180,7 +180,8 @@ class PreemptionExecutor(_Holding):
         staying = [victim for victim in victims if not victim.is_terminating]
         if not staying:
             return  # the capacity becomes free without further requests
-        self._observer.preempted(len(victims))
+        if preemptor.group is None or not preemptor.group.is_entity:
+            self._observer.preempted(len(victims))
         running = _Running(preemptor)
         self._running |= {pod.uid: running for pod in preemptor.pods}
         self._spawn(self._run(running, staying), f"preemption for {preemptor.key}")

@@ -249,6 +249,7 @@ class SchedulingQueue(QueueView):
         pending_plugins: Iterable[str] = (),
         is_error: bool = False,
         quarantine_seconds: float = 0.0,
+        keeps_turn: bool = False,
     ) -> Place:
         """Take back a pod whose attempt failed; ends the attempt.
 
@@ -262,6 +263,7 @@ class SchedulingQueue(QueueView):
                 again after a separate backoff. The same holds if no plugin is named.
             quarantine_seconds: for an error: the quarantine that replaces the backoff, unless the pod changed meanwhile; the
                 caller has counted the attempt.
+            keeps_turn: whether it is tried again at once, at its position before the attempt.
 
         Returns:
             The pod's place; OUTSIDE if it was deleted meanwhile.
@@ -280,7 +282,8 @@ class SchedulingQueue(QueueView):
 
         is_changed = is_changed_pod(queued.pod, newest)
         queued.pod = newest
-        queued.timestamp = at
+        if not keeps_turn:
+            queued.timestamp = at
         queued.quarantine_seconds = 0.0 if is_changed else quarantine_seconds
         if is_changed or not quarantine_seconds:
             queued.over_budget_count = 0
@@ -300,6 +303,8 @@ class SchedulingQueue(QueueView):
         strategy, event = self._hints.strategy_of_all(queued, in_flight.events_since(uid))
         if event is not None:
             why = f"{why}; {event.label} happened meanwhile"
+        if keeps_turn:
+            strategy = RequeueStrategy.IMMEDIATELY
         in_flight.end(uid)
         return self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, at=at, why=why)
 
