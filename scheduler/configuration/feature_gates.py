@@ -79,6 +79,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.37",
         "a group and its pods have one priority; it is rejected with one message, and only the whole group preempts",
     ),
+    "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),
     "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
     "PreemptionMessage": (
         "1.37",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from scheduler.configuration.decode import decode
+from scheduler.configuration.decode import decode, unknown_field
 from scheduler.configuration.defaults import ALL, GATED_PLUGINS, UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.feature_gates import features_of
+from scheduler.configuration.types import Plugins, PluginSet
 from scheduler.configuration.validation import type_meta_faults
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.interface import ExtensionPoint
@@ -23,7 +24,8 @@ from scheduler.objects.wording import did_you_mean, entry, quoted
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-    from scheduler.configuration.types import KubeSchedulerConfiguration, Plugin, Plugins, Profile
+    from scheduler.configuration.feature_gates import Features
+    from scheduler.configuration.types import KubeSchedulerConfiguration, Plugin, Profile
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -128,6 +130,7 @@ def expand_in_steps(
     for i, profile in enumerate(settings.profiles):
         yield
         path = entry("profiles", i)
+        errors.extend(_version_faults(profile.plugins, features, path))
         try:
             expansion = expand(profile, points_of, path)
         except ConfigurationError as error:
@@ -198,6 +201,9 @@ def _order(plugins: Plugins, point: ExtensionPoint, points_of: PointsOf) -> list
         return point in points_of.get(plugin.name, frozenset())
 
     own = plugins.at(point)
+    if point is ExtensionPoint.POD_GROUP_POST_FILTER and own == PluginSet():
+        # Profiles from before Kubernetes 1.37 replace the preempting plugin only at postFilter.
+        own = plugins.post_filter
     listed = [plugin.name for plugin in own.enabled if implements(plugin)]
     disabled = {plugin.name for plugin in own.disabled}
     if ALL in disabled:
@@ -222,6 +228,15 @@ def _weights(plugins: Plugins, points_of: PointsOf, point: ExtensionPoint) -> di
         if point in points_of.get(plugin.name, frozenset()):
             weights.setdefault(plugin.name, plugin.weight or 1)
     return weights
+
+
+def _version_faults(plugins: Plugins, features: Features, path: str) -> Iterator[FieldError]:
+    """Yield an error for each extension point that the emulated version does not have."""
+    point = ExtensionPoint.POD_GROUP_POST_FILTER
+    if plugins.at(point) != PluginSet() and not features.enabled("PodGroupPostFilter"):
+        others = [each.value for each in ExtensionPoint if each is not point]
+        problem = unknown_field(Plugins, point.value, others)
+        yield FieldError(f"{path}.plugins.{point.value}", problem)
 
 
 def _unknown_plugins(profile: Profile, points_of: PointsOf, path: str) -> Iterator[FieldError]:

@@ -97,6 +97,7 @@ class Plugins(ConfigurationStruct, frozen=True, kw_only=True):
     pre_filter: PluginSet = PluginSet()
     filter: PluginSet = PluginSet()
     post_filter: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
     pre_score: PluginSet = PluginSet()
     score: PluginSet = PluginSet()
     reserve: PluginSet = PluginSet()

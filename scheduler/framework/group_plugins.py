@@ -113,10 +113,13 @@ class GroupDryRuns(Protocol):
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Preempts pods for a whole group if too few of its members fit; the first such plugin of a profile is called.
+    """Preempts pods for a whole group if too few of its members fit; the first success ends the point.
+
+    A profile without `podGroupPostFilter` has these plugins in the order of `postFilter`. Before Kubernetes 1.37 only the
+    first one is called.
 
     Source:
-        kube-scheduler v1.36, framework/interface.go, PodGroupPostFilterPlugin, which only DefaultPreemption
+        kube-scheduler v1.37, framework/interface.go, PodGroupPostFilterPlugin, which only DefaultPreemption
         implements.
     """
 

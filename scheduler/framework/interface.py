@@ -438,6 +438,7 @@ class ExtensionPoint(Enum):
     PRE_FILTER = "preFilter"
     FILTER = "filter"
     POST_FILTER = "postFilter"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
     PRE_SCORE = "preScore"
     SCORE = "score"
     PLACEMENT_GENERATE = "placementGenerate"

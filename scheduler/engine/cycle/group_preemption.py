@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.group_search import GroupPlacements
     from scheduler.engine.cycle.preemption import GroupPreemptions
     from scheduler.engine.state.cache import Cache
+    from scheduler.framework.group_plugins import PodGroupPostFilterPlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools
 
@@ -65,16 +66,22 @@ class GroupPreemption:
             OverBudgetError: no further member may be tried.
             ChangedError: the attempt must start again.
         """
-        status = await self._make(tried, attempts)
-        if not tried.group.is_entity or not status.reasons:
-            return status
-        return replace(status, reasons=(f"pod group preemption: {status.message}",))
-
-    async def _make(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
-        asked = attempts[0].framework.group_post_filter
-        if asked is None:
+        plugins = attempts[0].framework.group_post_filters
+        if not tried.group.is_entity:
+            if plugins:
+                return await self._ask(plugins[0], tried, attempts)
             message = "default preemption plugin is not registered, workload aware preemption is disabled"
-            return Status.unschedulable(*(() if tried.group.is_entity else (message,)))
+            return Status.unschedulable(message)
+        reasons: list[str] = []
+        for plugin in plugins:
+            status = await self._ask(plugin, tried, attempts)
+            reason = f"pod group preemption: {status.message}"
+            if not status.is_rejected:
+                return replace(status, reasons=(reason,))
+            reasons.append(reason)
+        return Status.unschedulable(*reasons)
+
+    async def _ask(self, asked: PodGroupPostFilterPlugin, tried: Pass, attempts: Sequence[Attempt]) -> Status:
         trials = _Simulations(self._cache, self._placements, self._passes, self._pauses, tried, attempts)
         members = [attempt.queued.pod for attempt in attempts]
         try:

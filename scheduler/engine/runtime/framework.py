@@ -132,7 +132,7 @@ class Framework:
         scoring: PreScore, Score and normalization.
         placing: PlacementGenerate and PlacementScore.
         groups: kind of pod groups -> the plugin that reads their objects.
-        group_post_filter: the plugin that preempts pods for whole groups; None without such a plugin.
+        group_post_filters: the plugins that preempt pods for whole groups, in their order.
         events: plugin -> the events that may make a pod schedulable after its rejection, of extenders and of every
             plugin that can reject pods.
     """
@@ -179,11 +179,7 @@ class Framework:
             self._at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
             plugins.placement_weights,
         )
-        # A plugin that is enabled only at other points, such as a replaced DefaultPreemption, selects no victims.
-        after_filter = self._at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
-        self.group_post_filter = next(
-            (each for each in after_filter if isinstance(each, PodGroupPostFilterPlugin)), None
-        )
+        self.group_post_filters = self._at(ExtensionPoint.POD_GROUP_POST_FILTER, PodGroupPostFilterPlugin)
         self._reserve = self._at(ExtensionPoint.RESERVE, ReservePlugin)
         self._permit = self._at(ExtensionPoint.PERMIT, PermitPlugin)
         self._pre_bind = self._at(ExtensionPoint.PRE_BIND, PreBindPlugin)

@@ -12,7 +12,11 @@ from scheduler import clock
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
 from scheduler.framework import features, pod_groups, preemption
-from scheduler.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
+from scheduler.framework.group_plugins import (
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+)
 from scheduler.framework.interface import (
     API_VERSION,
     BindPlugin,
@@ -44,6 +48,7 @@ CLASS_OF_POINT: dict[ExtensionPoint, type[Plugin]] = {
     ExtensionPoint.PRE_FILTER: PreFilterPlugin,
     ExtensionPoint.FILTER: FilterPlugin,
     ExtensionPoint.POST_FILTER: PostFilterPlugin,
+    ExtensionPoint.POD_GROUP_POST_FILTER: PodGroupPostFilterPlugin,
     ExtensionPoint.PRE_SCORE: PreScorePlugin,
     ExtensionPoint.SCORE: ScorePlugin,
     ExtensionPoint.PLACEMENT_GENERATE: PlacementGeneratePlugin,
@@ -61,6 +66,7 @@ METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.PRE_FILTER: ("pre_filter", "add_pods", "remove_pods"),
     ExtensionPoint.FILTER: ("filter", "filter_node"),
     ExtensionPoint.POST_FILTER: ("post_filter",),
+    ExtensionPoint.POD_GROUP_POST_FILTER: ("post_filter_group",),
     ExtensionPoint.PRE_SCORE: ("pre_score",),
     ExtensionPoint.SCORE: ("score", "score_node", "normalize"),
     ExtensionPoint.PLACEMENT_GENERATE: ("generate_placements",),

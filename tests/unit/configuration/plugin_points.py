@@ -42,6 +42,7 @@ DEFAULT_ORDER = {  # extension point -> its default plugins, in order
         "NodeDeclaredFeatures",
     ],
     ExtensionPoint.POST_FILTER: ["DynamicResources", "DefaultPreemption"],
+    ExtensionPoint.POD_GROUP_POST_FILTER: ["DefaultPreemption"],
     ExtensionPoint.PRE_SCORE: [
         "TaintToleration",
         "NodeAffinity",

@@ -245,6 +245,7 @@ def test_metrics_name_an_extension_point_as_kube_scheduler_does() -> None:
         "PreFilter",
         "Filter",
         "PostFilter",
+        "PodGroupPostFilter",
         "PreScore",
         "Score",
         "PlacementGenerate",
@@ -255,3 +256,39 @@ def test_metrics_name_an_extension_point_as_kube_scheduler_does() -> None:
         "Bind",
         "PostBind",
     ]
+
+
+PREEMPTING = POINTS | {"CapacityScheduling": POINTS["DefaultPreemption"]}
+NEW = "podGroupPostFilter: {enabled: [{name: CapacityScheduling}], disabled: [{name: '*'}]}"
+REPLACED = "multiPoint: {enabled: [{name: CapacityScheduling}]}"
+AT_POST_FILTER = "postFilter: {enabled: [{name: CapacityScheduling}], disabled: [{name: '*'}]}"
+
+
+@pytest.mark.parametrize(
+    ("version", "plugins", "expected"),
+    [
+        pytest.param("1.36", "", ["DefaultPreemption"], id="1.36, by default"),
+        pytest.param("1.37", "", ["DefaultPreemption"], id="1.37, by default"),
+        pytest.param("1.36", f"{REPLACED}, {AT_POST_FILTER}", ["CapacityScheduling"], id="1.36, replaced"),
+        pytest.param("1.37", f"{REPLACED}, {AT_POST_FILTER}", ["CapacityScheduling"], id="1.37, replaced"),
+        pytest.param("1.37", f"{REPLACED}, {NEW}", ["CapacityScheduling"], id="1.37, replaced at the point"),
+        pytest.param("1.37", REPLACED, ["DefaultPreemption", "CapacityScheduling"], id="1.37, in addition"),
+        pytest.param("1.37", "podGroupPostFilter: {disabled: [{name: '*'}]}", [], id="1.37, disabled"),
+    ],
+)
+def test_groups_preempt_by_the_plugins_of_their_point_or_else_of_post_filter(
+    version: str, plugins: str, expected: list[str]
+) -> None:
+    settings = parsed(f"emulatedVersion: '{version}'\nprofiles: [{{plugins: {{{plugins}}}}}]").settings
+    (expansion,) = expand_profiles(settings, PREEMPTING).values()
+
+    assert [each.name for each in expansion[ExtensionPoint.POD_GROUP_POST_FILTER]] == expected
+
+
+def test_a_point_that_a_version_does_not_have_is_an_unknown_field() -> None:
+    settings = parsed(f"emulatedVersion: '1.36'\nprofiles: [{{plugins: {{{NEW}}}}}]").settings
+    with pytest.raises(ConfigurationError) as raised:
+        expand_profiles(settings, PREEMPTING)
+
+    found = [str(each) for each in raised.value.errors]
+    assert found == ['profiles[0].plugins.podGroupPostFilter: unknown field, did you mean "postFilter"?']

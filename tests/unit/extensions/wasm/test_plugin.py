@@ -85,6 +85,7 @@ def test_a_guest_that_exports_everything_passes_the_whole_contract() -> None:
     assert points_of(plugin) == set(ExtensionPoint) - {
         ExtensionPoint.PRE_ENQUEUE,
         ExtensionPoint.QUEUE_SORT,
+        ExtensionPoint.POD_GROUP_POST_FILTER,
         ExtensionPoint.PLACEMENT_GENERATE,
         ExtensionPoint.PLACEMENT_SCORE,
     }
