@@ -228,6 +228,7 @@ class PodGroupSpec(ApiStruct, frozen=True):
     disruption_mode: str | DisruptionMode | None = None
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str | None = None
 
 
 class Condition(ApiStruct, frozen=True):
@@ -269,6 +270,7 @@ class PodGroupObject(ApiStruct, frozen=True):
         as_one = features.enabled("WorkloadAwarePreemption")
         topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
         is_entity = features.enabled("PodGroupEntities")
+        by_policy = features.enabled("PodGroupPreemptionPolicy")
         is_asked_for = bool(spec.priority_class_name or spec.priority)
         priority = spec.priority if is_asked_for else None
         return PodGroup(
@@ -280,6 +282,7 @@ class PodGroupObject(ApiStruct, frozen=True):
             priority=(priority or 0) if is_entity else priority if as_one else None,
             preempts_as_one=as_one,
             is_entity=is_entity,
+            preemption_policy=(spec.preemption_policy or MAY_PREEMPT) if by_policy else "",
         )
 
 
@@ -340,9 +343,13 @@ def _min_count(obj: Any) -> int | None:
     return None if found is None else found.get("minCount", 0)
 
 
+MAY_PREEMPT: Final = "PreemptLowerPriority"
+"""The preemption policy of pods and groups that name none."""
+
+
 def preemption_policy(pod: PodInfo) -> str:
     """Return whether a pod may preempt: `PreemptLowerPriority` or `Never`."""
-    return pod.pod.spec.preemption_policy or "PreemptLowerPriority"
+    return pod.pod.spec.preemption_policy or MAY_PREEMPT
 
 
 _PERMIT_SECONDS: Final = 300.0
@@ -412,9 +419,11 @@ class GangScheduling(Gangs):
                 "all pods in a single pod group should have the same priority as the pod group's priority, "
                 f"got {pod.priority} and {group.priority}"
             )
-        policy, wanted = preemption_policy(pod), preemption_policy(first)
+        policy, wanted = preemption_policy(pod), group.preemption_policy or preemption_policy(first)
         if policy != wanted:
-            return f"all pods in a single pod group should have the same preemption policy, got {policy} and {wanted}"
+            of_group = " as the pod group's preemption policy" if group.preemption_policy else ""
+            same = f"all pods in a single pod group should have the same preemption policy{of_group}"
+            return f"{same}, got {policy} and {wanted}"
         return ""
 
     def too_few(self, group: PodGroup, placed: int, left: int) -> str:

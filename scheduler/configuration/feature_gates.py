@@ -79,8 +79,8 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.37",
         "a group and its pods have one priority; it is rejected with one message, and only the whole group preempts",
     ),
-    "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),
     "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
+    "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),
     "PreemptionMessage": (
         "1.37",
         "the event and condition of a pod end with the node and the number of victims of its preemption",
@@ -113,7 +113,6 @@ ALWAYS_OFF = frozenset(
         "DRANodeAllocatableResources",
         "DRAWorkloadResourceClaims",
         "InPlacePodVerticalScalingSchedulerPreemption",
-        "PodGroupPreemptionPolicy",
     }
 )
 """Gates that this scheduler does not have."""
@@ -142,6 +141,7 @@ EFFECTS: Mapping[str, str] = {
     "InPlacePodVerticalScaling": "a resize of containers counts in the requests of a pod",
     "MatchLabelKeysInPodTopologySpread": "topology spread constraints select by their `matchLabelKeys`",
     "NodeDeclaredFeatures": "the plugin NodeDeclaredFeatures is enabled",
+    "PodGroupPreemptionPolicy": "whether a group may preempt is a field of the group",
     "PodLevelResources": "a pod may request resources as a whole",
     "SchedulerPopFromBackoffQ": "pods are tried before the end of their backoff while no other pod waits",
     "StorageCapacityScoring": "VolumeBinding scores nodes by the free capacity of their storage, and accepts `shape`",

@@ -40,6 +40,7 @@ class PodGroup:
             pods, and never raises it. None for no limit.
         is_entity: whether the group is decided as in Kubernetes 1.37: its members are checked first, their number
             decides whether enough fit instead of Permit, and no member preempts on its own.
+        preemption_policy: the policy that all its pods must have; "" if they only must have the same.
     """
 
     key: GroupKey
@@ -53,6 +54,7 @@ class PodGroup:
     releases: bool = False
     highest_priority: int | None = None
     is_entity: bool = False
+    preemption_policy: str = ""
 
 
 @runtime_checkable

@@ -131,7 +131,11 @@ def test_single_plugins_are_timed_only_when_sampled():
         (point.metric_name, "Error" if point is ExtensionPoint.POST_FILTER else "Success")
         for point in ExtensionPoint
         if point
-        not in {ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE}  # points of groups
+        not in {  # points of groups
+            ExtensionPoint.POD_GROUP_POST_FILTER,
+            ExtensionPoint.PLACEMENT_GENERATE,
+            ExtensionPoint.PLACEMENT_SCORE,
+        }
     }
     assert ("NodeScore", "Score", "Success") in measurements.plugins
 
