@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.configuration.feature_gates import DEFAULT_VERSION, stages_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -58,10 +60,17 @@ class Case:
         return str(self.stored["name"])
 
     @property
+    def version(self) -> str:
+        return str(self.stored.get("version", DEFAULT_VERSION))
+
+    @property
     def gates(self) -> dict[str, bool]:
-        """All gates of workloads; what the case does not name was off."""
+        """All gates of workloads that the version has; what the case does not name was off."""
         pairs = (each.split("=") for each in self.stored["featureGates"].split(","))
-        return dict.fromkeys(GATES, False) | {name: value == "true" for name, value in pairs}
+        known = stages_at(self.version)
+        return {gate: False for gate in GATES if gate in known} | {
+            name: value == "true" for name, value in pairs
+        }
 
     @property
     def profiles(self) -> list[str]:
@@ -73,6 +82,7 @@ class Case:
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
+            "emulatedVersion": self.version,
             "featureGates": self.gates,
             "profiles": [{"schedulerName": name} for name in self.profiles],
         }
@@ -165,7 +175,7 @@ def compare_end(
         differences.append(Difference("evicted", who, tuple(sorted(may))))
     if cycles is not None and cycles > MOST_CYCLES:
         differences.append(Difference("group cycles", f"{cycles:.0f}", (f"at most {MOST_CYCLES}",)))
-    if writes is not None:
+    if writes is not None and "schedulerWritesFirstRun" in case.stored:
         recorded = kinds_of_writes(case.stored["schedulerWritesFirstRun"])
         written = {*writes}
         if written != recorded:
