@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.preemption.disruption_budgets import split
-from plugins.preemption.ranking import PreemptionCandidate, by_importance
+from plugins.preemption.disruption_budgets import Evictions, split
+from plugins.preemption.ranking import PreemptionCandidate, Unit, by_importance
 from scheduler.framework import NeedsTime, Status
 from scheduler.framework.diagnosis import NOT_EXAMINED
 from scheduler.framework.status import Code
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
+    from plugins.preemption.ranking import VictimUnits
     from scheduler.framework import CycleState, Diagnosis
     from scheduler.framework.preemption import PreemptionDryRun, VictimLimit
     from scheduler.objects.pod import PodInfo
@@ -225,13 +226,15 @@ def search(
     enough: int,
     choice: Choice | None = None,
     limit: VictimLimit | None = None,
+    units: VictimUnits | None = None,
     known: dict[str, Found] | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Generator[None, None, VictimSearch]:
     """Try nodes in the given order, until there are enough candidates and one of them violates no budget.
 
     In steps, for `SlicedWork`. `choice` returns the possible victims on a node, by default pods of lower priority; `limit` is
-    an additional condition beside Filter. Nodes in `known`, by name, are not tried again, and new results are added to it.
+    an additional condition beside Filter. `units` finds the pods that leave together; without it each pod leaves by itself.
+    Nodes in `known`, by name, are not tried again, and new results are added to it.
     Without time left, the search ends early, and some nodes stay unknown.
 
     Raises:
@@ -251,7 +254,7 @@ def search(
             found.is_complete = False
             break
         tried = yield from _tried(
-            dry_run, state, pod, snapshot, unknown, budgets, nominated, choice, limit, has_time
+            dry_run, state, pod, snapshot, unknown, budgets, nominated, choice, limit, has_time, units
         )
         has_tried = has_tried or bool(tried)
         known.update({snapshot.name_of(row): result for row, result in tried.items()})
@@ -292,11 +295,13 @@ def _tried(
     choice: Choice,
     limit: VictimLimit | None,
     has_time: Callable[[], bool],
+    units: VictimUnits | None,
 ) -> Generator[None, None, dict[int, Found]]:
     """Return the results of rows, without the rows that the time limit left out."""
     found: dict[int, Found] = {}
-    violating: dict[int, frozenset[str]] = {}
+    violating: dict[int, Mapping[str, int]] = {}
     removable: dict[int, list[PodInfo]] = {}
+    wholes: dict[str, Unit] = {}  # uid of the pod that stands for a unit on a node -> the unit
     looked_at = 0
     for row in rows:
         if looked_at > _PODS_A_STEP:
@@ -309,12 +314,11 @@ def _tried(
         if isinstance(victims, Status):
             found[row] = victims
             continue
-        protected, others = split(by_importance(victims), budgets)
-        violating[row] = frozenset(victim.uid for victim in protected)
-        removable[row] = protected + others  # protected pods are reprieved first
+        removable[row], violating[row] = _in_turn(victims, units, budgets, wholes)
     if not removable:
         return found
-    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit, has_time)
+    together = {uid: unit.pods for uid, unit in wholes.items()}
+    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit, has_time, together)
     looked_at = 0
     for row, result in tried.items():
         if looked_at > _PODS_A_STEP:
@@ -323,9 +327,51 @@ def _tried(
         looked_at += 1 if isinstance(result, Status) else 1 + len(result)
         if isinstance(result, Status):
             found[row] = result
-        elif not result:
-            found[row] = Status.failed(f'expected at least one victim pod on node "{snapshot.name_of(row)}"')
+        elif result:
+            broken = sum(violating[row].get(victim.uid, 0) for victim in result)
+            found[row] = _leaving(result, wholes), broken
         else:
-            broken = sum(victim.uid in violating[row] for victim in result)
-            found[row] = tuple(by_importance(result)), broken
+            found[row] = Status.failed(f'expected at least one victim pod on node "{snapshot.name_of(row)}"')
     return found
+
+
+def _in_turn(
+    victims: Iterable[PodInfo],
+    units: VictimUnits | None,
+    budgets: DisruptionBudgets,
+    wholes: dict[str, Unit],
+) -> tuple[list[PodInfo], dict[str, int]]:
+    """Return one of the victims on a node for each unit, in the order in which units return, and uid -> violated budgets.
+
+    Units that violate budgets return first. Without `units` each pod leaves by itself. Units that are not a single pod with its
+    own priority are added to `wholes`.
+
+    Source:
+        kube-scheduler v1.37, plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode.
+    """
+    if units is None:
+        violated, kept = split(by_importance(victims), budgets)
+        return violated + kept, dict.fromkeys((pod.uid for pod in violated), 1)
+    there = {pod.uid for pod in victims}
+    evictions = Evictions(budgets)
+    protected: list[PodInfo] = []
+    others: list[PodInfo] = []
+    violating: dict[str, int] = {}
+    for unit in sorted(units.on_node(victims), key=lambda unit: unit.importance):
+        first = next(pod for pod in unit.pods if pod.uid in there)
+        if unit.is_group or unit.priority != first.priority:
+            wholes[first.uid] = unit
+        broken = sum([evictions.breaks(pod) for pod in unit.pods])
+        if broken:
+            violating[first.uid] = broken
+        (protected if broken else others).append(first)
+    return protected + others, violating
+
+
+def _leaving(victims: Iterable[PodInfo], wholes: Mapping[str, Unit]) -> tuple[PodInfo, ...]:
+    """Return all pods that leave with the victims on a node, the most important first."""
+    if not wholes:
+        return tuple(by_importance(victims))
+    units = [wholes.get(pod.uid) or Unit((pod,), pod.priority) for pod in victims]
+    units.sort(key=lambda unit: unit.importance)
+    return tuple(pod for unit in units for pod in unit.pods)

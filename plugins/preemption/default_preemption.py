@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plugins.preemption.candidates import why_not_eligible
+from plugins.preemption.candidates import NO_VICTIMS, was_preempted, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import VictimUnits, priority_of
 from scheduler.errors import FieldError
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import Any
 
+    from plugins.preemption.candidates import Choice
     from plugins.preemption.ranking import Unit
-    from scheduler.framework import CycleState, Diagnosis, PodGroup
+    from scheduler.framework import CycleState, Diagnosis, PodGroup, Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -102,6 +103,7 @@ class DefaultPreemption(Preempting):
         super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._args = args
         self._says_success = features.enabled("PreemptionMessage")
+        self.searches_units = features.enabled("PodGroupVictims")
         self._begin = 0  # where the next search starts, so that all nodes have the same chance
 
     def events(self) -> Sequence[EventWithHint]:
@@ -126,7 +128,24 @@ class DefaultPreemption(Preempting):
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> str:
-        return why_not_eligible(pod, snapshot, diagnosis)
+        if not self.searches_units:
+            return why_not_eligible(pod, snapshot, diagnosis)
+
+        def is_victim(other: PodInfo) -> bool:
+            return was_preempted(other) and self._units.priority_of(other) < pod.priority
+
+        return why_not_eligible(pod, snapshot, diagnosis, is_victim)
+
+    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice | None:
+        if not self.searches_units:
+            return None
+        priority_of = self._units.priority_of
+
+        def choose(row: int) -> Sequence[PodInfo] | Status:
+            lower = [other for other in snapshot.pods_on(row) if priority_of(other) < pod.priority]
+            return lower or NO_VICTIMS
+
+        return choose
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot

@@ -251,10 +251,13 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     """Preempts for pods and for groups; the subclass determines the possible victims.
 
     Attributes:
-        takes_whole_groups: whether a group that leaves as a whole does so for a single pod too.
+        takes_whole_groups: whether a group that leaves as a whole does so for a single pod too, after its pods on the node
+            were chosen.
+        searches_units: whether the search for victims on a node removes and returns such a group as a whole.
     """
 
     takes_whole_groups: ClassVar[bool] = False
+    searches_units: bool = False
 
     def __init__(
         self,
@@ -319,6 +322,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             enough=len(rows) if progress is None else progress.enough,
             choice=self.choice(state, pod, snapshot),
             limit=self.limit(pod),
+            units=self._units if self.searches_units else None,
             known=None if progress is None else progress.known,
             has_time=_always if progress is None else self._work.has_time,
         )
@@ -365,7 +369,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         units = await dry_runs.done(self._units.of(dry_runs.snapshot()))
         # Quotas read their usage in every step, so the cluster must not change meanwhile.
         removable = await self._work.done(self.removable(units, group, members, dry_runs.snapshot()))
-        ranked = await dry_runs.done(_by_importance(removable, as_units=group.is_entity))
+        ranked = await dry_runs.done(_by_importance(removable))
         choose = choose_victims_of_entity if group.is_entity else choose_victims
         return await choose(ranked, members, self._budgets, dry_runs)
 
@@ -476,17 +480,11 @@ def _in_group(state: CycleState) -> str:
     return _IN_ONE_DOMAIN if state.group.topology_key else ""
 
 
-def _by_importance(units: Sequence[Unit], *, as_units: bool) -> Generator[None, None, Sequence[Unit]]:
-    """Return units with the most important first; equal ones keep their order.
-
-    Args:
-        units: the units.
-        as_units: whether a pod of a group counts as a single pod if it leaves without the others.
-    """
+def _by_importance(units: Sequence[Unit]) -> Generator[None, None, Sequence[Unit]]:
+    """Return units with the most important first; equal ones keep their order."""
     ranked: list[tuple[tuple[float, ...], Unit]] = []
     for begin in range(0, len(units), _UNITS_SORTED_A_STEP):
-        step = units[begin : begin + _UNITS_SORTED_A_STEP]
-        some = [(unit.importance_as_unit if as_units else unit.importance, unit) for unit in step]
+        some = [(unit.importance, unit) for unit in units[begin : begin + _UNITS_SORTED_A_STEP]]
         ranked += sorted(some, key=itemgetter(0))
         yield
     ranked.sort(key=itemgetter(0))  # merges the sorted parts

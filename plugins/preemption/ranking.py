@@ -56,16 +56,19 @@ def harm(candidate: PreemptionCandidate) -> tuple[float, ...]:
     """Return the sort key of a candidate; the least is best.
 
     Its parts are the violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
-    and how long the first victim of the highest priority has run; shorter is better.
+    and how long a victim of the highest priority has run at most; shorter is better.
     """
     victims = candidate.victims
-    first = victims[0]  # of the highest priority, and started before the others of this priority
+    first = victims[0]  # of the highest priority; without groups also the one that started first
+    began = started(first)
+    if first.group is not None:
+        began = min(started(victim) for victim in victims if victim.priority == first.priority)
     return (
         candidate.violations,
         first.priority,
         sum(victim.priority for victim in victims) + _NOBODY_IS_BELOW * len(victims),
         len(victims),
-        -started(first),
+        -began,
     )
 
 
@@ -106,16 +109,6 @@ class Unit:
         size = -len(self.pods) if self.is_group else 0
         return (-self.priority, not of_group, size, min(map(started, self.pods)))
 
-    @property
-    def importance_as_unit(self) -> tuple[float, ...]:
-        """The sort key since Kubernetes 1.37: a pod that leaves without its group is a single pod.
-
-        Source:
-            kube-scheduler v1.37, framework/preemption/util.go, MoreImportantVictim, without the order by UID of v1.38.
-        """
-        size = len(self.pods) if self.is_group else 0
-        return (-self.priority, not self.is_group, -size, min(map(started, self.pods)))
-
 
 class VictimUnits:
     """Finds the units of pods."""
@@ -151,6 +144,13 @@ class VictimUnits:
             if whole[key] is None:
                 units.append(Unit((pod,), self.priority_of(pod)))
         return units
+
+    def on_node(self, pods: Iterable[PodInfo]) -> list[Unit]:
+        """Return the units of some pods of one node, each with all its pods on any node."""
+        return [
+            Unit(tuple(unit), self.priority_of(unit[0]), is_group=len(unit) > 1)
+            for unit in self.together(pods)
+        ]
 
     def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:
         """Yield pods in their order, each with all pods that leave with it, on any node; no pod twice."""

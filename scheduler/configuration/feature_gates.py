@@ -81,6 +81,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     ),
     "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
     "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),
+    "PodGroupVictims": ("1.37", "groups with the disruption mode `all` are one victim for single pods too"),
     "PreemptionMessage": (
         "1.37",
         "the event and condition of a pod end with the node and the number of victims of its preemption",

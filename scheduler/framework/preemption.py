@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -72,8 +73,13 @@ class PreemptionDryRun(Protocol):
         nominated: Mapping[int, Sequence[PodInfo]],
         limit: VictimLimit | None = None,
         has_time: Callable[[], bool] = lambda: True,
+        together: Mapping[str, Sequence[PodInfo]] = MappingProxyType({}),
     ) -> Generator[None, None, Mapping[int, Status | tuple[PodInfo, ...]]]:
-        """Do the same in time slices, for `SlicedWork`; rows that were not tried in time are missing."""
+        """Do the same in time slices, for `SlicedWork`; rows that were not tried in time are missing.
+
+        `together` has for the uid of a removable pod all pods that leave with it. Those of the same node are removed and
+        added with it; those of other nodes stay.
+        """
         ...
 
 

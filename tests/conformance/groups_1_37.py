@@ -77,6 +77,8 @@ def _group(short: Mapping[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {"schedulingPolicy": gang}
     if "class" in short:
         spec["priorityClassName"] = short["class"]
+    if "all" in short:
+        spec["disruptionMode"] = "PodGroup"
     if "topology" in short:
         spec["schedulingConstraints"] = {"topology": [{"key": short["topology"]}]}
     return {

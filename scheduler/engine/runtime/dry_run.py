@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
     Pods = Mapping[int, Sequence[PodInfo]]
     Found = Mapping[int, Status | tuple[PodInfo, ...]]
+    Placed = Sequence[tuple[int, PodInfo]]
 
+_NONE: Mapping[str, Sequence[PodInfo]] = MappingProxyType({})
 _PODS_A_STEP = 500
 """Number of pods removed in one step: a few milliseconds, also if plugins look up each pod."""
 
@@ -65,19 +68,34 @@ class DryRun:
         nominated: Pods,
         limit: VictimLimit | None = None,
         has_time: Callable[[], bool] = lambda: True,
+        together: Mapping[str, Sequence[PodInfo]] = _NONE,
     ) -> Generator[None, None, Found]:
         """Find the victims in steps, on at least one row and on as many as time allows; raises as `dry_run`."""
         assert self.filtering is not None, "called before the profile was built"
         assert isinstance(state, AttemptState), "a plugin passes the state that it was called with"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
-        for together in self.filtering.apart(state, pod, list(removable)):
+        for rows in self.filtering.apart(state, pod, list(removable)):
             if found and not has_time():
                 break
-            group = {row: removable[row] for row in together}
-            tried = yield from _try(self.filtering, state.clone(), pod, snapshot, group, nominated, limit)
+            group = {row: removable[row] for row in rows}
+            tried = yield from _try(
+                self.filtering, state.clone(), pod, snapshot, group, nominated, limit, together
+            )
             found.update(tried)
             yield
         return found
+
+
+def _with_units(pods: Placed, together: Mapping[str, Sequence[PodInfo]]) -> Placed:
+    """Return pods, and the pods of the same nodes that leave with them."""
+    if not together:
+        return pods
+    return [
+        (row, each)
+        for row, pod in pods
+        for each in together.get(pod.uid, (pod,))
+        if each.node_name == pod.node_name
+    ]
 
 
 def _try(
@@ -88,6 +106,7 @@ def _try(
     removable: Pods,
     nominated: Pods,
     limit: VictimLimit | None,
+    together: Mapping[str, Sequence[PodInfo]],
 ) -> Generator[None, None, Found]:
     expected = NominatedOthers(
         NominatedPods.of({row: nominated[row] for row in removable if row in nominated}, snapshot.n_nodes)
@@ -95,8 +114,9 @@ def _try(
     what_if = snapshot.overlay()
     gone = ((row, each) for row, its in removable.items() for each in its)
     while some := tuple(islice(gone, _PODS_A_STEP)):
-        what_if.remove(some)
-        filtering.run_remove_pods(state, pod, some, what_if)
+        units = _with_units(some, together)
+        what_if.remove(units)
+        filtering.run_remove_pods(state, pod, units, what_if)
         yield
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     rows = np.array(sorted(removable), dtype=np.intp)
@@ -110,8 +130,9 @@ def _try(
     for turn in range(max((len(removable[row]) for row in fits), default=0)):
         # One pod returns to each node; if the preemptor does not fit beside it, the pod is removed again.
         back = [(row, removable[row][turn]) for row in sorted(fits) if turn < len(removable[row])]
-        what_if.add(back)
-        filtering.run_add_pods(state, pod, back, what_if)
+        units = _with_units(back, together)
+        what_if.add(units)
+        filtering.run_add_pods(state, pod, units, what_if)
         rows = np.array([row for row, _ in back], dtype=np.intp)
         trial = Diagnosis.blank(snapshot.n_nodes)
         passing = set(filtering.passing(state, pod, what_if, trial, rows=rows, nominated=expected).tolist())
@@ -119,8 +140,9 @@ def _try(
             passing = {row for row in passing if limit.allows(state, row)}
         again = [(row, victim) for row, victim in back if row not in passing]
         if again:
-            what_if.remove(again)
-            filtering.run_remove_pods(state, pod, again, what_if)
+            units = _with_units(again, together)
+            what_if.remove(units)
+            filtering.run_remove_pods(state, pod, units, what_if)
         for row, victim in again:
             victims[row].append(victim)
         yield
