@@ -288,3 +288,22 @@ async def test_pods_left_over_by_a_placed_group_are_tried_again_at_once_and_may_
         await it.until(lambda: len(placed(it)) == 3)
         await it.until(lambda: it.pod("low")["metadata"].get("deletionTimestamp"), seconds=0.5)
         await it.until(lambda: placed(it) == {"g-0", "g-1", "g-2"})
+
+
+@virtually
+async def test_a_group_tried_again_while_its_victims_terminate_keeps_its_nominations(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
+        it.add_nodes(node_object("n", cpu="2"))
+        low = [pod_object(f"low-{number}", cpu="1", termination_grace_period_seconds=60) for number in (0, 1)]
+        it.add_pods(*low)
+        await it.until(lambda: len(placed(it)) == 2)
+        higher_members(it, "g", 2, min_count=2)
+        await it.until(lambda: all(it.pod(f"g-{each}")["status"].get("nominatedNodeName") for each in (0, 1)))
+        await it.until(lambda: it.pod("low-1")["metadata"].get("deletionTimestamp"))
+        it.add_nodes(node_object("small", cpu="1"))
+        await it.until(lambda: len(told_of_group(it, "g")) > 1, seconds=30)
+
+        assert told_of_group(it, "g")[-1].endswith(
+            "pod group preemption: ongoing preemption on nominated nodes"
+        )
+        assert {it.pod(f"g-{each}")["status"]["nominatedNodeName"] for each in (0, 1)} == {"n"}
