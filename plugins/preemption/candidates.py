@@ -300,21 +300,8 @@ def _tried(
     """Return the results of rows, without the rows that the time limit left out."""
     found: dict[int, Found] = {}
     violating: dict[int, Mapping[str, int]] = {}
-    removable: dict[int, list[PodInfo]] = {}
     wholes: dict[str, Unit] = {}  # uid of the pod that stands for a unit on a node -> the unit
-    looked_at = 0
-    for row in rows:
-        if looked_at > _PODS_A_STEP:
-            looked_at = 0
-            yield
-            if not has_time():
-                break
-        victims = choice(row)
-        looked_at += 1 if isinstance(victims, Status) else 1 + len(victims)
-        if isinstance(victims, Status):
-            found[row] = victims
-            continue
-        removable[row], violating[row] = _in_turn(victims, units, budgets, wholes)
+    removable = yield from _removable(rows, budgets, choice, has_time, units, found, violating, wholes)
     if not removable:
         return found
     together = {uid: unit.pods for uid, unit in wholes.items()}
@@ -327,31 +314,61 @@ def _tried(
         looked_at += 1 if isinstance(result, Status) else 1 + len(result)
         if isinstance(result, Status):
             found[row] = result
-        elif result:
-            broken = sum(violating[row].get(victim.uid, 0) for victim in result)
-            found[row] = _leaving(result, wholes), broken
-        else:
+        elif not result:
             found[row] = Status.failed(f'expected at least one victim pod on node "{snapshot.name_of(row)}"')
+        else:
+            broken = sum(violating[row].get(victim.uid, 0) for victim in result)
+            victims = _leaving(result, wholes) if wholes else by_importance(result)
+            found[row] = tuple(victims), broken
     return found
 
 
-def _in_turn(
-    victims: Iterable[PodInfo],
-    units: VictimUnits | None,
+def _removable(
+    rows: Iterable[int],
     budgets: DisruptionBudgets,
+    choice: Choice,
+    has_time: Callable[[], bool],
+    units: VictimUnits | None,
+    found: dict[int, Found],
+    violating: dict[int, Mapping[str, int]],
     wholes: dict[str, Unit],
+) -> Generator[None, None, dict[int, list[PodInfo]]]:
+    """Return row -> the possible victims in the order in which they return; those that violate budgets return first.
+
+    Rows without victims are added to `found`, violated budgets to `violating`, and units to `wholes`. Without `units` each pod
+    leaves by itself.
+    """
+    removable: dict[int, list[PodInfo]] = {}
+    looked_at = 0
+    for row in rows:
+        if looked_at > _PODS_A_STEP:
+            looked_at = 0
+            yield
+            if not has_time():
+                break
+        victims = choice(row)
+        looked_at += 1 if isinstance(victims, Status) else 1 + len(victims)
+        if isinstance(victims, Status):
+            found[row] = victims
+        elif units is None:
+            protected, others = split(by_importance(victims), budgets)
+            violating[row] = dict.fromkeys((victim.uid for victim in protected), 1)
+            removable[row] = protected + others
+        else:
+            removable[row], violating[row] = _in_turn(victims, units, budgets, wholes)
+    return removable
+
+
+def _in_turn(
+    victims: Iterable[PodInfo], units: VictimUnits, budgets: DisruptionBudgets, wholes: dict[str, Unit]
 ) -> tuple[list[PodInfo], dict[str, int]]:
     """Return one of the victims on a node for each unit, in the order in which units return, and uid -> violated budgets.
 
-    Units that violate budgets return first. Without `units` each pod leaves by itself. Units that are not a single pod with its
-    own priority are added to `wholes`.
+    Units that are not a single pod with its own priority are added to `wholes`.
 
     Source:
         kube-scheduler v1.37, plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode.
     """
-    if units is None:
-        violated, kept = split(by_importance(victims), budgets)
-        return violated + kept, dict.fromkeys((pod.uid for pod in violated), 1)
     there = {pod.uid for pod in victims}
     evictions = Evictions(budgets)
     protected: list[PodInfo] = []
@@ -368,10 +385,8 @@ def _in_turn(
     return protected + others, violating
 
 
-def _leaving(victims: Iterable[PodInfo], wholes: Mapping[str, Unit]) -> tuple[PodInfo, ...]:
+def _leaving(victims: Iterable[PodInfo], wholes: Mapping[str, Unit]) -> list[PodInfo]:
     """Return all pods that leave with the victims on a node, the most important first."""
-    if not wholes:
-        return tuple(by_importance(victims))
     units = [wholes.get(pod.uid) or Unit((pod,), pod.priority) for pod in victims]
     units.sort(key=lambda unit: unit.importance)
-    return tuple(pod for unit in units for pod in unit.pods)
+    return [pod for unit in units for pod in unit.pods]

@@ -88,8 +88,6 @@ class DryRun:
 
 def _with_units(pods: Placed, together: Mapping[str, Sequence[PodInfo]]) -> Placed:
     """Return pods, and the pods of the same nodes that leave with them."""
-    if not together:
-        return pods
     return [
         (row, each)
         for row, pod in pods
@@ -114,7 +112,7 @@ def _try(
     what_if = snapshot.overlay()
     gone = ((row, each) for row, its in removable.items() for each in its)
     while some := tuple(islice(gone, _PODS_A_STEP)):
-        units = _with_units(some, together)
+        units = _with_units(some, together) if together else some
         what_if.remove(units)
         filtering.run_remove_pods(state, pod, units, what_if)
         yield
@@ -130,7 +128,7 @@ def _try(
     for turn in range(max((len(removable[row]) for row in fits), default=0)):
         # One pod returns to each node; if the preemptor does not fit beside it, the pod is removed again.
         back = [(row, removable[row][turn]) for row in sorted(fits) if turn < len(removable[row])]
-        units = _with_units(back, together)
+        units = _with_units(back, together) if together else back
         what_if.add(units)
         filtering.run_add_pods(state, pod, units, what_if)
         rows = np.array([row for row, _ in back], dtype=np.intp)
@@ -140,7 +138,7 @@ def _try(
             passing = {row for row in passing if limit.allows(state, row)}
         again = [(row, victim) for row, victim in back if row not in passing]
         if again:
-            units = _with_units(again, together)
+            units = _with_units(again, together) if together else again
             what_if.remove(units)
             filtering.run_remove_pods(state, pod, units, what_if)
         for row, victim in again:
