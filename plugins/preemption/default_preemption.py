@@ -142,7 +142,11 @@ class DefaultPreemption(Preempting):
         priority_of = self._units.priority_of
 
         def choose(row: int) -> Sequence[PodInfo] | Status:
-            lower = [other for other in snapshot.pods_on(row) if priority_of(other) < pod.priority]
+            lower = [
+                other
+                for other in snapshot.pods_on(row)
+                if (other.priority if other.group is None else priority_of(other)) < pod.priority
+            ]
             return lower or NO_VICTIMS
 
         return choose

@@ -119,13 +119,12 @@ class VictimUnits:
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return the priority of a possible victim: that of its group, if the group is an entity."""
-        group = None if pod.group is None else self._groups.pod_group(pod.group)
-        return pod.priority if group is None or not group.is_entity else priority_of(group, (pod,))
+        return _priority_in(None if pod.group is None else self._groups.pod_group(pod.group), pod)
 
     def of(self, snapshot: Snapshot) -> Generator[None, None, Sequence[Unit]]:
         """Return the units of all pods on nodes, in steps; only the first step reads the snapshot."""
         there = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
-        whole: dict[GroupKey, PodGroup | None] = {}
+        groups: dict[GroupKey, PodGroup | None] = {}
         units: list[Unit] = []
         for number, pod in enumerate(there):
             if number % _PODS_A_STEP == 0:
@@ -134,15 +133,16 @@ class VictimUnits:
             if key is None:
                 units.append(Unit((pod,), pod.priority))
                 continue
-            if key not in whole:
-                whole[key] = self._leaving_whole(key)
-                if whole[key] is not None:
-                    pods = tuple(self._members.placed(key)) or (
-                        pod,
-                    )  # they may have ended since the first step
-                    units.append(Unit(pods, priority_of(whole[key], pods), is_group=True))
-            if whole[key] is None:
-                units.append(Unit((pod,), self.priority_of(pod)))
+            is_first = key not in groups
+            if is_first:
+                groups[key] = self._groups.pod_group(key)
+            group = groups[key]
+            if group is None or not group.leaves_whole:
+                units.append(Unit((pod,), _priority_in(group, pod)))
+            elif is_first:
+                # The pods may have ended since the first step.
+                pods = tuple(self._members.placed(key)) or (pod,)
+                units.append(Unit(pods, priority_of(group, pods), is_group=True))
         return units
 
     def on_node(self, pods: Iterable[PodInfo]) -> list[Unit]:
@@ -159,15 +159,17 @@ class VictimUnits:
             if pod.uid in seen:
                 continue
             key = pod.group
-            is_whole = key is not None and self._leaving_whole(key) is not None
+            group = None if key is None else self._groups.pod_group(key)
+            is_whole = group is not None and group.leaves_whole
             unit = tuple(self._members.placed(key)) if key is not None and is_whole else ()
             unit = unit or (pod,)  # members are not counted in a hypothetical cluster
             seen.update(each.uid for each in unit)
             yield unit
 
-    def _leaving_whole(self, key: GroupKey) -> PodGroup | None:
-        group = self._groups.pod_group(key)
-        return group if group is not None and group.leaves_whole else None
+
+def _priority_in(group: PodGroup | None, pod: PodInfo) -> int:
+    """Return the priority of one pod of a group: that of the group, if the group is an entity."""
+    return pod.priority if group is None or not group.is_entity else priority_of(group, (pod,))
 
 
 def priority_of(group: PodGroup | None, pods: Sequence[PodInfo]) -> int:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import NO_VICTIMS, STILL_UNSCHEDULABLE, _split, choose_victims
-from plugins.preemption.ranking import Unit
-from scheduler.framework import Status
-from scheduler.framework.sliced_work import WithoutSlices
-from tests.support.builders import pod
+from plugins.preemption.ranking import Unit, VictimUnits
+from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.framework import PodGroup, Status
+from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
+from tests.support.builders import node, pod
 from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
@@ -66,3 +70,15 @@ def test_violated_budgets_are_found_pod_by_pod() -> None:
     steps = _split(units, DisruptionBudgets())
 
     assert sum(1 for _ in steps) == 60
+
+
+@pytest.mark.parametrize(("is_entity", "expected"), [(True, 7), (False, 3)])
+def test_a_pod_that_leaves_alone_has_the_priority_of_its_group(*, is_entity: bool, expected: int) -> None:
+    key = GroupKey(POD_GROUPS, "default", "g")
+    one = pod("one", priority=3, node="n", scheduling_group={"podGroupName": "g"})
+    groups: Any = SimpleNamespace(
+        pod_group=lambda _key: PodGroup(key, "uid", priority=7, is_entity=is_entity)
+    )
+    units = run_to_end(VictimUnits(PodGroups(), groups).of(snapshot_of(node("n"), pods=[one])))
+
+    assert [unit.priority for unit in units] == [expected]
