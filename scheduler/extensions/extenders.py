@@ -183,7 +183,9 @@ class HttpExtender:
         began = time.monotonic()
         try:
             url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
-            answer = read(await self._post(url, verb, body, n_nodes))
+            answer = read(
+                await self._post(url, verb, body, len(body) + _MOST_BYTES + _MOST_BYTES_A_NODE * n_nodes)
+            )
         except ExtenderError as error:
             self.health.fails(str(error))
             # An owner of the error must not keep the frames that raised it, with the whole request and response.
@@ -191,7 +193,7 @@ class HttpExtender:
         self.health.answered(time.monotonic() - began)
         return answer
 
-    async def _post(self, url: str, verb: str, body: bytes, n_nodes: int) -> bytes:
+    async def _post(self, url: str, verb: str, body: bytes, most_bytes: int) -> bytes:
         is_bind = verb == self.settings.bind_verb
         try:
             answer = await self._client.send(
@@ -199,7 +201,7 @@ class HttpExtender:
                 url,
                 body=body,
                 timeout_seconds=self._seconds,
-                most_bytes=len(body) + _MOST_BYTES + _MOST_BYTES_A_NODE * n_nodes,
+                most_bytes=most_bytes,
                 check=self._check_leading if is_bind else None,
             )
         except HttpError as error:

@@ -154,8 +154,9 @@ class _ObservedExtender(HttpExtender):
         super().__init__(*arguments)
         self._call = ports.call
 
-    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
-        return await self._call(f"POST {shown_url(url)}", partial(super()._post, url, verb, body), bytes)
+    async def _post(self, url: str, verb: str, body: bytes, most_bytes: int) -> bytes:
+        send = partial(super()._post, url, verb, body, most_bytes)
+        return await self._call(f"POST {shown_url(url)}", send, bytes)
 
 
 class _ObservedMetrics(Metrics):

@@ -74,9 +74,9 @@ class RealExtender(HttpExtender):
         super().__init__(*arguments)
         self._loop = loop
 
-    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+    async def _post(self, url: str, verb: str, body: bytes, most_bytes: int) -> bytes:
         with self._loop.held(self._seconds):
-            return await super()._post(url, verb, body)
+            return await super()._post(url, verb, body, most_bytes)
 
 
 def without_bind(extender: Extender) -> Extender:
