@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from plugins.preemption.candidates import Choice
     from plugins.preemption.ranking import Unit
-    from scheduler.framework import CycleState, Diagnosis, PodGroup, Status
+    from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
