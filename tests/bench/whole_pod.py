@@ -29,6 +29,7 @@ from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import Header
+from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.http.request import Request, Response
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import node_object, pod_object
@@ -57,6 +58,7 @@ class Loopback:
 
     def __init__(self, nodes: list[bytes], pods: list[dict[str, Any]]) -> None:
         self.observer: object = None
+        self.versions = ServedVersions(self.send)
         self._nodes = nodes
         self._pods = {each["metadata"]["name"]: each for each in pods}
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()

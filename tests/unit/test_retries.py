@@ -13,6 +13,7 @@ from scheduler.daemon.app.api_access import ApiClient
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.metrics import Metrics
 from scheduler.errors import ApiError
+from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.client.requests import RetriedRequests
 from scheduler.kube.http.request import Request, Response
 from scheduler.retries import DEFERRED, REFUSALS, RetryPolicy
@@ -30,6 +31,7 @@ class Server:
     def __init__(self, *errors: ApiError) -> None:
         self.errors = list(errors)
         self.times: list[float] = []
+        self.versions = ServedVersions(self.send)
 
     async def send(self, _request: Request | None = None) -> Response:
         self.times.append(asyncio.get_running_loop().time())

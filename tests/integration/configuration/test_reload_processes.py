@@ -17,7 +17,7 @@ from tests.support.commands import forked_program
 from tests.support.replicas import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
 PATIENCE_SECONDS = 60.0
@@ -97,13 +97,15 @@ class Run:
 
 
 @asynccontextmanager
-async def running(kubeconfig: Path, log: Path, *flags: str) -> AsyncIterator[Run]:
-    """Run `custom-scheduler run`; what is left of it at the end is killed."""
+async def running(
+    kubeconfig: Path, log: Path, *flags: str, program: Sequence[str | Path] = ()
+) -> AsyncIterator[Run]:
+    """Run `custom-scheduler run`, forked or by another program; what is left of it at the end is killed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            forked_program(), "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),
+            *(program or [forked_program()]), "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),
             *FLAGS, *flags, stderr=stderr,
         )  # fmt: skip
     try:

@@ -147,7 +147,9 @@ def test_a_daemon_blocked_by_a_plugin_is_not_ready_and_ends_by_the_second_interr
     async def scenario() -> None:
         async with serving() as (server, it):
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
+            # Of a forked program, the pid would be that of its client.
+            real = [sys.executable, "-m", "scheduler"]
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config), program=real) as run:
                 await until(lambda: run.said("Scheduling"))
                 assert await run.page("/readyz") == "ok"
                 it.store.create("pods", pod_object("web"))

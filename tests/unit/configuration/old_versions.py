@@ -68,7 +68,7 @@ def args_of(configuration: Configuration, plugin: str) -> dict[str, Any]:
 
 def noted(configuration: Configuration) -> dict[str, str]:
     """Return the settings without an effect: path -> reason."""
-    return dict(configuration.notes)
+    return {note.path: note.text for note in configuration.notes}
 
 
 def old_weights_of(configuration: Configuration) -> dict[str, int]:

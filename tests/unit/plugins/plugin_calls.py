@@ -43,6 +43,7 @@ def made(
     *,
     table: ClusterTable | None = None,
     features: Features = DEFAULT_FEATURES,
+    time_slice: TimeSlice | None = None,
     **args: Any,
 ) -> Any:
     """Create a plugin from arguments in the configuration's spelling; `table` is the cluster from which it reads objects."""
@@ -50,7 +51,7 @@ def made(
     if ClusterObjects in constructor_wants(plugin).values():
         given["objects"] = TableObjects(table or ClusterTable())
     if TimeSlice in constructor_wants(plugin).values():
-        given["time_slice"] = FakeTimeSlice()
+        given["time_slice"] = time_slice or FakeTimeSlice()
     if Features in constructor_wants(plugin).values():
         given["features"] = features
     return plugin(**given)

@@ -328,7 +328,7 @@ def impatient(plugin: type[Any]) -> Any:
     """Return a plugin whose time slice always ends at once."""
     limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
-    return plugin(args=plugin.Args(), time_slice=limit)
+    return made(plugin, time_slice=limit)
 
 
 def test_work_over_the_time_slice_is_done_in_short_steps(

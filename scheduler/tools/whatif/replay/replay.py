@@ -23,6 +23,7 @@ from scheduler.daemon.recording.recorded_objects import unpacked_node, unpacked_
 from scheduler.daemon.recording.state import State, resume
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
+from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.client.wire import ObjectIdentity
 from scheduler.tools.whatif.replay.replayed_ports import ReplayedPorts
 
@@ -260,6 +261,9 @@ class RecordedServer:
     """A connection without a server: the recording answers all requests."""
 
     observer: object = None
+
+    def __init__(self) -> None:
+        self.versions = ServedVersions(self.send)
 
     async def send(self, request: Request) -> NoReturn:
         raise AssertionError(f"{request.method} {request.path}: there is no API server")

@@ -37,6 +37,7 @@ class FakeDaemon:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
+        self.configuration = default()
         self.has_synced = False
         self.leading = False
         self.leadership = SimpleNamespace(is_leading=lambda: self.leading)

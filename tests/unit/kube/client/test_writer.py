@@ -106,15 +106,15 @@ def is_kept(name: str) -> bool:
 @virtually
 async def test_a_refused_status_patch_leaves_no_garbage_that_keeps_the_pod(status: int):
     async with writing() as (server, writer):
-        server.script("PATCH", f"{PODS}/gone/status", failure(status, "Whatever"))
+        server.script("PATCH", f"{PODS}/refused/status", failure(status, "Whatever"))
         server.script("PATCH", f"{PODS}/next/status", Answer())
         gc.collect()
         gc.disable()
         try:
-            writer.patch_pod_status(pod("gone"), condition=rejected("no node fits"))
+            writer.patch_pod_status(pod("refused"), condition=rejected("no node fits"))
             await writer.drain(10.0)
             await writer.wait_pod_status_patched(pod("next"), condition=rejected("no node fits"))
-            assert not is_kept("gone")
+            assert not is_kept("refused")
         finally:
             gc.enable()
 
