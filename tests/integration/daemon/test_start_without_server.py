@@ -151,9 +151,9 @@ def test_an_unreachable_server_is_reported_in_one_line_for_every_source(tmp_path
     nobody = f"http://127.0.0.1:{free_port()}"
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", nobody, None, "admin")
 
-    away, stopped = run_for_a_while(b"API server is away", KUBECONFIG=str(kubeconfig))
+    away, stopped = run_for_a_while(b"Waiting for the API server", KUBECONFIG=str(kubeconfig))
 
-    assert "API server is away" in away
+    assert "Waiting for the API server" in away
     assert f"{nobody}: Connection refused" in away
     assert "Stopped" in stopped
 
