@@ -56,15 +56,15 @@ class Progress:
     pod: PodInfo
     enough: int
     known: dict[str, Found] = field(default_factory=dict)
-    _places: Mapping[str, int] = field(default_factory=dict)  # node name -> its position
+    _rows: Sequence[int] = ()  # in the order of the search
+    _names: Sequence[str] = ()  # node names, by row
     _log: ChangeLog | None = None
     _seen: int = 0
 
     @classmethod
     def begun(cls, pod: PodInfo, rows: Sequence[int], enough: int, snapshot: Snapshot) -> Progress:
         """Return a new search of nodes in the given order."""
-        places = {snapshot.name_of(row): place for place, row in enumerate(rows)}
-        progress = cls(pod, enough, _places=places)
+        progress = cls(pod, enough, _rows=rows, _names=snapshot.names)
         progress.follow(snapshot)
         return progress
 
@@ -85,8 +85,8 @@ class Progress:
 
     def in_turn(self, rows: Iterable[int], snapshot: Snapshot) -> list[int]:
         """Return nodes in the order of the search, nodes added since at the end."""
-        last = len(self._places)
-        return sorted(rows, key=lambda row: self._places.get(snapshot.name_of(row), last))
+        places = {self._names[row]: place for place, row in enumerate(self._rows)}
+        return sorted(rows, key=lambda row: places.get(snapshot.name_of(row), len(places)))
 
 
 class Searches:
