@@ -18,6 +18,21 @@ class SchedulerError(Exception):
     """Base class of all errors raised on purpose."""
 
 
+def drop_tracebacks(error: BaseException) -> None:
+    """Remove the tracebacks of an error and of its causes: they keep the variables of all frames that it passed.
+
+    An owner of the error in one of these frames would be garbage that only the garbage collector frees.
+    """
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = None
+            left += each.__cause__, each.__context__
+
+
 class ObjectError(SchedulerError):
     """An API object that cannot be decoded.
 

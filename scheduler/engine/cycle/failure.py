@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.queue.quarantine import message, quarantine_duration
 from scheduler.engine.runtime.budget import over_budget
+from scheduler.errors import drop_tracebacks
 
 if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
@@ -57,6 +58,8 @@ class FailureHandler:
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
         quarantine_seconds = 0.0
+        if status.error is not None:
+            drop_tracebacks(status.error)  # they keep the whole cycle, which keeps the error
         spent = over_budget(status.error)
         if spent is not None:
             self._observer.over_budget(profile, status.plugin)

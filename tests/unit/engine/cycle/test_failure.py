@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.engine.cycle.attempt import Attempt
 from scheduler.engine.queue import Place
+from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework import Code, Status
 from tests.support.builders import pod
 from tests.unit.engine.cycle.cluster import Cluster, Event
@@ -82,6 +83,22 @@ def test_an_error_backs_off_and_gives_an_event_and_a_condition(caplog: pytest.Lo
     assert (patch.condition.reason, patch.condition.message) == ("SchedulerError", "odd")
     assert cluster.counts.attempts == [("custom-scheduler", "error")]
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_the_error_of_an_attempt_keeps_no_frames_and_so_no_cycle():
+    try:
+        try:
+            raise ValueError("odd")
+        except ValueError as cause:
+            raise ExtenderError("odd") from cause
+    except ExtenderError as error:
+        failed = error
+
+    handle(Cluster(), Status.failed("odd", failed))
+
+    assert failed.__traceback__ is None
+    assert failed.__cause__ is not None
+    assert failed.__cause__.__traceback__ is None
 
 
 @pytest.mark.parametrize(
