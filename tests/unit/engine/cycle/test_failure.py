@@ -88,7 +88,7 @@ def test_an_error_backs_off_and_gives_an_event_and_a_condition(caplog: pytest.Lo
 def test_the_error_of_an_attempt_keeps_no_frames_and_so_no_cycle():
     try:
         try:
-            raise ValueError("odd")
+            int("odd")
         except ValueError as cause:
             raise ExtenderError("odd") from cause
     except ExtenderError as error:
