@@ -40,6 +40,7 @@ from scheduler.framework.pod_groups import SAME_SCHEDULER
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
+from scheduler.objects.v1 import PodResourceClaim
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
@@ -220,6 +221,13 @@ _WHOLE: Final = ("PodGroup", DisruptionMode(AllDisruptionMode()))
 """The modes in which preempting one pod of a group preempts all: in v1alpha2, and in later versions."""
 
 
+class PodGroupResourceClaimStatus(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1beta1 PodGroupResourceClaimStatus: the claim that was created from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodGroupSpec(ApiStruct, frozen=True):
     """scheduling.k8s.io/v1beta1 PodGroupSpec; in v1alpha2 the disruption mode is `Pod` or `PodGroup`."""
 
@@ -229,6 +237,7 @@ class PodGroupSpec(ApiStruct, frozen=True):
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()  # PodGroupResourceClaim has the same fields
 
 
 class Condition(ApiStruct, frozen=True):
@@ -244,6 +253,7 @@ class PodGroupStatus(ApiStruct, frozen=True):
     """scheduling.k8s.io/v1beta1 PodGroupStatus."""
 
     conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
 
 
 class PodGroupObject(ApiStruct, frozen=True):

@@ -12,11 +12,11 @@ from plugins.dynamic_resources.claim_writes import ClaimError
 from plugins.dynamic_resources.pod_claims import (
     DeviceBindingError,
     HeldClaim,
+    consumer_of,
     deadline_of,
     devices_of,
     drivers_with_conditions,
     is_ready,
-    is_reserved_for,
     waits_for_conditions,
 )
 from scheduler.errors import SchedulerError
@@ -88,7 +88,7 @@ class ClaimBinding:
             SchedulerError: something could not be written, or a device failed or was not ready in time.
         """
         for place, held in enumerate(its.held):
-            if not is_reserved_for(held.claim, pod):
+            if not its.is_reserved(held.claim, pod):
                 its.held[place] = await self._written(its, place, pod)
         if self._waits and any(waits_for_conditions(held.claim) for held in its.held):
             await self._await_devices(its, pod, node_name)
@@ -107,7 +107,9 @@ class ClaimBinding:
                 held = its.held[place] = await self._created(its, pod)
             # Without the lock, all pods of a group but one would find that the shared claim has changed.
             async with self._locks.lock(held.claim.metadata.uid):
-                written = await self._writes.reserve(*self._as_written(held, pod, allocation))
+                latest, missing = self._as_written(held, allocation)
+                consumer = its.consumers.get(place) or consumer_of(pod)
+                written = await self._writes.reserve(latest, consumer, missing)
                 if not is_special:
                     self._writes.show(written)
             if is_special:
@@ -128,9 +130,9 @@ class ClaimBinding:
         return written
 
     def _as_written(
-        self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None
-    ) -> tuple[HeldClaim, PodInfo, AllocationResult | None]:
-        """Return what to write if another pod of the group has written the allocation already: only the pod's reservation."""
+        self, held: HeldClaim, allocation: AllocationResult | None
+    ) -> tuple[HeldClaim, AllocationResult | None]:
+        """Return the claim, and the allocation unless another pod of the group has written it already."""
         claim = held.claim
         newest = self._devices.claims.typed(ResourceClaim, claim.key)
         is_written = (
@@ -142,8 +144,8 @@ class ClaimBinding:
             and newest.status.allocation.devices.results == allocation.devices.results
         )
         if newest is None or not is_written:
-            return held, pod, allocation
-        return HeldClaim(newest, self._devices.claims[claim.key]), pod, None
+            return held, allocation
+        return HeldClaim(newest, self._devices.claims[claim.key]), None
 
     async def _created(self, its: PodDevices, pod: PodInfo) -> HeldClaim:
         assert its.node_claim is not None, "Reserve notes what it gives"

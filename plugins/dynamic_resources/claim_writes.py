@@ -32,7 +32,11 @@ if TYPE_CHECKING:
         PluginMetrics,
         Sleep,
     )
-    from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
+    from scheduler.objects.dynamic_resources import (
+        AllocationResult,
+        ResourceClaim,
+        ResourceClaimConsumerReference,
+    )
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import ContainerExtendedResourceRequest
 
@@ -120,8 +124,13 @@ class ClaimWrites:
         self._clock = clock
         self._has_times = has_times
 
-    async def reserve(self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None) -> HeldClaim:
-        """Write that a pod uses a claim, with the allocation if there is one; return the claim as written.
+    async def reserve(
+        self,
+        held: HeldClaim,
+        consumer: ResourceClaimConsumerReference,
+        allocation: AllocationResult | None,
+    ) -> HeldClaim:
+        """Write that a pod or PodGroup uses a claim, with the allocation if there is one; return the claim as written.
 
         After a conflict the claim is read again and the write is retried, a limited number of times. If a response is
         lost, the claim is read until the API server reports the result of the write.
@@ -131,23 +140,28 @@ class ClaimWrites:
         """
 
         async def write(claim: HeldClaim) -> HeldClaim:
-            return await self._reserve(claim, pod, allocation)
+            return await self._reserve(claim, consumer, allocation)
 
         try:
             written = await self._retried(held, write)
         except _UnansweredError as error:
             found = await self._newest(held.claim)
-            if found is None or not _has_come_about(found.claim, pod, allocation):
+            if found is None or not _has_come_about(found.claim, consumer, allocation):
                 raise ClaimError(str(error)) from error
             written = found
         return written
 
-    async def _reserve(self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None) -> HeldClaim:
+    async def _reserve(
+        self,
+        held: HeldClaim,
+        consumer: ResourceClaimConsumerReference,
+        allocation: AllocationResult | None,
+    ) -> HeldClaim:
         claim = held.claim
         status = {**(held.obj.get("status") or {})}
         if claim.metadata.deletion_timestamp:
             raise ClaimError(f"claim {claim.key} got deleted in the meantime")
-        if _has_come_about(claim, pod, allocation):
+        if _has_come_about(claim, consumer, allocation):
             return held  # the conflict may be with this write itself, sent again after its response was lost
         if allocation is not None:
             if claim.status.allocation is not None:
@@ -163,8 +177,7 @@ class ClaimWrites:
                 status["allocation"]["allocationTimestamp"] = rfc3339(self._clock.utc_now())
         elif claim.status.allocation is None:
             raise ClaimError(f"claim {claim.key} got deallocated elsewhere in the meantime")
-        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-        status["reservedFor"] = [*(status.get("reservedFor") or ()), consumer]
+        status["reservedFor"] = [*(status.get("reservedFor") or ()), msgspec.to_builtins(consumer)]
         what = "reservation" if allocation is None else "allocation and reservation"
         return await self._put(
             {**_changed(held.obj), "status": status}, claim, "/status", f"add {what} to claim {claim.key}"
@@ -213,13 +226,13 @@ class ClaimWrites:
         except ApiError as error:
             raise ClaimError(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}") from error
 
-    async def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Remove a pod from a claim's `reservedFor`.
+    async def unreserve(self, claim: ResourceClaim, consumer_uid: str) -> None:
+        """Remove a pod or PodGroup from a claim's `reservedFor`.
 
         Raises:
             ApiError: the write was rejected, or there was no response.
         """
-        gone = {"$patch": "delete", "uid": pod.uid}
+        gone = {"$patch": "delete", "uid": consumer_uid}
         patch = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [gone]}}
         path = f"{_path(claim)}/status"
         answer = await self._api.api_write("PATCH", path, patch, content_type=_STRATEGIC_MERGE_PATCH)
@@ -336,10 +349,12 @@ def _changed(obj: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
     }
 
 
-def _has_come_about(claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> bool:
+def _has_come_about(
+    claim: ResourceClaim, consumer: ResourceClaimConsumerReference, allocation: AllocationResult | None
+) -> bool:
     """Return whether a reservation without a response was written."""
     found = claim.status.allocation
     is_ours = allocation is None or (
         found is not None and found.devices.results == allocation.devices.results
     )
-    return found is not None and is_ours and is_reserved_for(claim, pod)
+    return found is not None and is_ours and is_reserved_for(claim, consumer.uid)

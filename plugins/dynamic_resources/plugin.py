@@ -22,7 +22,14 @@ from plugins.dynamic_resources.extended_resources import (
     special_claim,
     wants_devices,
 )
-from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
+from plugins.dynamic_resources.pod_claims import (
+    GroupClaimError,
+    find_claims,
+    group_consumers,
+    is_reserved_for,
+    is_reserved_for_group_of,
+    reserved_group_claim,
+)
 from plugins.dynamic_resources.pod_devices import PodDevices, has_alternatives, is_unready, places_of
 from plugins.dynamic_resources.structured import (
     AllocationError,
@@ -31,6 +38,7 @@ from plugins.dynamic_resources.structured import (
     InvalidPoolsError,
     OutOfTimeError,
 )
+from plugins.gang_scheduling import PodGroupObject
 from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError, SchedulerError
 from scheduler.framework import (
@@ -51,6 +59,7 @@ from scheduler.framework import (
     PluginMetrics,
     PodActivator,
     PodEvents,
+    PodGroupMembers,
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
@@ -66,6 +75,7 @@ from scheduler.framework import (
     default_normalize_score,
     no_pod_key,
 )
+from scheduler.objects.pod_group import POD_GROUPS
 from scheduler.objects.selectors import SelectorError
 from scheduler.objects.wording import Duration
 from scheduler.snapshot import object_key
@@ -74,8 +84,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 
     from plugins.dynamic_resources.pod_claims import HeldClaim
-    from scheduler.framework import CycleState, Diagnosis, Features, Outcomes
-    from scheduler.objects.dynamic_resources import AllocationResult, DeviceRequest, ResourceClaim
+    from scheduler.framework import CycleState, Diagnosis, Features, Outcomes, PodGroup
+    from scheduler.objects.dynamic_resources import (
+        AllocationResult,
+        DeviceRequest,
+        ResourceClaim,
+        ResourceClaimConsumerReference,
+    )
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
     from scheduler.snapshot import Int64s, NodeInfo, Objects, Rows, Snapshot
@@ -109,7 +124,12 @@ _MOST_CLAIMS: Final = 100
 
 
 def after_claim_change(
-    claims: Objects, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+    claims: Objects,
+    pod: PodInfo,
+    old: Mapping[str, Any] | None,
+    new: Mapping[str, Any],
+    *,
+    of_groups: bool = False,
 ) -> QueueingHint:
     """Requeue a pod whose claim appeared or changed status, and, when devices become free, any pod whose claims exist.
 
@@ -122,16 +142,18 @@ def after_claim_change(
         return QueueingHint.SKIP
     if len(pod.pod.spec.resource_claims) > _MOST_CLAIMS:
         return QueueingHint.QUEUE
-    found = find_claims(pod, claims)
+    found = find_claims(pod, claims, of_groups=of_groups)
     if isinstance(found, str):
         return QueueingHint.SKIP
     helps = released or any(held.claim.metadata.uid == new["metadata"].get("uid") for held in found)
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
-def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: PodInfo) -> QueueingHint:
+def after_pod_change(
+    claims: Objects, pod: PodInfo, _old: PodInfo | None, new: PodInfo, *, of_groups: bool = False
+) -> QueueingHint:
     """Requeue the pod itself once all its claims exist."""
-    helps = new.uid == pod.uid and not isinstance(find_claims(new, claims), str)
+    helps = new.uid == pod.uid and not isinstance(find_claims(new, claims, of_groups=of_groups), str)
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
@@ -149,7 +171,13 @@ def after_rule_change(
 
 
 def after_pod_left(
-    devices: Devices, extended: bool, _pod: PodInfo, gone: PodInfo, _new: None
+    devices: Devices,
+    extended: bool,
+    _pod: PodInfo,
+    gone: PodInfo,
+    _new: None,
+    *,
+    of_groups: bool = False,
 ) -> QueueingHint:
     """Requeue pods when another pod was not bound: unwritten allocations of its claims are free again.
 
@@ -159,10 +187,12 @@ def after_pod_left(
         devices: the devices of the cluster.
         extended: whether device classes provide extended resources.
         gone: the other pod.
+        of_groups: whether claims may have been created for the pod's PodGroup.
     """
     if len(gone.pod.spec.resource_claims) > _MOST_CLAIMS:
         return QueueingHint.QUEUE
-    found, special = find_claims(gone, devices.claims), special_claim(gone, devices) if extended else None
+    found = find_claims(gone, devices.claims, of_groups=of_groups)
+    special = special_claim(gone, devices) if extended else None
     helps = isinstance(found, str) or any(
         held is not None and held.claim.status.allocation is None for held in (*found, special)
     )
@@ -203,9 +233,10 @@ class ClaimRelease:
         self._happenings = happenings
         self._sleep = sleep
 
-    def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Remove a pod from a claim's `reservedFor`; the pod has its own backoff."""
-        self._start("unreserve", claim, pod, partial(self._writes.unreserve, claim, pod))
+    def unreserve(self, claim: ResourceClaim, pod: PodInfo, consumer_uid: str) -> None:
+        """Remove a pod, or its PodGroup, from a claim's `reservedFor`; the pod has its own backoff."""
+        work = partial(self._writes.unreserve, claim, consumer_uid)
+        self._start("unreserve", claim, pod, work, user_uid=consumer_uid)
 
     def deallocate(self, held: HeldClaim, pod: PodInfo) -> None:
         """Release all devices of a claim; its watch event requeues the pod, which can then get other devices."""
@@ -235,10 +266,11 @@ class ClaimRelease:
         pod: PodInfo,
         work: Callable[[], Awaitable[None]],
         *,
+        user_uid: str = "",
         wake_after_success: bool = False,
         wake_after_failure: bool = False,
     ) -> None:
-        both = (claim.metadata.uid, pod.uid)
+        both = (claim.metadata.uid, user_uid or pod.uid)
         if both in self._devices.given_up:
             return
 
@@ -301,15 +333,24 @@ class DynamicResources(
         time_slice: TimeSlice,
         metrics: PluginMetrics,
         features: Features,
+        members: PodGroupMembers,
     ) -> None:
         self._objects = objects
+        self._members = members
         self._devices = Devices.of(objects)
         self._features = DeviceFeatures.of(features)
         self._has_extended = features.enabled("DRAExtendedResource")
+        self._of_groups = features.enabled("DRAWorkloadResourceClaims")
+        self._reserved: tuple[PodGroup | None, set[str]] = (
+            None,
+            set(),
+        )  # the last attempt at a group: its pods
         self._inventory = self._devices.inventory(self._features)
-        if self._features.taint_rules:
+        kinds = {DEVICE_TAINT_RULES} if self._features.taint_rules else set()
+        kinds |= {POD_GROUPS} if self._of_groups else set()
+        if kinds:
             needed = self.needs
-            self.needs = replace(needed, kinds=needed.kinds | {DEVICE_TAINT_RULES})  # type: ignore[misc]  # per instance
+            self.needs = replace(needed, kinds=needed.kinds | kinds)  # type: ignore[misc]  # per instance
         self._clock = clock
         self._turn_limit = time_slice
         has_timeout = features.enabled("DRASchedulerFilterTimeout")
@@ -356,16 +397,20 @@ class DynamicResources(
         node = ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
         changed = ActionType.ADD | ActionType.UPDATE
         generated = ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
-        claims = self._devices.claims
+        claims, of_groups = self._devices.claims, self._of_groups
         return (
             EventWithHint(ClusterEvent(EventResource.NODE, node)),
             EventWithHint(
-                ClusterEvent(EventResource.RESOURCE_CLAIM, changed), partial(after_claim_change, claims)
+                ClusterEvent(EventResource.RESOURCE_CLAIM, changed),
+                partial(after_claim_change, claims, of_groups=of_groups),
             ),
-            EventWithHint(ClusterEvent(EventResource.POD, generated), partial(after_pod_change, claims)),
+            EventWithHint(
+                ClusterEvent(EventResource.POD, generated),
+                partial(after_pod_change, claims, of_groups=of_groups),
+            ),
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
-                partial(after_pod_left, self._devices, self._has_extended),
+                partial(after_pod_left, self._devices, self._has_extended, of_groups=of_groups),
                 no_pod_key,
             ),
             EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),
@@ -384,7 +429,7 @@ class DynamicResources(
             # After a start, or when a driver republishes all slices, this takes longer than one time slice.
             self._work.begin()
             self._work.some(self._inventory.refreshing())
-        found = find_claims(pod, self._devices.claims)
+        found = find_claims(pod, self._devices.claims, of_groups=self._of_groups)
         return _refused(found) if isinstance(found, str) else None
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
@@ -403,7 +448,7 @@ class DynamicResources(
 
     def _held_by(self, pod: PodInfo) -> tuple[list[HeldClaim], HeldClaim | None] | str:
         """Return the claims of a pod, the last of which may be one for extended resources; or why the pod has to wait."""
-        found = find_claims(pod, self._devices.claims)
+        found = find_claims(pod, self._devices.claims, of_groups=self._of_groups)
         if isinstance(found, str):
             return found
         special = special_claim(pod, self._devices) if self._has_extended else None
@@ -415,6 +460,9 @@ class DynamicResources(
         if isinstance(found, str):
             return _refused(found)
         held, special = found
+        consumers = self._consumers(pod)
+        if isinstance(consumers, str):
+            return _refused(consumers)
         if not held:
             return SKIP
         self._work.begin()
@@ -425,8 +473,7 @@ class DynamicResources(
             allocation = shared.get(place, each.claim.status.allocation)
             why_not = self._why_no_node(each, pod, allocation, is_special=each is special)
             if why_not is not None:
-                both = (each.claim.metadata.uid, pod.uid)
-                if both in self._devices.given_up:
+                for both in self._given_up(each, pod):
                     self._devices.given_up[both] = True
                 return why_not
             try:
@@ -435,8 +482,30 @@ class DynamicResources(
                 return Status.failed(str(error), error)
             if rules is not None:
                 places[place] = rules
-        state.write(_STATE, self._pod_devices(pod, held, special, places, shared))
+        its = self._pod_devices(pod, held, special, places, shared)
+        its.consumers, its.of_groups = consumers, self._of_groups
+        state.write(_STATE, its)
         return None
+
+    def _consumers(self, pod: PodInfo) -> Mapping[int, ResourceClaimConsumerReference] | str:
+        """Return which claims are reserved for a pod's PodGroup, by their indexes; or why the pod has to wait."""
+        key = pod.group
+        if not self._of_groups or key is None or key.kind != POD_GROUPS:
+            return {}
+        group = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
+        if group is None:
+            return f'podgroup.scheduling.k8s.io "{key.name}" not found'
+        return group_consumers(pod, group)
+
+    def _given_up(self, held: HeldClaim, pod: PodInfo) -> list[tuple[str, str]]:
+        """Return the releases of a claim by a pod, or by its PodGroup, that are in flight."""
+        given_up = self._devices.given_up
+        if not given_up:
+            return []
+        users = [pod.uid]
+        if self._of_groups and is_reserved_for_group_of(held.claim, pod):
+            users += [each.uid for each in held.claim.status.reserved_for]
+        return [(held.claim.metadata.uid, uid) for uid in users if (held.claim.metadata.uid, uid) in given_up]
 
     def _shared(self, state: CycleState, held: Sequence[HeldClaim]) -> Mapping[int, AllocationResult]:
         """Return the allocations that claims received in the same attempt at the pod's group, by their indexes."""
@@ -452,7 +521,7 @@ class DynamicResources(
     ) -> Status | None:
         """Return why a claim, with or without an allocation, excludes all nodes for now."""
         claim = held.claim
-        if (claim.metadata.uid, pod.uid) in self._devices.given_up:
+        if self._given_up(held, pod):
             return _refused(f"resource claim {claim.key} is in the process of being given back")
         return None if allocation is not None else self._why_not(claim, is_special=is_special)
 
@@ -534,7 +603,32 @@ class DynamicResources(
         if its.special is not None and is_written(its.special):
             self._release.delete(its.held[-1], pod, is_waiting=True)
             return _nothing("deletion of ResourceClaim completed")
-        return _nothing("still not schedulable")
+        return self._unreserve_group(state, pod) or _nothing("still not schedulable")
+
+    def _unreserve_group(self, state: CycleState, pod: PodInfo) -> PostFilterResult | None:
+        """Remove a pod's PodGroup from a claim, so that the claim can get other devices; not while a member is placed.
+
+        Source:
+            kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, unreservePodGroupClaims, which does not
+            count the members that were placed in the same attempt.
+        """
+        key = pod.group
+        if not self._of_groups or key is None or key.kind != POD_GROUPS:
+            return None
+        tried = self._reserved[1] if state.group is not None and self._reserved[0] is state.group else ()
+        if any(member.uid not in tried for member in self._members.placed(key)):
+            return None
+        group = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
+        if group is None:
+            return PostFilterResult(Status.failed(f'podgroup.scheduling.k8s.io "{key.name}" not found'))
+        try:
+            claim = reserved_group_claim(pod, group, self._devices.claims)
+        except GroupClaimError as error:
+            return PostFilterResult(Status.failed(str(error), error))
+        if claim is None:
+            return None
+        self._release.unreserve(claim, pod, group.metadata.uid)
+        return PostFilterResult(_refused("ResourceClaim unreserved for PodGroup"))
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
         its = _of(state)
@@ -549,6 +643,10 @@ class DynamicResources(
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         its = _of(state)
+        if self._of_groups and state.group is not None:
+            if self._reserved[0] is not state.group:
+                self._reserved = state.group, set()
+            self._reserved[1].add(pod.uid)
         given: Mapping[int, AllocationResult] = {}
         if its.allocator is not None:
             snapshot = self._objects.snapshot()
@@ -575,8 +673,8 @@ class DynamicResources(
             if (claim.metadata.uid, pod.uid) not in self._devices.given_up:
                 self._devices.end(claim, pod)
         for held in its.own:
-            if held.claim.status.allocation is not None and is_reserved_for(held.claim, pod):
-                self._release.unreserve(held.claim, pod)
+            if held.claim.status.allocation is not None and is_reserved_for(held.claim, pod.uid):
+                self._release.unreserve(held.claim, pod, pod.uid)
         if its.special is not None and is_written(its.held[-1].claim):
             self._release.delete(its.held[-1], pod, is_waiting=False)
 

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scheduler.errors import SchedulerError
 from scheduler.objects.decode import typed_object
-from scheduler.objects.dynamic_resources import ResourceClaim
+from scheduler.objects.dynamic_resources import ResourceClaim, ResourceClaimConsumerReference
+from scheduler.objects.pod_group import POD_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from plugins.gang_scheduling import PodGroupObject
     from scheduler.objects.dynamic_resources import AllocatedDeviceStatus, DeviceRequestAllocationResult
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodResourceClaim
     from scheduler.snapshot import Objects
 
 CLAIMS: Final = "resource.k8s.io/v1/resourceclaims"
+_SCHEDULING: Final = "scheduling.k8s.io"
 
 
 class HeldClaim(NamedTuple):
@@ -49,10 +52,15 @@ class HeldClaim(NamedTuple):
         return cls(typed_object(obj, ResourceClaim), obj)
 
 
-def find_claims(pod: PodInfo, claims: Objects) -> list[HeldClaim] | str:
+def find_claims(pod: PodInfo, claims: Objects, *, of_groups: bool = False) -> list[HeldClaim] | str:
     """Return the claims of a pod in the order of its spec, or upstream's message why the pod has to wait.
 
     A claim that the controller found unnecessary is left out.
+
+    Args:
+        pod: the pod.
+        claims: all ResourceClaims.
+        of_groups: whether a claim may have been created for the pod's PodGroup.
     """
     found = []
     generated: Mapping[str, str | None] | None = None
@@ -70,21 +78,129 @@ def find_claims(pod: PodInfo, claims: Objects) -> list[HeldClaim] | str:
             return f'could not find ResourceClaim "{key}"'
         if claim.metadata.deletion_timestamp:
             return f'resourceclaim "{name}" is being deleted'
-        if wanted.resource_claim_name is None and not is_controlled_by(claim, pod):
-            return f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
+        if wanted.resource_claim_name is None:
+            fault = _owner_fault(claim, pod, _own_group(pod) if of_groups else "")
+            if fault:
+                return f"ResourceClaim {key} was not created for Pod {pod.key} ({fault})"
         found.append(HeldClaim(claim, claims[key]))
     return found
 
 
-def is_controlled_by(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Return whether a claim was created for a pod."""
+def _owner_fault(claim: ResourceClaim, pod: PodInfo, group: str) -> str:
+    """Return why a claim was not created for a pod or for its PodGroup; "" if it was."""
     owner = next((each for each in claim.metadata.owner_references if each.controller), None)
-    return owner is not None and owner.uid == pod.uid
+    if owner is not None and owner.uid == pod.uid:
+        return ""
+    if not group:
+        return "Pod is not owner"
+    # The pod does not have the UID of its PodGroup.
+    is_its_group = (
+        owner is not None
+        and owner.kind == "PodGroup"
+        and owner.name == group
+        and owner.api_version.startswith(f"{_SCHEDULING}/")
+    )
+    return "" if is_its_group else f"neither Pod nor PodGroup {group} is the owner"
 
 
-def is_reserved_for(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Return whether a claim's `reservedFor` lists a pod."""
-    return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
+def _own_group(pod: PodInfo) -> str:
+    """Return the name of a pod's PodGroup of Kubernetes' own kind; "" without one."""
+    return pod.group.name if pod.group is not None and pod.group.kind == POD_GROUPS else ""
+
+
+def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
+    """Return whether a claim's `reservedFor` lists a consumer."""
+    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def is_reserved_for_group_of(claim: ResourceClaim, pod: PodInfo) -> bool:
+    """Return whether a claim's `reservedFor` lists the PodGroup of a pod.
+
+    Source:
+        kube-scheduler v1.36, resourceclaim.go, IsReservedForPod.
+    """
+    group = _own_group(pod)
+    return bool(group) and any(
+        (each.api_group, each.resource, each.name) == (_SCHEDULING, "podgroups", group)
+        for each in claim.status.reserved_for
+    )
+
+
+def consumer_of(pod: PodInfo) -> ResourceClaimConsumerReference:
+    """Return how a claim names a pod that uses it."""
+    return ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+
+
+def group_consumers(
+    pod: PodInfo, group: PodGroupObject
+) -> Mapping[int, ResourceClaimConsumerReference] | str:
+    """Return which of a pod's claims are reserved for its PodGroup, by their indexes in `find_claims`; or upstream's error.
+
+    A claim of the pod belongs to the group if it equals one of the group's `resourceClaims`.
+
+    Source:
+        kube-scheduler v1.36, resourceclaim.go, BindTo. There a claim that the controller found unnecessary moves the
+        consumers of the claims after it.
+    """
+    metadata, of_group = group.metadata, group.spec.resource_claims
+    for each in of_group if pod.pod.spec.resource_claims else ():
+        if each.resource_claim_name is None and each.resource_claim_template_name is None:
+            key = f"{metadata.namespace}/{metadata.name}"
+            return f"PodGroup {key} claim {each.name}: none of the supported fields are set"
+    generated = _generated_names(pod)
+    present = [
+        wanted
+        for wanted in pod.pod.spec.resource_claims
+        if wanted.resource_claim_name is not None or generated.get(wanted.name) is not None
+    ]
+    consumer = ResourceClaimConsumerReference(_SCHEDULING, "podgroups", metadata.name, metadata.uid)
+    return {place: consumer for place, wanted in enumerate(present) if wanted in of_group}
+
+
+def reserved_group_claim(pod: PodInfo, group: PodGroupObject, claims: Objects) -> ResourceClaim | None:
+    """Return the first allocated claim of a pod's PodGroup that is reserved for the pod or the group.
+
+    Raises:
+        GroupClaimError: a claim before it cannot be found.
+
+    Source:
+        kube-scheduler v1.36, dynamicresources.go, unreservePodGroupClaims, and resourceclaim.go, NameFromPodGroup and
+        IsForPodGroup.
+    """
+    for name, is_created in _names_of_group_claims(group):
+        key = f"{group.metadata.namespace}/{name}"
+        claim = claims.typed(ResourceClaim, key)
+        if claim is None:
+            raise GroupClaimError(f'could not find ResourceClaim "{key}"')
+        owner = next((each for each in claim.metadata.owner_references if each.controller), None)
+        is_foreign = is_created and (owner is None or owner.uid != group.metadata.uid)
+        is_reserved = is_reserved_for(claim, pod.uid) or is_reserved_for_group_of(claim, pod)
+        if not is_foreign and claim.status.allocation is not None and is_reserved:
+            return claim
+    return None
+
+
+def _names_of_group_claims(group: PodGroupObject) -> Iterator[tuple[str, bool]]:
+    """Yield (name, whether the controller created it) of each claim of a PodGroup; GroupClaimError if it has no name yet."""
+    key = f"{group.metadata.namespace}/{group.metadata.name}"
+    made = {each.name: each.resource_claim_name for each in reversed(group.status.resource_claim_statuses)}
+    for wanted in group.spec.resource_claims:
+        if wanted.resource_claim_name is not None:
+            yield wanted.resource_claim_name, False
+        elif wanted.resource_claim_template_name is None:
+            raise GroupClaimError(
+                f"PodGroup {key}, spec.resourceClaim {wanted.name}: none of the supported fields are set"
+            )
+        elif wanted.name not in made:
+            raise GroupClaimError(f"PodGroup {key}: ResourceClaim not created yet")
+        else:
+            name = made[wanted.name]
+            if name is not None:
+                yield name, True
+
+
+class GroupClaimError(SchedulerError):
+    """A claim of a PodGroup cannot be found."""
 
 
 class _Missing(NamedTuple):

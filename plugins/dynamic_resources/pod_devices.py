@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from plugins.dynamic_resources.extended_resources import is_written
-from plugins.dynamic_resources.pod_claims import DeviceBindingError, deadline_of, is_ready
+from plugins.dynamic_resources.pod_claims import (
+    DeviceBindingError,
+    deadline_of,
+    is_ready,
+    is_reserved_for,
+    is_reserved_for_group_of,
+)
 from plugins.dynamic_resources.structured import Alternatives, DeviceRefusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import parse_node_term
@@ -25,8 +31,13 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.extended_resources import ExtendedResources, NodeClaim
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from plugins.dynamic_resources.structured import Allocator, Verdict
-    from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
+    from scheduler.objects.dynamic_resources import (
+        AllocationResult,
+        ResourceClaim,
+        ResourceClaimConsumerReference,
+    )
     from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
@@ -68,6 +79,8 @@ class PodDevices:
     Attributes:
         held: the pod's own claims in the order of its spec, then the one for extended resources, if it needs any;
             PreBind replaces them with what it wrote.
+        consumers: index in `held` -> the PodGroup that a claim is reserved for instead of the pod.
+        of_groups: whether a claim that is reserved for the pod's PodGroup is reserved for the pod.
         extended: the extended resources of the last claim.
         special: the claim for them, as PreFilter found or created it.
         places: index in `held` -> the nodes of a claim that is allocated to some nodes only.
@@ -80,6 +93,8 @@ class PodDevices:
     """
 
     held: list[HeldClaim] = field(default_factory=list)
+    consumers: Mapping[int, ResourceClaimConsumerReference] = field(default_factory=dict)
+    of_groups: bool = False
     extended: ExtendedResources | None = None
     special: ResourceClaim | None = None
     places: Mapping[int, tuple[NodeRule, ...]] = field(default_factory=dict)
@@ -94,6 +109,10 @@ class PodDevices:
     def own(self) -> list[HeldClaim]:
         """The claims that the pod's spec names."""
         return self.held if self.special is None else self.held[:-1]
+
+    def is_reserved(self, claim: ResourceClaim, pod: PodInfo) -> bool:
+        """Return whether a claim is reserved for a pod."""
+        return is_reserved_for(claim, pod.uid) or (self.of_groups and is_reserved_for_group_of(claim, pod))
 
     # Allocation on a node.
 

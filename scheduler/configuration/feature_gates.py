@@ -112,7 +112,6 @@ ALWAYS_OFF = frozenset(
         "DRADerivedAttributes",
         "DRADeviceCompatibilityGroups",
         "DRANodeAllocatableResources",
-        "DRAWorkloadResourceClaims",
         "InPlacePodVerticalScalingSchedulerPreemption",
     }
 )
@@ -135,6 +134,7 @@ EFFECTS: Mapping[str, str] = {
     "DRAPrioritizedList": "requests for devices may have alternatives",
     "DRAResourceClaimDeviceStatus": "pods wait for binding conditions of devices",
     "DRASchedulerFilterTimeout": "the search for devices has a time limit",
+    "DRAWorkloadResourceClaims": "claims of a PodGroup are reserved for the group, not for its pods",
     "DynamicResourceAllocation": "claims to devices are considered",
     "GangScheduling": "gangs start together or not at all",
     "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",

@@ -74,6 +74,7 @@ class Kit:
             time_slice=fakes.time_slice,
             metrics=fakes.metrics,
             features=self.features,
+            members=fakes.pod_groups,
         )
 
     def begin(self, pod: PodInfo, group: PodGroup | None = None) -> Attempt:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plugins.dynamic_resources.claim_writes import FINALIZER, ClaimError, ClaimWrites
-from plugins.dynamic_resources.pod_claims import CLAIMS, HeldClaim
+from plugins.dynamic_resources.pod_claims import CLAIMS, HeldClaim, consumer_of
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.errors import ApiError
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
@@ -52,7 +52,7 @@ class Writing:
         )
 
     async def reserve(self, *, allocate: bool) -> HeldClaim:
-        return await self.writes.reserve(self.claim, POD, given() if allocate else None)
+        return await self.writes.reserve(self.claim, consumer_of(POD), given() if allocate else None)
 
     def requests(self) -> list[str]:
         return [f"{write.method} {write.path.removeprefix(PATH)}" for write in self.api.writes]
@@ -244,7 +244,7 @@ async def test_a_claim_that_is_deleted_when_it_is_read_back_has_failed():
 async def test_an_unreserved_claim_keeps_its_other_pods():
     it = Writing(resource_claim("one", allocated=GIVEN, reserved_for=[POD, OTHER]))
 
-    await it.writes.unreserve(it.claim.claim, POD)
+    await it.writes.unreserve(it.claim.claim, POD.uid)
 
     (write,) = it.api.writes
     assert write.body == {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources.pod_claims import consumer_of
 from plugins.dynamic_resources.pod_devices import PodDevices
 from scheduler.framework import Code, EventResource
 from scheduler.testing.devices import (
@@ -152,7 +153,7 @@ def test_allocations_have_a_time_only_with_binding_conditions(gates: tuple[str, 
     kit = Kit(*cluster, resource_claim("one"), features=without(*gates))
     written = placed(kit, WEB, "a")
     its = written.state.read("DynamicResources", PodDevices)
-    asyncio.run(kit.plugin._writes.reserve(its.held[0], WEB, its.given[0]))
+    asyncio.run(kit.plugin._writes.reserve(its.held[0], consumer_of(WEB), its.given[0]))
 
     allocated = kit.api.claims["default/one"]["status"]["allocation"]
     assert ("allocationTimestamp" in allocated) == is_on
