@@ -35,6 +35,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.37",
         "`dynamic_resource_allocation_resourceclaim_creates_total` replaces `scheduler_resourceclaim_creates_total`",
     ),
+    "CompatibilityGroupsAreKnown": (
+        "1.37",
+        "devices with compatibility groups are not allocated without DRADeviceCompatibilityGroups, nor others beside them",
+    ),
     "DeclaredUserNamespaces": (
         "1.36",
         "NodeDeclaredFeatures also knows UserNamespacesHostNetworkSupport, and its message names no feature",
@@ -110,7 +114,6 @@ ALWAYS_OFF = frozenset(
     {
         "CompositePodGroup",
         "DRADerivedAttributes",
-        "DRADeviceCompatibilityGroups",
         "DRANodeAllocatableResources",
         "InPlacePodVerticalScalingSchedulerPreemption",
     }
@@ -124,6 +127,7 @@ EFFECTS: Mapping[str, str] = {
     "DRAAdminAccess": "requests for devices may ask for admin access",
     "DRAConsumableCapacity": "claims share devices, and request capacity of them",
     "DRADeviceBindingConditions": "pods wait for binding conditions of devices",
+    "DRADeviceCompatibilityGroups": "devices with a common compatibility group consume counters together",
     "DRADeviceTaintRules": "DeviceTaintRules taint devices",
     "DRADeviceTaints": "taints exclude devices",
     "DRAExtendedResource": "device classes provide extended resources",

@@ -91,6 +91,7 @@ class DeviceCounterConsumption(ApiStruct, frozen=True):
 
     counter_set: str = ""
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(ApiStruct, frozen=True):
@@ -319,6 +320,7 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True):
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     skip_node_operations: tuple[str, ...] = ()
+    compatibility_groups: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_quantities(*self.consumed_capacity.values())

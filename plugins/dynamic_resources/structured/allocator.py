@@ -98,6 +98,11 @@ def _result(
         share_id=new_share_id() if device.allow_multiple_allocations else None,
         consumed_capacity={capacity: each.written for capacity, each in given.consumed.items()},
         skip_node_operations=skipped if features.optional_node_operations else (),
+        compatibility_groups={
+            each.counter_set: each.compatibility_groups
+            for each in device.consumes_counters
+            if features.compatibility_groups and each.compatibility_groups
+        },
     )
 
 

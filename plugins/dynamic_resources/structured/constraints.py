@@ -274,7 +274,9 @@ class AvailableCounters:
         self._allocated = allocated
         self._seen = allocated.changes
         self._by_driver = features.counters_by_driver
+        self._features = features
         self._known: dict[Hashable, Counters] = {}  # see `key` -> what is left
+        self._groups: dict[Hashable, Groups] = {}  # the same keys -> the groups of allocated devices
 
     def key(self, pool: PoolID) -> Hashable:
         """Return what identifies the counters of a pool."""
@@ -290,15 +292,40 @@ class AvailableCounters:
             known = self._known[key] = self._computed(pool)
         return known
 
+    def groups_of(self, pool: Pool) -> Groups:
+        """Return the compatibility groups of the allocated devices that consume counters."""
+        if self._allocated.changes != self._seen:
+            self._forget()
+        key = self.key(pool.id)
+        known = self._groups.get(key)
+        if known is None:
+            known = self._groups[key] = self._computed_groups(pool)
+        return known
+
+    def admits_groups(self, device: PoolDevice) -> bool:
+        """Return whether a device may be allocated with its compatibility groups."""
+        features = self._features
+        return features.compatibility_groups or not (
+            features.knows_compatibility_groups
+            and any(each.compatibility_groups for each in device.device.consumes_counters)
+        )
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether compatibility groups matter."""
+        return self._features.knows_compatibility_groups
+
     def _forget(self) -> None:
         """Forget the pools with devices that were allocated or released."""
         changed = self._allocated.changed_since(self._seen)
         self._seen = self._allocated.changes
         if changed is None:
             self._known.clear()
+            self._groups.clear()
         else:
             for pool in changed:
                 self._known.pop(self.key(pool), None)
+                self._groups.pop(self.key(pool), None)
 
     def _computed(self, pool: Pool) -> Counters:
         left = dict(pool.counters)
@@ -308,6 +335,37 @@ class AvailableCounters:
                     left[place] -= amount
         return left
 
+    def _computed_groups(self, pool: Pool) -> Groups:
+        """Return the groups that claims name; a device that a claim names without groups has none."""
+        found: Groups = {}
+        by_device = self._allocated.groups.get(pool.id, {})
+        for named in by_device.values():
+            for each in named:
+                for counter_set, groups in each.items():
+                    found.setdefault(counter_set, []).append(frozenset(groups))
+        for device in (*pool.devices, *pool.others):
+            if device.takes and self._allocated.is_allocated(device.id):
+                named = by_device.get(device.id, [])
+                for consumption in device.device.consumes_counters:
+                    if not any(consumption.counter_set in each for each in named):
+                        found.setdefault(consumption.counter_set, []).append(frozenset())
+        return found
+
+
+Groups = dict[str, list[frozenset[str]]]
+"""Counter set -> the compatibility groups of each device that consumes it; empty for a device without groups."""
+
+
+def are_compatible(groups: frozenset[str], others: Sequence[frozenset[str]]) -> bool:
+    """Return whether a device with some groups may be allocated besides others: all without groups, or all with a common one.
+
+    Source:
+        KEP-5963, Scheduler Changes.
+    """
+    if not groups:
+        return not any(others)
+    return bool(groups.intersection(*others))
+
 
 class TakenCounters:
     """What the devices that a search has allocated so far consume in addition."""
@@ -315,13 +373,23 @@ class TakenCounters:
     def __init__(self, available: AvailableCounters) -> None:
         self._available = available
         self._taken: dict[Hashable, Counters] = {}  # pool -> amounts
+        self._groups: dict[Hashable, Groups] = {}  # pool -> groups
 
     def take(self, pool: Pool, device: PoolDevice) -> bool:
-        """Count what a device consumes; return False, and count nothing, if that is more than is left."""
+        """Count what a device consumes; return False, and count nothing, if that is more than is left.
+
+        The same if the device is not compatible with others that consume the same counters.
+        """
+        if self._available.has_groups and not self._is_compatible(pool, device):
+            return False
         available = self._available.of(pool)
         taken = self._taken.setdefault(self._available.key(pool.id), {})
         for place, amount in device.takes.items():
             taken[place] = taken.get(place, 0) + amount
+        if self._available.has_groups:
+            groups = self._groups.setdefault(self._available.key(pool.id), {})
+            for each in device.device.consumes_counters:
+                groups.setdefault(each.counter_set, []).append(frozenset(each.compatibility_groups))
         if all(taken.get(place, 0) <= amount for place, amount in available.items()):
             return True
         self.give_back(pool, device)
@@ -332,6 +400,25 @@ class TakenCounters:
         taken = self._taken[self._available.key(pool.id)]
         for place, amount in device.takes.items():
             taken[place] -= amount
+        if self._available.has_groups:
+            groups = self._groups[self._available.key(pool.id)]
+            for each in device.device.consumes_counters:
+                groups[each.counter_set].remove(frozenset(each.compatibility_groups))
+
+    def _is_compatible(self, pool: Pool, device: PoolDevice) -> bool:
+        if not self._available.admits_groups(device):
+            return False
+        allocated, taken = (
+            self._available.groups_of(pool),
+            self._groups.get(self._available.key(pool.id), {}),
+        )
+        return all(
+            are_compatible(
+                frozenset(each.compatibility_groups),
+                [*allocated.get(each.counter_set, ()), *taken.get(each.counter_set, ())],
+            )
+            for each in device.device.consumes_counters
+        )
 
 
 _REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -12,6 +12,7 @@ _NAMES: Final = {
     "admin_access": ("DRAAdminAccess",),
     "binding_conditions": ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"),
     "capacity_checks": ("DeviceCapacityChecks",),
+    "compatibility_groups": ("DRADeviceCompatibilityGroups",),
     "config_for_all": ("DeviceConfigurationForAll",),
     "consumable_capacity": ("DRAConsumableCapacity",),
     "counters_by_driver": ("DeviceCountersByDriver",),
@@ -19,6 +20,7 @@ _NAMES: Final = {
     "distinct_devices": ("DistinctAttributeOfEachDevice",),
     "errors_name_devices": ("DeviceErrorsNameDevices",),
     "fractional_ranges": ("DRAFractionalCapacityRange",),
+    "knows_compatibility_groups": ("CompatibilityGroupsAreKnown",),
     "list_attributes": ("DRAListTypeAttributes",),
     "optional_node_operations": ("DRAOptionalNodeOperations",),
     "partitionable_devices": ("DRAPartitionableDevices",),
@@ -38,6 +40,7 @@ class DeviceFeatures:
         admin_access: requests may ask for admin access.
         binding_conditions: devices may have binding conditions.
         capacity_checks: a request of capacity that is negative or does not fit in 64 bits ends the attempt.
+        compatibility_groups: devices with compatibility groups are allocated.
         config_for_all: configuration for all requests is written once, and without their names.
         consumable_capacity: claims may share devices, and request capacity.
         counters_by_driver: two drivers may have pools of one name with different counters.
@@ -45,6 +48,7 @@ class DeviceFeatures:
         distinct_devices: several devices of one request have distinct values too.
         errors_name_devices: errors of selectors name the device, and recommend optional access for a missing key.
         fractional_ranges: ranges of capacity may have fractions.
+        knows_compatibility_groups: only devices with a common compatibility group consume a counter set together.
         list_attributes: attributes may have several values.
         optional_node_operations: results tell which operations of the driver on the node are not needed.
         partitionable_devices: devices may consume counters, and slices may select nodes for each device.
@@ -58,6 +62,7 @@ class DeviceFeatures:
     admin_access: bool = True
     binding_conditions: bool = True
     capacity_checks: bool = False
+    compatibility_groups: bool = False
     config_for_all: bool = False
     consumable_capacity: bool = True
     counters_by_driver: bool = False
@@ -65,6 +70,7 @@ class DeviceFeatures:
     distinct_devices: bool = False
     errors_name_devices: bool = False
     fractional_ranges: bool = False
+    knows_compatibility_groups: bool = False
     list_attributes: bool = False
     optional_node_operations: bool = False
     partitionable_devices: bool = True

@@ -71,6 +71,7 @@ class AllocatedDevices:
         whole: device -> how many claims hold all of it.
         shares: device -> how many shares of it are held.
         consumed: device -> capacity -> the amount that shares consume, see `amounts`; admin access does not count.
+        groups: pool -> device -> the compatibility groups with which each claim got it, by counter set.
         changes: how many devices were allocated or released so far.
 
     Source:
@@ -81,6 +82,7 @@ class AllocatedDevices:
         self.whole: dict[DeviceID, int] = {}
         self.shares: dict[DeviceID, int] = {}
         self.consumed: dict[DeviceID, dict[str, int]] = {}
+        self.groups: dict[PoolID, dict[DeviceID, list[dict[str, tuple[str, ...]]]]] = {}
         self.changes = 0
         self._by_claim: dict[str, AllocationResult] = {}
         self._log: deque[PoolID] = deque(maxlen=_REMEMBERED_CHANGES)  # the pools of the last changes
@@ -116,6 +118,9 @@ class AllocatedDevices:
 
     def _add(self, result: DeviceRequestAllocationResult) -> None:
         device = self._changed(result)
+        if result.compatibility_groups:
+            of_pool = self.groups.setdefault(PoolID(result.driver, result.pool), {})
+            of_pool.setdefault(device, []).append(result.compatibility_groups)
         if result.share_id is None:
             self.whole[device] = self.whole.get(device, 0) + 1
             return
@@ -127,6 +132,14 @@ class AllocatedDevices:
 
     def _remove(self, result: DeviceRequestAllocationResult) -> None:
         device = self._changed(result)
+        if result.compatibility_groups:
+            pool = PoolID(result.driver, result.pool)
+            of_pool = self.groups[pool]
+            of_pool[device].remove(result.compatibility_groups)
+            if not of_pool[device]:
+                del of_pool[device]
+            if not of_pool:
+                del self.groups[pool]
         held = self.whole if result.share_id is None else self.shares
         held[device] -= 1
         if not held[device]:

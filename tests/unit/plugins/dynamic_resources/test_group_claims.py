@@ -143,6 +143,18 @@ async def test_a_claim_that_is_reserved_for_the_group_is_not_written_again():
     assert it.fakes.background.started == [], "other members may need it"
 
 
+@virtually
+async def test_a_pod_uses_a_claim_of_its_group_by_another_name_without_a_reservation_of_its_own():
+    it = kit(pod_group(OF_TEMPLATE), allocated=allocation("gpu-0", node="n"))
+    it.api.change("default/made", reservedFor=[GROUP_CONSUMER])
+    it.watch_shows("default/made")
+    named = member("a", {"name": "other", "resourceClaimName": "made"})
+
+    assert await placed(it, named, "n").pre_bind("n") is None
+
+    assert reserved(it) == [GROUP_CONSUMER]
+
+
 def test_without_the_gate_a_claim_of_the_group_belongs_to_no_pod():
     it = kit(pod_group(OF_TEMPLATE), is_on=False)
 
