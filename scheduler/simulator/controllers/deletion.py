@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.registry.store import Store
 
 _RETRY_SECONDS: Final = 1.0
+_PODGROUPS: Final = f"podgroups.{GROUP}"
 
 
 class NamespaceController(Controller):
@@ -85,6 +86,7 @@ class GarbageCollector(Controller):
         "pods",
         "persistentvolumeclaims",
         "resourceclaims.resource.k8s.io",
+        _PODGROUPS,
     )
 
     def __init__(self, store: Store) -> None:
@@ -186,9 +188,6 @@ class EventExpiry(Controller):
     def _look(self) -> None:
         self._is_waiting = False
         self.wake()
-
-
-_PODGROUPS: Final = f"podgroups.{GROUP}"
 
 
 class PodGroupProtection(QueueController):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController, record_event
+from scheduler.simulator.kinds.pod_groups import GROUP
 from scheduler.simulator.kinds.pods import has_ended
 
 if TYPE_CHECKING:
@@ -20,22 +21,28 @@ if TYPE_CHECKING:
     from scheduler.simulator.registry.store import Store
 
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
+_GROUPS: Final = f"podgroups.{GROUP}"
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 _TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
+_RESOURCES: Final = {"pods": "pods", "podgroups": _GROUPS, "claims": CLAIMS}
+_PLURALS: Final = {"Pod": "pods", "PodGroup": "podgroups"}
+_OF_GROUPS: Final = {"apiGroup": GROUP, "resource": "podgroups"}
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_BASE: Final = 57
 
 
 class ResourceClaims(QueueController):
-    """Keeps the claims of pods, and the reservations of claims."""
+    """Keeps the claims of pods and PodGroups, and the reservations of claims."""
 
-    resources = ("pods", CLAIMS, _TEMPLATES)
+    resources = ("pods", CLAIMS, _TEMPLATES, _GROUPS)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._waiting: dict[str, dict[str, None]] = {}  # key of a template -> keys of pods that lack it
+        self._waiting: dict[
+            str, dict[str, None]
+        ] = {}  # key of a template -> keys of pods and groups that lack it
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         namespace, name = key_of(obj)
@@ -45,112 +52,164 @@ class ResourceClaims(QueueController):
         elif resource == CLAIMS:
             self.enqueue(f"claims {key}")
             owner = controller_of(obj)
-            if type_ == "DELETED" and owner.get("kind") == "Pod":
-                self.enqueue(f"pods {namespace}/{owner['name']}")
+            if owner.get("kind") == "PodGroup":
+                self._enqueue_members(namespace, owner["name"])
+            if type_ == "DELETED" and owner.get("kind") in _PLURALS:
+                self.enqueue(f"{_PLURALS[owner['kind']]} {namespace}/{owner['name']}")
+        elif resource == _GROUPS:
+            used = claims_of_pod(obj)
+            self.enqueue(*(f"claims {namespace}/{claim}" for claim in used.values() if claim))
+            if used and type_ != "DELETED":
+                self.enqueue(f"podgroups {key}")
+                self._enqueue_members(namespace, name)
         else:
             used = claims_of_pod(obj)
             self.enqueue(*(f"claims {namespace}/{claim}" for claim in used.values() if claim))
             if used and type_ != "DELETED":
                 self.enqueue(f"pods {key}")
 
+    def _enqueue_members(self, namespace: str, group: str) -> None:
+        for pod in self.store.list("pods", namespace=namespace):
+            if _group_name(pod) == group:
+                self.enqueue(f"pods {namespace}/{key_of(pod)[1]}")
+
     def reconcile(self, key: str) -> None:
         resource, _, place = key.partition(" ")
         namespace, _, name = place.partition("/")
-        obj = self.store.find("pods" if resource == "pods" else CLAIMS, name, namespace)
+        obj = self.store.find(_RESOURCES[resource], name, namespace)
         if obj is None:
             return
         if resource == "claims":
             self._sync_claim(obj)
-        elif not is_terminating(obj) and not has_ended(obj):
-            self._sync_pod(obj)
+        elif is_terminating(obj):
+            return
+        elif resource == "podgroups":
+            self._create_claims(obj, "PodGroup", None)
+        elif not has_ended(obj):
+            group = self._group_of(obj)
+            if self._create_claims(obj, "Pod", group) and obj["spec"].get("nodeName"):
+                self._reserve(obj, group)
 
-    def _sync_pod(self, pod: Object) -> None:
-        """Create the claims of a pod's templates, and set their names in its status."""
-        namespace, pod_name = key_of(pod)
+    def _group_of(self, pod: Object) -> Object | None:
+        name = _group_name(pod)
+        return self.store.find(_GROUPS, name, key_of(pod)[0]) if name else None
+
+    def _create_claims(self, owner: Object, kind: str, group: Object | None) -> bool:
+        """Create the claims of the templates of a pod or PodGroup, and set their names in its status.
+
+        Args:
+            owner: the pod or PodGroup.
+            kind: its kind.
+            group: the PodGroup of the pod, which has the claims that both name.
+
+        Returns:
+            False if a claim cannot be created.
+        """
+        namespace, owner_name = key_of(owner)
+        key = f"{_PLURALS[kind]} {namespace}/{owner_name}"
         made = {}
-        for asked in pod["spec"].get("resourceClaims", ()):
-            if "resourceClaimTemplateName" in asked and not self._has_claim(pod, asked["name"]):
+        for asked in owner["spec"].get("resourceClaims", ()):
+            if "resourceClaimTemplateName" in asked and not self._has_claim(owner, asked, group):
+                if _is_of_group(asked, group):
+                    assert group is not None, "it has the claim"
+                    found = self._made_for(group, asked["name"])
+                    if found:  # else the group's claim is created first
+                        made[asked["name"]] = found
+                    continue
+                doing = f"{kind}ResourceClaim {asked['name']}"
                 try:
-                    made[asked["name"]] = self._make(pod, asked)
+                    made[asked["name"]] = self._make(owner, kind, asked)
                 except StatusError as error:
-                    problem = f"PodResourceClaim {asked['name']}: {error.message}"
-                    self._tell(pod, problem)
-                    self.later(_RETRY_SECONDS, self.look_again, f"pods {namespace}/{pod_name}")
-                    return
+                    self._tell(owner, f"{doing}: {error.message}")
+                    self.later(_RETRY_SECONDS, self.look_again, key)
+                    return False
                 except LookupError:
                     template = asked["resourceClaimTemplateName"]
-                    self._waiting.setdefault(f"{namespace}/{template}", {})[
-                        f"pods {namespace}/{pod_name}"
-                    ] = None
+                    self._waiting.setdefault(f"{namespace}/{template}", {})[key] = None
                     problem = f'resourceclaimtemplate.resource.k8s.io "{template}" not found'
-                    self._tell(
-                        pod,
-                        f'PodResourceClaim {asked["name"]}: resource claim template "{template}": {problem}',
-                    )
-                    return
+                    self._tell(owner, f'{doing}: resource claim template "{template}": {problem}')
+                    return False
         if made:
-            known = {one["name"]: one for one in pod["status"].get("resourceClaimStatuses", ())}
+            known = {one["name"]: one for one in owner["status"].get("resourceClaimStatuses", ())}
             known |= {name: {"name": name, "resourceClaimName": claim} for name, claim in made.items()}
             status = {"resourceClaimStatuses": list(known.values())}
-            self.store.change(pod, {"status": status}, "status")
-        if pod["spec"].get("nodeName"):
-            self._reserve(pod)
+            self.store.change(owner, {"status": status}, "status")
+        return True
 
-    def _has_claim(self, pod: Object, name: str) -> bool:
-        """Return whether the claim that was created for a pod exists."""
-        namespace = key_of(pod)[0]
-        for status in pod["status"].get("resourceClaimStatuses", ()):
-            if status["name"] == name:
+    def _has_claim(self, owner: Object, asked: Object, group: Object | None) -> bool:
+        """Return whether the claim exists that was created for a pod or PodGroup, or for the group of the pod."""
+        namespace = key_of(owner)[0]
+        for status in owner["status"].get("resourceClaimStatuses", ()):
+            if status["name"] == asked["name"]:
                 if "resourceClaimName" not in status:
                     return True  # no claim is needed
                 claim = self.store.find(CLAIMS, status["resourceClaimName"], namespace)
-                return claim is not None and controller_of(claim).get("uid") == pod["metadata"]["uid"]
+                owners = {one["metadata"]["uid"] for one in (owner, group) if one is not None}
+                return claim is not None and controller_of(claim).get("uid") in owners
         return False
 
-    def _make(self, pod: Object, asked: Object) -> str:
+    def _made_for(self, owner: Object, name: str) -> str:
+        """Return the name of the claim that was created for a pod or PodGroup; "" without one."""
+        uid = owner["metadata"]["uid"]
+        for claim in self.store.list(CLAIMS, namespace=key_of(owner)[0]):
+            annotations = claim["metadata"].get("annotations", {})
+            if controller_of(claim).get("uid") == uid and annotations.get(POD_CLAIM_NAME) == name:
+                return key_of(claim)[1]
+        return ""
+
+    def _make(self, owner: Object, kind: str, asked: Object) -> str:
         """Create a claim from a template, or find the one that was created before; return its name.
 
         Raises:
             LookupError: there is no such template.
             StatusError: the claim is rejected.
         """
-        namespace, pod_name = key_of(pod)
-        uid, name = pod["metadata"]["uid"], asked["name"]
-        for claim in self.store.list(CLAIMS, namespace=namespace):
-            annotations = claim["metadata"].get("annotations", {})
-            if controller_of(claim).get("uid") == uid and annotations.get(POD_CLAIM_NAME) == name:
-                return key_of(claim)[1]
+        namespace, owner_name = key_of(owner)
+        uid, name = owner["metadata"]["uid"], asked["name"]
+        found = self._made_for(owner, name)
+        if found:
+            return found
         template = self.store.find(_TEMPLATES, asked["resourceClaimTemplateName"], namespace)
         if template is None:
             raise LookupError(asked["resourceClaimTemplateName"])
-        base, metadata = f"{pod_name}-{name}-", template["spec"].get("metadata", {})
+        base, metadata = f"{owner_name}-{name}-", template["spec"].get("metadata", {})
         if len(base) > _LONGEST_BASE:
             share = _LONGEST_BASE / len(base)
-            base = f"{pod_name[: int(len(pod_name) * share)]}-{name[: int(len(name) * share)]}"
+            base = f"{owner_name[: int(len(owner_name) * share)]}-{name[: int(len(name) * share)]}"
         claim = {
             "metadata": {
                 "generateName": base,
                 "labels": metadata.get("labels", {}),
                 "annotations": metadata.get("annotations", {}) | {POD_CLAIM_NAME: name},
                 "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": uid, "controller": True}
+                    {
+                        "apiVersion": owner.get("apiVersion", "v1"),
+                        "kind": kind,
+                        "name": owner_name,
+                        "uid": uid,
+                        "controller": True,
+                    }
                 ],
             },
             "spec": template["spec"]["spec"],
         }
         return key_of(self.store.create(CLAIMS, claim, namespace=namespace))[1]
 
-    def _reserve(self, pod: Object) -> None:
-        """Reserve allocated claims for a pod that was not placed by the scheduler."""
+    def _reserve(self, pod: Object, group: Object | None) -> None:
+        """Reserve allocated claims for a pod that was not placed by the scheduler, or for its PodGroup."""
         namespace, pod_name = key_of(pod)
-        uid = pod["metadata"]["uid"]
-        for name in claims_of_pod(pod).values():
+        of_group = {
+            asked["name"] for asked in pod["spec"].get("resourceClaims", ()) if _is_of_group(asked, group)
+        }
+        for own_name, name in claims_of_pod(pod).items():
             claim = self.store.find(CLAIMS, name, namespace) if name else None
             if claim is None or "allocation" not in claim["status"] or is_reserved_for(claim, pod):
                 continue
             if "deletionTimestamp" in claim["metadata"] or claim["status"].get("deallocationRequested"):
                 continue  # it accepts no new consumers
-            consumer = {"resource": "pods", "name": pod_name, "uid": uid}
+            consumer = {"resource": "pods", "name": pod_name, "uid": pod["metadata"]["uid"]}
+            if group is not None and own_name in of_group:
+                consumer = _OF_GROUPS | {"name": key_of(group)[1], "uid": group["metadata"]["uid"]}
             consumers = [*claim["status"].get("reservedFor", ()), consumer]
             _write_status(self.store, claim, {"reservedFor": consumers})
 
@@ -162,6 +221,9 @@ class ResourceClaims(QueueController):
 
     def _is_needed(self, consumer: Object, namespace: str) -> bool:
         """Return whether a consumer still needs its claim."""
+        if consumer.items() >= _OF_GROUPS.items():
+            group = self.store.find(_GROUPS, consumer.get("name", ""), namespace)
+            return group is not None and group["metadata"]["uid"] == consumer.get("uid")
         if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
             return True
         pod = self.store.find("pods", consumer.get("name", ""), namespace)
@@ -178,9 +240,9 @@ class ResourceClaims(QueueController):
         if pod["metadata"]["uid"] != owner["uid"] or _is_done(pod):
             self.store.delete(CLAIMS, name, namespace)
 
-    def _tell(self, pod: Object, problem: str) -> None:
+    def _tell(self, owner: Object, problem: str) -> None:
         reason = "FailedResourceClaimCreation"
-        record_event(self.store, pod, reason, problem, component="resource_claim", warning=True)
+        record_event(self.store, owner, reason, problem, component="resource_claim", warning=True)
 
 
 def release_claim(store: Store, claim: Object, is_needed: Callable[[Object], bool]) -> list[Object]:
@@ -213,7 +275,7 @@ def _remove_finalizer(store: Store, claim: Object) -> None:
 
 
 def claims_of_pod(pod: Object) -> Mapping[str, str]:
-    """Return the claims of a pod: its own name of each -> the claim's name, "" if it is not created yet.
+    """Return the claims of a pod or PodGroup: its own name of each -> the claim's name, "" if it is not created yet.
 
     The claim for a pod's extended resources has no name in the pod; its key is "".
     """
@@ -231,9 +293,22 @@ def claims_of_pod(pod: Object) -> Mapping[str, str]:
 
 
 def is_reserved_for(claim: Object, pod: Object) -> bool:
-    """Return whether a pod may use a claim."""
-    uid = pod["metadata"]["uid"]
-    return any(one.get("uid") == uid for one in claim["status"].get("reservedFor", ()))
+    """Return whether a claim is reserved for a pod, or for its PodGroup."""
+    uid, group = pod["metadata"]["uid"], _group_name(pod)
+    of_group = _OF_GROUPS | {"name": group}
+    return any(
+        one.get("uid") == uid or (group and one.items() >= of_group.items())
+        for one in claim["status"].get("reservedFor", ())
+    )
+
+
+def _group_name(pod: Object) -> str:
+    return str(pod["spec"].get("schedulingGroup", {}).get("podGroupName", ""))
+
+
+def _is_of_group(asked: Object, group: Object | None) -> bool:
+    """Return whether a claim of a pod equals one of its PodGroup."""
+    return group is not None and asked in group["spec"].get("resourceClaims", ())
 
 
 def _is_done(pod: Object) -> bool:

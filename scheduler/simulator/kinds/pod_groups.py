@@ -1,7 +1,7 @@
 """Workloads and PodGroups: pods that are placed together; their specs are immutable, but for `minCount` since 1.37.
 
-They are served with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and
-WorkloadAwarePreemption, and without DRAWorkloadResourceClaims.
+They are served with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling,
+WorkloadAwarePreemption and DRAWorkloadResourceClaims.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateConditions.
@@ -95,10 +95,13 @@ _GROUP_FIELDS: Final = (
     "disruptionMode",
     "priorityClassName",
     "priority",
+    "resourceClaims",
 )
 _TEMPLATES: Final = "spec.podGroupTemplates"
 _MOST_TEMPLATES: Final = 8
 _MOST_TOPOLOGY_KEYS: Final = 1
+_MOST_CLAIMS: Final = 4
+_CLAIM_SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 _HIGHEST_PRIORITY: Final = 1_000_000_000
 
 
@@ -166,6 +169,28 @@ def _validate_scheduling(holder: Object, path: str) -> Iterator[Cause]:
     if priority > _HIGHEST_PRIORITY:
         problem = f"must be less than or equal to {_HIGHEST_PRIORITY}"
         yield invalid_value(f"{path}.priority", str(priority), problem)
+    yield from _validate_claims(holder.get("resourceClaims", ()), f"{path}.resourceClaims")
+
+
+def _validate_claims(claims: Sequence[Object], path: str) -> Iterator[Cause]:
+    if len(claims) > _MOST_CLAIMS:
+        yield too_many(path, len(claims), _MOST_CLAIMS)
+        return
+    names = [claim["name"] for claim in claims]
+    for index, claim in enumerate(claims):
+        if claim["name"] in names[:index]:
+            shown = json_text({field: claim[field] for field in ("name", *_CLAIM_SOURCES) if field in claim})
+            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {shown}")
+    for index, claim in enumerate(claims):
+        where = f"{path}[{index}]"
+        yield from _validate_one_of(claim, _CLAIM_SOURCES, where)
+        if not claim["name"]:
+            yield required(f"{where}.name")
+        else:
+            yield from validate_dns_label(claim["name"], f"{where}.name")
+        for source in _CLAIM_SOURCES:
+            if source in claim:
+                yield from validate_subdomain(claim[source], f"{where}.{source}")
 
 
 def _validate_one_of(holder: Object, members: Sequence[str], path: str) -> Iterator[Cause]:
@@ -247,12 +272,6 @@ _OWN_METADATA: Final = names("labels annotations finalizers ownerReferences")
 class GroupWorkloadStrategy(Strategy):
     """The rules of Workloads, which contain templates of PodGroups; no simulated controller creates groups from them."""
 
-    def prepare_create(self, obj: Object, cluster: Cluster) -> None:
-        _drop_template_claims(obj)
-
-    def prepare_update(self, obj: Object, old: Object) -> None:
-        _drop_template_claims(obj)
-
     def validate(self, obj: Object) -> Iterable[Cause]:
         return validate_workload(obj["spec"])
 
@@ -275,19 +294,10 @@ class PodGroupStrategy(Strategy):
     def check_create(self, obj: Object, cluster: Cluster) -> None:
         _check_template(obj, cluster)
 
-    def prepare_create(self, obj: Object, cluster: Cluster) -> None:
-        super().prepare_create(obj, cluster)
-        obj["spec"].pop("resourceClaims", None)
-
-    def prepare_update(self, obj: Object, old: Object) -> None:
-        super().prepare_update(obj, old)
-        obj["spec"].pop("resourceClaims", None)
-
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
         super().prepare_part_update(subresource, obj, old, cluster)
         for field in _OWN_METADATA:
             restore(obj["metadata"], old["metadata"], field)
-        obj["status"].pop("resourceClaimStatuses", None)
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         return validate_pod_group(obj["spec"])
@@ -296,12 +306,24 @@ class PodGroupStrategy(Strategy):
         return _validate_unchanged(obj["spec"], old["spec"], _GROUP_FIELDS)
 
     def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        return validate_conditions(obj["status"].get("conditions", ()), "status.conditions")
+        yield from validate_conditions(obj["status"].get("conditions", ()), "status.conditions")
+        claims = {claim["name"] for claim in obj["spec"].get("resourceClaims", ())}
+        for index, status in enumerate(obj["status"].get("resourceClaimStatuses", ())):
+            if status["name"] not in claims:
+                problem = "must match the name of an entry in `spec.resourceClaims`"
+                where = f"status.resourceClaimStatuses[{index}].name"
+                yield invalid_value(where, f'"{status["name"]}"', problem)
 
 
 STORED: Final = f"{GROUP}/v1beta1"
 """The version in which a server of 1.37 stores Workloads and PodGroups."""
-_SHARED_IMMUTABLE: Final = ("schedulingConstraints", "disruptionMode", "priorityClassName", "priority")
+_SHARED_IMMUTABLE: Final = (
+    "schedulingConstraints",
+    "disruptionMode",
+    "priorityClassName",
+    "priority",
+    "resourceClaims",
+)
 _OF_COMPOSITE: Final = ("parentCompositePodGroupName", "preemptionPolicy")
 """The fields of disabled features."""
 
@@ -390,11 +412,6 @@ def _validate_shared_update(holder: Object, before: Object, path: str) -> Iterat
     for field in _SHARED_IMMUTABLE:
         if holder.get(field) != before.get(field):
             yield invalid_value(f"{path}.{field}", "null", "field is immutable")
-
-
-def _drop_template_claims(workload: Object) -> None:
-    for template in workload["spec"].get("podGroupTemplates", ()):
-        template.pop("resourceClaims", None)
 
 
 def _set_priority(group: Object, cluster: Cluster) -> None:

@@ -217,6 +217,109 @@ async def test_an_allocated_claim_is_reserved_for_a_pod_that_was_bound():
         assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p"), consumer(store, "q")]
 
 
+GROUPS = "podgroups.scheduling.k8s.io"
+OF_TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "t"}
+
+
+def pod_group(*claims: Object) -> Object:
+    return {
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": list(claims)},
+    }
+
+
+def member(name: str, claim: Object = OF_TEMPLATE) -> Object:
+    return pod(name, schedulingGroup={"podGroupName": "g"}, resourceClaims=[claim])
+
+
+def of_group(store: AStore) -> Object:
+    uid = store.get(GROUPS, "g")["metadata"]["uid"]
+    return {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}
+
+
+@virtually
+async def test_members_of_a_group_share_the_claim_from_its_template():
+    store = AStore()
+    async with running(store):
+        store.create("pods", member("early"))
+        store.create(GROUPS, pod_group(OF_TEMPLATE))
+        store.create(TEMPLATES, template("t"))
+        store.create("pods", member("late"))
+        await asyncio.sleep(1)
+        (made,) = store.get(GROUPS, "g")["status"]["resourceClaimStatuses"]
+        assert made_for(store, "early") == made_for(store, "late") == made["resourceClaimName"]
+        (owner,) = store.get(CLAIMS, made["resourceClaimName"])["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("PodGroup", "g")
+        assert owner["apiVersion"].startswith("scheduling.k8s.io/")
+        assert len(store.list(CLAIMS)) == 1
+
+
+@virtually
+async def test_a_claim_that_the_group_does_not_have_is_created_for_each_member():
+    store = AStore()
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create(GROUPS, pod_group(OF_TEMPLATE | {"name": "other"}))
+        store.create("pods", member("p"))
+        await asyncio.sleep(1)
+        (owner,) = store.get(CLAIMS, made_for(store, "p"))["metadata"]["ownerReferences"]
+        assert owner["kind"] == "Pod"
+
+
+@virtually
+async def test_a_deleted_claim_of_a_group_is_created_again_for_all_its_members():
+    store = AStore()
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create(GROUPS, pod_group(OF_TEMPLATE))
+        store.create("pods", member("p"))
+        await asyncio.sleep(1)
+        first = made_for(store, "p")
+        store.delete(CLAIMS, first)
+        await asyncio.sleep(1)
+        assert made_for(store, "p") != first
+        assert store.find(CLAIMS, made_for(store, "p")) is not None
+
+
+@virtually
+async def test_members_run_with_the_reservation_of_their_group_until_the_group_is_deleted():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create(GROUPS, pod_group(OF_TEMPLATE))
+        store.create("pods", member("p"))
+        await asyncio.sleep(1)
+        name = made_for(store, "p")
+        allocate(store, name)
+        store.patch(CLAIMS, name, {"status": {"reservedFor": [of_group(store)]}}, subresource="status")
+        store.bind("p", "n1")
+        await asyncio.sleep(5)
+        assert phase(store, "p") == "Running"
+        store.delete("pods", "p")
+        await asyncio.sleep(60)
+        assert store.get(CLAIMS, name)["status"]["reservedFor"] == [of_group(store)]
+        store.delete(GROUPS, "g")
+        await asyncio.sleep(60)
+        assert store.find(CLAIMS, name) is None
+
+
+@virtually
+async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bound():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create(GROUPS, pod_group(OF_TEMPLATE))
+        store.create("pods", member("p"))
+        await asyncio.sleep(1)
+        name = made_for(store, "p")
+        allocate(store, name)
+        store.bind("p", "n1")
+        await asyncio.sleep(1)
+        assert store.get(CLAIMS, name)["status"]["reservedFor"] == [of_group(store)]
+
+
 @virtually
 async def test_a_terminating_claim_is_not_reserved_for_another_pod(caplog: pytest.LogCaptureFixture):
     store = AStore()

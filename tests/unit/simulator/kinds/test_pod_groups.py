@@ -491,16 +491,52 @@ def test_errors_of_a_group_are_reported_before_its_missing_workload():
     assert code == 422
 
 
-def test_claims_of_groups_are_dropped_without_their_feature_gate():
-    claims = [{"name": "c", "resourceClaimName": "r"}]
-    store = AStore()
-    created = store.create(GROUPS, group(resourceClaims=claims))
-    template_ = store.create(WORKLOADS, workload(template("a", resourceClaims=claims)))["spec"]
-    changed = store.patch(GROUPS, "g", {"spec": {"resourceClaims": claims}})
-    status = {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "r"}]}
-    reported = store.patch(GROUPS, "g", {"status": status}, subresource="status")
+CLAIM = {"name": "c", "resourceClaimName": "r"}
 
-    assert "resourceClaims" not in created["spec"]
-    assert "resourceClaims" not in template_["podGroupTemplates"][0]
-    assert "resourceClaims" not in changed["spec"]
-    assert reported["status"] == {}
+
+def test_claims_of_groups_and_templates_are_kept_and_cannot_be_changed():
+    store = with_group(resourceClaims=[CLAIM])
+    workload_ = store.create(WORKLOADS, workload(template("a", resourceClaims=[CLAIM])))
+    status = {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "r"}]}
+
+    assert store.get(GROUPS, "g")["spec"]["resourceClaims"] == [CLAIM]
+    assert workload_["spec"]["podGroupTemplates"][0]["resourceClaims"] == [CLAIM]
+    assert store.patch(GROUPS, "g", {"status": status}, subresource="status")["status"] == status
+    with pytest.raises(StatusError) as caught:
+        store.patch(GROUPS, "g", {"spec": {"resourceClaims": None}})
+    assert caught.value.message.endswith("spec.resourceClaims: Invalid value: null: field is immutable")
+
+
+def test_a_status_names_only_claims_of_the_group():
+    store = with_group(resourceClaims=[CLAIM])
+    with pytest.raises(StatusError) as caught:
+        store.patch(GROUPS, "g", {"status": {"resourceClaimStatuses": [{"name": "d"}]}}, subresource="status")
+
+    assert caught.value.message.endswith(
+        'status.resourceClaimStatuses[0].name: Invalid value: "d": must match the name of an entry in '
+        "`spec.resourceClaims`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "problem"),
+    [
+        ([CLAIM | {"name": f"c{number}"} for number in range(5)], ": Too many: 5: must have at most 4 items"),
+        ([CLAIM, CLAIM], '[1]: Duplicate value: {"name":"c","resourceClaimName":"r"}'),
+        ([CLAIM | {"name": ""}], "[0].name: Required value"),
+        ([CLAIM | {"name": "a.b"}], f'[0].name: Invalid value: "a.b": {LABEL}'),
+        ([CLAIM | {"resourceClaimName": "R"}], f'[0].resourceClaimName: Invalid value: "R": {SUBDOMAIN}'),
+        (
+            [{"name": "c"}],
+            '[0]: Invalid value: "": must specify one of: `resourceClaimName`, `resourceClaimTemplateName`',
+        ),
+    ],
+    ids=["too many", "twice the same", "no name", "no label", "no name of a claim", "no claim"],
+)
+def test_a_group_with_invalid_claims_is_refused(claims: list[dict[str, Any]], problem: str):
+    code, message = refusal(AStore(), GROUPS, group(resourceClaims=claims))
+
+    assert (code, message) == (
+        422,
+        f'PodGroup.scheduling.k8s.io "g" is invalid: spec.resourceClaims{problem}',
+    )
