@@ -11,6 +11,7 @@ import pytest
 from plugins.dynamic_resources.devices import Devices
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.objects.decode import decode_pod
+from scheduler.simulator.controllers.resource_claims import ResourceClaims
 from scheduler.simulator.faults import requests
 from scheduler.testing.devices import (
     DRIVER,
@@ -208,6 +209,38 @@ async def test_members_of_a_gang_share_a_claim_that_one_of_them_allocates(tmp_pa
         assert {it.node_of(name) for name in placed(it)} == {devices(it)[0][0]}
         assert set(users(it)) == placed(it)
         assert not Devices.of(TableObjects(daemon.parts.cache.table)).in_flight
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+@virtually
+async def test_a_claim_from_the_template_of_a_group_is_reserved_for_the_whole_group(
+    tmp_path: Path, version: str
+) -> None:
+    configuration = f"""
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        emulatedVersion: '{version}'
+        featureGates: {{GenericWorkload: true, DRAWorkloadResourceClaims: true}}
+    """
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    async with cluster(tmp_path) as it, it.daemon(configuration):
+        store = it.server.store
+        controller = ResourceClaims(store)
+        controller.start()
+        set_up(it, "n", "other")
+        template = {"metadata": {"name": "t"}, "spec": {"spec": unsaved(resource_claim("t"))["spec"]}}
+        store.create("resourceclaimtemplates.resource.k8s.io", template)
+        store.create(POD_GROUPS, pod_group("g", 3, resourceClaims=claims))
+        it.add_pods(*members("g", 3, resourceClaims=claims))
+        await it.until(lambda: len(placed(it)) == 3)
+        controller.stop()
+
+        (made,) = store.list(CLAIMS)
+        name = made["metadata"]["name"]
+        assert {it.node_of(f"g-{number}") for number in range(3)} == {devices(it, name)[0][0]}
+        uid = store.get(POD_GROUPS, "g", "default")["metadata"]["uid"]
+        group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}
+        assert made["status"]["reservedFor"] == [group]
 
 
 @virtually
