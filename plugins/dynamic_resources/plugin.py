@@ -460,7 +460,7 @@ class DynamicResources(
         if isinstance(found, str):
             return _refused(found)
         held, special = found
-        consumers = self._consumers(pod)
+        consumers = self._consumers(pod) if self._of_groups else {}
         if isinstance(consumers, str):
             return _refused(consumers)
         if not held:
@@ -490,7 +490,7 @@ class DynamicResources(
     def _consumers(self, pod: PodInfo) -> Mapping[int, ResourceClaimConsumerReference] | str:
         """Return which claims are reserved for a pod's PodGroup, by their indexes; or why the pod has to wait."""
         key = pod.group
-        if not self._of_groups or key is None or key.kind != POD_GROUPS:
+        if key is None or key.kind != POD_GROUPS:
             return {}
         group = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
         if group is None:
@@ -603,7 +603,8 @@ class DynamicResources(
         if its.special is not None and is_written(its.special):
             self._release.delete(its.held[-1], pod, is_waiting=True)
             return _nothing("deletion of ResourceClaim completed")
-        return self._unreserve_group(state, pod) or _nothing("still not schedulable")
+        released = self._unreserve_group(state, pod) if self._of_groups else None
+        return released or _nothing("still not schedulable")
 
     def _unreserve_group(self, state: CycleState, pod: PodInfo) -> PostFilterResult | None:
         """Remove a pod's PodGroup from a claim, so that the claim can get other devices; not while a member is placed.
@@ -613,7 +614,7 @@ class DynamicResources(
             count the members that were placed in the same attempt.
         """
         key = pod.group
-        if not self._of_groups or key is None or key.kind != POD_GROUPS:
+        if key is None or key.kind != POD_GROUPS:
             return None
         tried = self._reserved[1] if state.group is not None and self._reserved[0] is state.group else ()
         if any(member.uid not in tried for member in self._members.placed(key)):

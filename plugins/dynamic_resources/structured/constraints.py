@@ -292,6 +292,12 @@ class AvailableCounters:
             known = self._known[key] = self._computed(pool)
         return known
 
+    def concerns_groups(self, pool: Pool) -> bool:
+        """Return whether devices of a pool have compatibility groups, or are held with some."""
+        return self._features.knows_compatibility_groups and (
+            pool.has_groups or pool.id in self._allocated.groups
+        )
+
     def groups_of(self, pool: Pool) -> Groups:
         """Return the compatibility groups of the allocated devices that consume counters."""
         if self._allocated.changes != self._seen:
@@ -305,15 +311,9 @@ class AvailableCounters:
     def admits_groups(self, device: PoolDevice) -> bool:
         """Return whether a device may be allocated with its compatibility groups."""
         features = self._features
-        return features.compatibility_groups or not (
-            features.knows_compatibility_groups
-            and any(each.compatibility_groups for each in device.device.consumes_counters)
+        return features.compatibility_groups or not any(
+            each.compatibility_groups for each in device.device.consumes_counters
         )
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether compatibility groups matter."""
-        return self._features.knows_compatibility_groups
 
     def _forget(self) -> None:
         """Forget the pools with devices that were allocated or released."""
@@ -373,21 +373,24 @@ class TakenCounters:
     def __init__(self, available: AvailableCounters) -> None:
         self._available = available
         self._taken: dict[Hashable, Counters] = {}  # pool -> amounts
-        self._groups: dict[Hashable, Groups] = {}  # pool -> groups
+        self._groups: dict[Hashable, Groups | None] = {}  # pool -> groups; None if they do not matter there
 
     def take(self, pool: Pool, device: PoolDevice) -> bool:
         """Count what a device consumes; return False, and count nothing, if that is more than is left.
 
         The same if the device is not compatible with others that consume the same counters.
         """
-        if self._available.has_groups and not self._is_compatible(pool, device):
+        key = self._available.key(pool.id)
+        if key not in self._groups:
+            self._groups[key] = {} if self._available.concerns_groups(pool) else None
+        groups = self._groups[key]
+        if groups is not None and not self._is_compatible(pool, device, groups):
             return False
         available = self._available.of(pool)
-        taken = self._taken.setdefault(self._available.key(pool.id), {})
+        taken = self._taken.setdefault(key, {})
         for place, amount in device.takes.items():
             taken[place] = taken.get(place, 0) + amount
-        if self._available.has_groups:
-            groups = self._groups.setdefault(self._available.key(pool.id), {})
+        if groups is not None:
             for each in device.device.consumes_counters:
                 groups.setdefault(each.counter_set, []).append(frozenset(each.compatibility_groups))
         if all(taken.get(place, 0) <= amount for place, amount in available.items()):
@@ -397,21 +400,18 @@ class TakenCounters:
 
     def give_back(self, pool: Pool, device: PoolDevice) -> None:
         """Stop counting a device."""
-        taken = self._taken[self._available.key(pool.id)]
+        key = self._available.key(pool.id)
+        taken, groups = self._taken[key], self._groups[key]
         for place, amount in device.takes.items():
             taken[place] -= amount
-        if self._available.has_groups:
-            groups = self._groups[self._available.key(pool.id)]
+        if groups is not None:
             for each in device.device.consumes_counters:
                 groups[each.counter_set].remove(frozenset(each.compatibility_groups))
 
-    def _is_compatible(self, pool: Pool, device: PoolDevice) -> bool:
+    def _is_compatible(self, pool: Pool, device: PoolDevice, taken: Groups) -> bool:
         if not self._available.admits_groups(device):
             return False
-        allocated, taken = (
-            self._available.groups_of(pool),
-            self._groups.get(self._available.key(pool.id), {}),
-        )
+        allocated = self._available.groups_of(pool)
         return all(
             are_compatible(
                 frozenset(each.compatibility_groups),

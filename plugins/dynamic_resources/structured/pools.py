@@ -205,6 +205,7 @@ class PublishedSlice:
         has_binding_conditions: whether a device has binding conditions.
         takes_counters: whether a device consumes counters.
         has_doubles: whether two devices have the same name.
+        has_groups: whether a device has compatibility groups.
         is_everywhere: whether all nodes see the slice.
         is_local: whether only one node sees the slice.
         is_ignored: whether no node sees the slice, since it needs a feature that is off.
@@ -214,6 +215,7 @@ class PublishedSlice:
         "devices",
         "has_binding_conditions",
         "has_doubles",
+        "has_groups",
         "is_everywhere",
         "is_ignored",
         "is_local",
@@ -238,6 +240,9 @@ class PublishedSlice:
         self.has_binding_conditions = any(device.binding_conditions for device in spec.devices)
         self.takes_counters = features.partitionable_devices and any(
             device.consumes_counters for device in spec.devices
+        )
+        self.has_groups = self.takes_counters and any(
+            each.compatibility_groups for device in spec.devices for each in device.consumes_counters
         )
         self.has_doubles = len({device.name for device in spec.devices}) < len(spec.devices)
         self.is_ignored = not features.partitionable_devices and bool(
@@ -264,6 +269,7 @@ class Pool:
         usable: those that these nodes can use; None for all.
         others: devices of slices for other nodes, which may consume the same counters.
         counters: the amount of each counter.
+        has_groups: whether a device has compatibility groups.
         is_gone: whether the pool was replaced or removed.
         shapes: what questions found for these devices; see `likeness`.
     """
@@ -272,6 +278,7 @@ class Pool:
         "counters",
         "devices",
         "has_binding_conditions",
+        "has_groups",
         "id",
         "is_gone",
         "is_incomplete",
@@ -305,6 +312,7 @@ class Pool:
             for each in sets
             for name, counter in each.counters.items()
         }
+        self.has_groups = any(each.has_groups for each in slices)
         names = {each.name for each in sets}
         self.is_invalid = (
             len(names) < len(sets)
