@@ -241,8 +241,8 @@ class PublishedSlice:
         self.takes_counters = features.partitionable_devices and any(
             device.consumes_counters for device in spec.devices
         )
-        self.has_groups = self.takes_counters and any(
-            each.compatibility_groups for device in spec.devices for each in device.consumes_counters
+        self.has_groups = self.takes_counters and bool(
+            [1 for device in spec.devices for each in device.consumes_counters if each.compatibility_groups]
         )
         self.has_doubles = len({device.name for device in spec.devices}) < len(spec.devices)
         self.is_ignored = not features.partitionable_devices and bool(
@@ -312,7 +312,7 @@ class Pool:
             for each in sets
             for name, counter in each.counters.items()
         }
-        self.has_groups = any(each.has_groups for each in slices)
+        self.has_groups = bool([1 for each in slices if each.has_groups])
         names = {each.name for each in sets}
         self.is_invalid = (
             len(names) < len(sets)

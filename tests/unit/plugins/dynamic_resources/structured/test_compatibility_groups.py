@@ -93,6 +93,12 @@ def test_devices_without_groups_are_compatible():
     assert it.devices(HERE) == [["another"]]
 
 
+def test_groups_of_an_allocation_count_if_no_published_device_has_groups_any_more():
+    it = search(holding("foo", card=["foo"]), asking("one", "plain"), devices=(device("foo"), PLAIN))
+
+    assert it.devices(HERE) == "none"
+
+
 def test_all_devices_together_need_one_group_in_common():
     three = device("ab", "a", "b"), device("bc", "b", "c"), device("ca", "c", "a")
 
