@@ -1,7 +1,8 @@
 """`python -m tests.conformance [FAMILY...]`: how much of what kube-scheduler says we say too, by family.
 
-Three tables: the verdicts on every node, which events wake which waiting pods, and how pod groups fare in the scenarios of
-the family `groups`, where what differs on purpose counts as matching. Ends with status 1 if anything differs.
+Four tables: the verdicts on every node, which events wake which waiting pods, how pod groups fare in the scenarios of the
+family `groups`, where what differs on purpose counts as matching, and the cases of each Kubernetes version, the family
+`versions`. Ends with status 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from scheduler.configuration.feature_gates import VERSIONS
 from tests.conformance import events
 from tests.conformance.comparison import FAMILIES, compare, report
 from tests.conformance.corpus import explain, load, paths
 from tests.conformance.group_deviations import unexpected
 from tests.conformance.groups import cases
 from tests.conformance.simulated_groups import play_simulated
+from tests.conformance.version_cases import version_cases, wrong_pods
+from tests.conformance.version_groups import scenario_of
 from tests.support.virtual_time import run
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _SHOWN_PER_CASE = 3
 _GROUPS = "groups"
+_VERSIONS = "versions"
 _WIDTH_OF_A_FILE = 160
 
 Counts = defaultdict[str, Counter[str]]  # family -> what is counted
@@ -37,7 +42,7 @@ Counts = defaultdict[str, Counter[str]]  # family -> what is counted
 def main(families: list[str]) -> int:
     """Judge every case of some families, all of them by default."""
     logging.disable(logging.CRITICAL)
-    unknown = set(families) - {*FAMILIES, *events.FAMILIES, _GROUPS}
+    unknown = set(families) - {*FAMILIES, *events.FAMILIES, _GROUPS, _VERSIONS}
     if unknown:
         sys.stderr.write(f"no such family: {', '.join(sorted(unknown))}\n")
         return 2
@@ -46,6 +51,8 @@ def main(families: list[str]) -> int:
     wrong += _show_events(console, families or events.FAMILIES)
     if not families or _GROUPS in families:
         wrong += _show_groups(console)
+    if not families or _VERSIONS in families:
+        wrong += _show_versions(console)
     return int(wrong > 0)
 
 
@@ -106,9 +113,35 @@ def _show_groups(console: Console) -> int:
     return count["wrong scenarios"]
 
 
-def _table(title: str, counts: Counts, units: Sequence[str], families: Iterable[str]) -> Table:
+def _show_versions(console: Console) -> int:
+    """Print how the cases of each version compare; return how many pods and scenarios differ."""
+    counts = Counts(Counter)
+    for case in version_cases("pods").values():
+        found: Sequence[object] = wrong_pods(case)
+        counts[case.version]["pods"] += len(case.expected["pods"])
+        _count(console, counts[case.version], "pods", case.name, found)
+    for case in version_cases("groups").values():
+        with TemporaryDirectory() as folder:
+            found = run(play_simulated(scenario_of(case), Path(folder)))
+        counts[case.version]["scenarios"] += 1
+        _count(console, counts[case.version], "scenarios", case.name, found[:1])
+    console.print(_table("Kubernetes versions", counts, ("pods", "scenarios"), VERSIONS, of="Version"))
+    return sum(count["wrong pods"] + count["wrong scenarios"] for count in counts.values())
+
+
+def _count(console: Console, count: Counter[str], unit: str, name: str, found: Sequence[object]) -> None:
+    """Count and print the differences of one case."""
+    count["cases"] += 1
+    count[f"wrong {unit}"] += len(found)
+    for difference in found[:_SHOWN_PER_CASE]:
+        console.print(f"{name}: {difference}", markup=False)
+
+
+def _table(
+    title: str, counts: Counts, units: Sequence[str], families: Iterable[str], of: str = "Family"
+) -> Table:
     columns = (column for unit in units for column in (unit.capitalize(), "matching"))
-    table = Table("Family", "Cases", *columns, title=title)
+    table = Table(of, "Cases", *columns, title=title)
     rows = {family: counts[family] for family in families if family in counts}
     for family, count in rows.items():
         table.add_row(family, *_numbers(count, units))

@@ -36,7 +36,7 @@ async def play_simulated(case: Case, folder: Path) -> list[Difference]:
         case: to play.
         folder: for the server's socket.
     """
-    async with cluster(folder) as it:
+    async with cluster(folder, version=case.version) as it:
         for name, said in priority_classes().items():
             it.server.store.create("priorityclasses.scheduling.k8s.io", {"metadata": {"name": name}, **said})
         it.add_nodes(*map(whole_node, case.stored["initialNodes"]))

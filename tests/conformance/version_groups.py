@@ -1,38 +1,34 @@
-"""The cases of pod groups in Kubernetes 1.37: their short forms become cases as those of 1.36 are stored."""
+"""The cases of pod groups in Kubernetes versions: their short forms become scenarios as those of 1.36 are stored."""
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from tests.conformance.groups import Case
+from scheduler.configuration.feature_gates import stages_at, written_gates
+from tests.conformance.groups import GATES, Case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-FILE = Path(__file__).parent / "cases_1_37" / "groups.yaml"
-_CONDITION = "PodGroupScheduled"
+    from tests.conformance.version_cases import VersionCase
 
-
-@cache
-def cases_1_37() -> dict[str, Case]:
-    """Return every case by its name."""
-    return {short["name"]: Case(_whole(short)) for short in yaml.safe_load(FILE.read_text())}
+_API_VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
+_CONDITIONS = {"1.36": "PodGroupScheduled", "1.37": "PodGroupInitiallyScheduled"}
 
 
-def _whole(short: Mapping[str, Any]) -> dict[str, Any]:
-    batches = [list(_objects(short["create"])), list(_objects(short.get("then", ())))]
-    first, then = batches
-    end = short["end"]
-    pods = {name: _state(state) for name, state in end["pods"].items()}
+def scenario_of(case: VersionCase) -> Case:
+    """Return a case with its objects; the gates of groups that it does not name are on."""
+    stored, version, expected = case.stored, case.version, case.expected
+    gates = {gate: True for gate in GATES if gate in stages_at(version)} | case.gates
+    first = list(_objects(stored["create"], version))
+    then = list(_objects(stored.get("then", ()), version))
+    pods = {name: _state(state) for name, state in expected["pods"].items()}
+    groups = {name: _condition(each, version) for name, each in expected.get("groups", {}).items()}
     before = [obj["metadata"]["name"] for obj in first if obj["kind"] == "Pod"] if then else []
-    return {
-        "name": short["name"],
-        "version": "1.37",
-        "featureGates": "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+    scenario = {
+        "name": case.name,
+        "version": version,
+        "featureGates": written_gates(gates),
         "initialNodes": [obj for obj in first if obj["kind"] == "Node"],
         "steps": [
             {"create": [obj for obj in first if obj["kind"] != "Node"]},
@@ -45,14 +41,15 @@ def _whole(short: Mapping[str, Any]) -> dict[str, Any]:
                 "at": "end",
                 "boundCount": sum(bool(state and state["node"]) for state in pods.values()),
                 "pods": pods,
-                "podGroups": {name: _condition(each) for name, each in end.get("groups", {}).items()},
+                "podGroups": groups,
             }
         ],
-        "evictedByScheduler": end.get("evicted", []),
+        "evictedByScheduler": expected.get("evicted", []),
     }
+    return Case(scenario)
 
 
-def _objects(shorts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _objects(shorts: Sequence[dict[str, Any]], version: str) -> Iterator[dict[str, Any]]:
     for short in shorts:
         if "node" in short:
             yield {
@@ -69,20 +66,20 @@ def _objects(shorts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                     "spec": _pod_spec(short),
                 }
         else:
-            yield _group(short)
+            yield _group(short, version)
 
 
-def _group(short: Mapping[str, Any]) -> dict[str, Any]:
+def _group(short: Mapping[str, Any], version: str) -> dict[str, Any]:
     gang = {"gang": {"minCount": short["minCount"]}} if "minCount" in short else {"basic": {}}
     spec: dict[str, Any] = {"schedulingPolicy": gang}
     if "class" in short:
         spec["priorityClassName"] = short["class"]
     if "all" in short:
-        spec["disruptionMode"] = "PodGroup"
+        spec["disruptionMode"] = "PodGroup" if version == "1.36" else {"all": {}}
     if "topology" in short:
         spec["schedulingConstraints"] = {"topology": [{"key": short["topology"]}]}
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": f"scheduling.k8s.io/{_API_VERSIONS[version]}",
         "kind": "PodGroup",
         "metadata": {"name": short["group"]},
         "spec": spec,
@@ -119,7 +116,7 @@ def _state(short: Any) -> Any:
     return {"node": "", "PodScheduled": pending}
 
 
-def _condition(short: Any) -> list[dict[str, Any]]:
+def _condition(short: Any, version: str) -> list[dict[str, Any]]:
     if short == "Scheduled":
-        return [{"type": _CONDITION, "status": "True", "reason": "Scheduled", "message": ""}]
-    return [{"type": _CONDITION, "status": "False", **short}]
+        return [{"type": _CONDITIONS[version], "status": "True", "reason": "Scheduled", "message": ""}]
+    return [{"type": _CONDITIONS[version], "status": "False", **short}]
