@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from scheduler.tools.demo.workloads import BATCH, TOO_BIG
 
 SECONDS = 120
 
 
-def test_the_demo_shows_placement_spreading_preemption_and_a_waiting_pod():
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_the_demo_shows_placement_spreading_preemption_and_a_waiting_pod(version: str):
     done = subprocess.run(
-        [sys.executable, "-m", "scheduler", "demo", "--exit"],
+        [sys.executable, "-m", "scheduler", "demo", "--exit", "--emulated-version", version],
         capture_output=True, text=True, check=False, timeout=SECONDS,
     )  # fmt: skip
 
