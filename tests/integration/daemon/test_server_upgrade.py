@@ -7,6 +7,8 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import GivenFeatures, with_leader_election
 from scheduler.daemon.app.following import following_server
@@ -22,10 +24,8 @@ from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-    import pytest
 
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.daemon import Daemon
@@ -54,18 +54,27 @@ async def following(
             yield versions
 
 
-async def upgrade(it: Cluster, version: str = "1.37") -> None:
-    """Restart the server as another version."""
+async def upgrade(it: Cluster, version: str = "1.37", arriving: Callable[[], None] = lambda: None) -> None:
+    """Restart the server as another version; `arriving` is called while it is stopped."""
     it.server.faults.drop_watches()
     await it.server.stop()
     it.server.upgrade(version)
+    arriving()
     it.server.faults.compact()
     await asyncio.sleep(3.0)
     await it.server.start()
 
 
-def in_137(name: str, min_count: int, **spec: Any) -> dict[str, Any]:
-    return {**pod_group(name, min_count, **spec), "apiVersion": "scheduling.k8s.io/v1beta1"}
+def group_of(version: str, name: str, min_count: int, **spec: Any) -> dict[str, Any]:
+    """Return a PodGroup as a server of this version accepts it."""
+    group = pod_group(name, min_count, **spec)
+    return group if version == "1.36" else group | {"apiVersion": "scheduling.k8s.io/v1beta1"}
+
+
+def delete_group(it: Cluster, name: str) -> None:
+    """Delete a PodGroup that has pods."""
+    it.server.store.delete(POD_GROUPS, name, "default")
+    it.server.store.patch(POD_GROUPS, name, {"metadata": {"finalizers": None}}, "default")
 
 
 def bindings(it: Cluster) -> Counter[str]:
@@ -90,12 +99,11 @@ async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_pa
         await it.until(lambda: it.condition("web-4"))
         assert placed(it) == {"early-0", "early-1"}
         assert daemon.configuration.features.version == "1.36"
-        it.server.store.delete(POD_GROUPS, "early", "default")
-        it.server.store.patch(POD_GROUPS, "early", {"metadata": {"finalizers": None}}, "default")
+        delete_group(it, "early")
 
         await upgrade(it)
         await it.until(lambda: daemon.configuration.features.version == "1.37")
-        it.server.store.create(POD_GROUPS, in_137("late", 3, disruptionMode={"all": {}}))
+        it.server.store.create(POD_GROUPS, group_of("1.37", "late", 3, disruptionMode={"all": {}}))
         it.add_nodes(node_object("more", cpu="8"))
 
         late = {f"late-{number}" for number in range(3)}
@@ -105,6 +113,51 @@ async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_pa
         assert set(bindings(it).values()) == {1}
         labels = {"emulated": "1.37", "server": "v1.37.0"}
         assert metric(daemon, "custom_scheduler_kubernetes_version_info", **labels) == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [("1.36", "1.37"), ("1.37", "1.36")])
+@virtually
+async def test_pods_and_gangs_that_arrive_during_an_upgrade_are_bound_once_each(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    gangs = [f"gang-{number}" for number in range(10)]
+    web = {"pool": "web"}
+    single = [pod_object(f"web-{number}", cpu="1", node_selector=web) for number in range(500)]
+    in_gangs = [members(gang, 4, node_selector={"pool": "gangs"}) for gang in gangs]
+    async with (
+        cluster(tmp_path, version=before, logged_requests=50_000) as it,
+        it.daemon() as daemon,
+        following(it, daemon, default()),
+    ):
+        it.add_nodes(*(node_object(f"n{number}", cpu="30", labels=web) for number in range(10)))
+        it.add_nodes(node_object("g0", cpu="18", labels={"pool": "gangs"}))
+        for gang, pods in zip(gangs[:8], in_gangs, strict=False):
+            it.server.store.create(POD_GROUPS, group_of(before, gang, 4))
+            it.add_pods(*pods)
+        await it.until(lambda: len(placed(it)) == 16 and all(condition_types(it, each) for each in gangs[:8]))
+        started = placed(it)
+        for gang in gangs[:8]:
+            delete_group(it, gang)
+        it.add_pods(*single[:200])
+        await it.until(lambda: len(placed(it)) > 100)
+
+        await upgrade(it, after, arriving=lambda: it.add_pods(*single[200:400], *in_gangs[8]))
+        it.add_pods(*single[400:], *in_gangs[9])
+        for gang in gangs:
+            it.server.store.create(POD_GROUPS, group_of(after, gang, 4))
+        await it.until(lambda: daemon.configuration.features.version == after)
+        it.add_nodes(*(node_object(f"m{number}", cpu="30", labels=web) for number in range(8)))
+        it.add_nodes(node_object("g1", cpu="24", labels={"pool": "gangs"}))
+
+        await it.until(lambda: len(placed(it)) == 540)
+        assert started < placed(it)
+        assert set(bindings(it).values()) == {1}
+        assert len(bindings(it)) == 540
+        on_node = Counter(pod["spec"]["nodeName"] for pod in it.pods())
+        assert max(on_node.values()) <= 30
+        kind = "PodGroupInitiallyScheduled" if after == "1.37" else "PodGroupScheduled"
+        late = [gang for gang in gangs if f"{gang}-0" not in started]
+        await it.until(lambda: all(condition_types(it, gang) == [kind] for gang in late))
 
 
 @virtually
