@@ -62,9 +62,19 @@ def _objects(shorts: Sequence[dict[str, Any]], version: str) -> Iterator[dict[st
                 yield {
                     "apiVersion": "v1",
                     "kind": "Pod",
-                    "metadata": {"name": name},
+                    "metadata": {"name": name, "labels": short.get("labels", {})},
                     "spec": _pod_spec(short),
                 }
+        elif "budget" in short:
+            yield {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": short["budget"]},
+                "spec": {
+                    "minAvailable": short["minAvailable"],
+                    "selector": {"matchLabels": short["labels"]},
+                },
+            }
         else:
             yield _group(short, version)
 
@@ -87,9 +97,15 @@ def _group(short: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _pod_spec(short: Mapping[str, Any]) -> dict[str, Any]:
-    requests = {"requests": {"cpu": short["cpu"]}}
+    container: dict[str, Any] = {
+        "name": "c",
+        "image": "i",
+        "resources": {"requests": {"cpu": short["cpu"]}},
+    }
+    if "port" in short:
+        container["ports"] = [{"containerPort": short["port"], "hostPort": short["port"]}]
     spec: dict[str, Any] = {
-        "containers": [{"name": "c", "image": "i", "resources": requests}],
+        "containers": [container],
         "terminationGracePeriodSeconds": 0,
         "nodeSelector": short.get("selector", {}),
     }
@@ -103,7 +119,7 @@ def _pod_spec(short: Mapping[str, Any]) -> dict[str, Any]:
         terms = [{"key": key, "operator": "In", "values": [value]} for key, value in short["prefers"].items()]
         preferred = [{"weight": 100, "preference": {"matchExpressions": terms}}]
         spec["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    return spec
+    return spec | short.get("spec", {})
 
 
 def _state(short: Any) -> Any:
