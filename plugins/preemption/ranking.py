@@ -106,8 +106,7 @@ class Unit:
         # Only Kubernetes' own field is immutable: a user could add a label or an annotation to gain importance.
         group = self.pods[0].group
         of_group = group is not None and group.kind == POD_GROUPS
-        size = -len(self.pods) if self.is_group else 0
-        return (-self.priority, not of_group, size, min(map(started, self.pods)))
+        return (-self.priority, not of_group, -len(self.pods), min(map(started, self.pods)))
 
 
 class VictimUnits:

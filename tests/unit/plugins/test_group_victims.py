@@ -82,3 +82,20 @@ def test_a_pod_that_leaves_alone_has_the_priority_of_its_group(*, is_entity: boo
     units = run_to_end(VictimUnits(PodGroups(), groups).of(snapshot_of(node("n"), pods=[one])))
 
     assert [unit.priority for unit in units] == [expected]
+
+
+def test_a_whole_group_of_one_pod_is_as_important_as_a_pod_of_another_group() -> None:
+    """By kube-scheduler v1.37, preemption/util.go, MoreImportantVictim, and types.go, NewPodVictim: then the start decides."""
+
+    def member(group: str, second: int) -> PodInfo:
+        began = {"startTime": f"2026-01-01T00:00:0{second}Z"}
+        return pod(group, node="n", scheduling_group={"podGroupName": group}, status=began)
+
+    alone = Unit((member("g", 1),), 0)
+    whole = Unit((member("h", 2),), 0, is_group=True)
+    larger = Unit((member("i", 3), member("i", 4)), 0, is_group=True)
+    single = Unit((pod("p", node="n", status={"startTime": "2026-01-01T00:00:00Z"}),), 0)
+
+    ranked = sorted([single, whole, alone, larger], key=lambda unit: unit.importance)
+
+    assert ranked == [larger, alone, whole, single]
