@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.configuration.gate_stages import NEEDS, STAGES
+from scheduler.configuration.gate_stages import NEEDS, NEEDS_SINCE, STAGES
 from scheduler.objects.wording import GO_BOOLEANS, did_you_mean
 
 if TYPE_CHECKING:
@@ -104,13 +104,7 @@ _ON_HERE = (  # in the order of their dependencies
     "WorkloadAwarePreemption",
 )
 """Gates of workload scheduling, which are on by default."""
-ALWAYS_ON = frozenset(
-    {
-        "NodeInclusionPolicyInPodTopologySpread",
-    }
-)
-"""Gates that this scheduler does not switch off."""
-ALWAYS_OFF = frozenset(
+MISSING = frozenset(
     {
         "CompositePodGroup",
         "DRADerivedAttributes",
@@ -118,7 +112,7 @@ ALWAYS_OFF = frozenset(
         "InPlacePodVerticalScalingSchedulerPreemption",
     }
 )
-"""Gates that this scheduler does not have."""
+"""Gates of features that this scheduler does not have; they stay off."""
 _SUCCESSORS = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
 """Removed gate -> the gate that enables its feature since; the features of other removed gates stay as they were."""
 _REMOVED = "removed"
@@ -254,8 +248,7 @@ def features_of(given: Mapping[str, bool], version: str = "") -> Features:
             on[gate] = given.get(_ALL_ALPHA, True) and all(
                 on[each] for each in NEEDS.get(gate, ()) if each in on
             )
-    on.update(dict.fromkeys(ALWAYS_ON & on.keys(), True))
-    on.update(dict.fromkeys(ALWAYS_OFF & on.keys(), False))
+    on.update(dict.fromkeys(MISSING & on.keys(), False))
     removed = _removed_at(version)
     on.update(removed)
     on.update({gate: on[new] for gate, new in _SUCCESSORS.items() if gate in removed})
@@ -282,7 +275,7 @@ def gate_faults(given: Mapping[str, bool], version: str = "") -> Iterator[tuple[
         if fault:
             faulty = True
             yield gate, fault
-    if faulty:
+    if faulty or _number(version) < _number(NEEDS_SINCE):
         return
     on = features_of(given, version).names
     for gate in sorted(NEEDS.keys() & on):
@@ -324,20 +317,18 @@ def _fault(gate: str, value: bool, stages: Mapping[str, Stage]) -> str:
     stage = stages.get(gate)
     if stage is None:
         return f"unrecognized feature gate: {gate}{did_you_mean(gate, stages)}"
-    locked = stage.default if stage.locked else gate in ALWAYS_ON
-    if value != locked and (stage.locked or gate in ALWAYS_ON or gate in ALWAYS_OFF):
+    locked = stage.locked and stage.default
+    if value != locked and (stage.locked or gate in MISSING):
         return f"cannot set feature gate {gate} to {_word(value)}, feature is locked to {_word(locked)}"
     return ""
 
 
 def gates_in_vain(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
     """Yield (gate, reason) for each named gate without an effect."""
-    for gate, value in given.items():
+    for gate in given:
         if gate in EFFECTS or gate in {_ALL_ALPHA, _ALL_BETA}:
             continue
-        if gate in (ALWAYS_ON if value else ALWAYS_OFF):
-            yield gate, f"has no effect: it is always {_word(value)} here"
-        elif gate in STAGES:
+        if gate in STAGES:
             yield gate, "has no effect: it does not change decisions"
 
 

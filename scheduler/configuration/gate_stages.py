@@ -399,4 +399,6 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "WorkloadAwarePreemption": ("GangScheduling",),
     "WorkloadWithJob": ("GenericWorkload",),
 }
-"""Gate -> the gates that must be on if it is on. kube-scheduler checks this from 1.35 on."""
+"""Gate -> the gates that must be on if it is on."""
+NEEDS_SINCE = "1.35"
+"""The first version that checks this."""
