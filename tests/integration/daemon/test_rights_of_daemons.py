@@ -51,9 +51,10 @@ PLUGINS = {"NeedsConfigMaps": NeedsConfigMaps}
 
 @virtually
 async def test_without_streamed_lists_every_kind_is_listed_with_its_right(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it:
+    async with cluster(tmp_path, version="1.37") as it:
         it.server.faults.refuse(400, streamed_lists)
-        async with it.daemon(CONFIGURATION, plugins=PLUGINS) as daemon:
+        configuration = f"{CONFIGURATION}emulatedVersion: '1.37'\n"
+        async with it.daemon(configuration, plugins=PLUGINS) as daemon:
             await it.until(lambda: daemon.has_synced)
             it.add_nodes(node_object("n1"))
             it.add_pods(pod_object("web"))
