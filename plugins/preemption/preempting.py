@@ -94,13 +94,7 @@ async def choose_victims_of_entity(
     budgets: DisruptionBudgets,
     dry_runs: GroupDryRuns,
 ) -> Sequence[PodInfo] | Status:
-    """Return the victims, or why preemption would not help: the members get their nodes once, without all units.
-
-    Args:
-        units: the possible victims, the most important first.
-        members: the members of the group.
-        budgets: the disruption budgets; units that violate none leave first.
-        dry_runs: the cluster, and whether the group fits without some pods.
+    """Return what `choose_victims` returns; the members get their nodes once, on the cluster without all units.
 
     Source:
         kube-scheduler v1.37, framework/preemption/podgrouppreemption.go, selectVictimsOnDomain, which tries every

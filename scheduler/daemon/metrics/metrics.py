@@ -9,12 +9,11 @@ Source:
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from scheduler.daemon.metrics.configuration import ConfigurationMetrics
 from scheduler.daemon.metrics.consistency import ConsistencyMetrics
-from scheduler.daemon.metrics.event_names import new_event_name
 from scheduler.daemon.metrics.families import Counters, Families, Gauges, Histograms, exponential_buckets
 from scheduler.daemon.metrics.loop import LoopMetrics
 from scheduler.daemon.metrics.plugin_families import PluginFamilies
@@ -362,17 +361,17 @@ class Metrics:
     # Observations of the queue.
 
     def event_name(self, event: str, *, is_own: bool = False) -> str:
-        """Return the name of an event in the emulated version; see `new_event_name`."""
-        return new_event_name(event, is_own=is_own) if self._renames_events else event
+        """Return the name of an event in the emulated version; see `_new_event_name`."""
+        return _new_event_name(event, is_own=is_own) if self._renames_events else event
 
     def incoming(self, queue: str, event: str) -> None:
         if self._renames_events:
-            event = new_event_name(event)
+            event = _new_event_name(event)
         self._incoming[queue, event].add()
 
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
         if self._renames_events:
-            event = new_event_name(event, is_own=True)
+            event = _new_event_name(event, is_own=True)
         self._hint_seconds[plugin, event, result].observe(seconds)
 
     # Observations of the cycles.
@@ -380,7 +379,7 @@ class Metrics:
     def event_handled(self, event: str, seconds: float) -> None:
         """Record a handled watch event, by its label."""
         if self._renames_events:
-            event = new_event_name(event)
+            event = _new_event_name(event)
         self._event_seconds[event].observe(seconds)
 
     def decided(self, queued: QueuedPodInfo, decision: object, seconds: float) -> None:
@@ -440,3 +439,27 @@ class Metrics:
 
     def dropped(self, queue: str) -> None:
         self._dropped[queue].add()
+
+
+_OLD, _OTHERS, _OWN = "UnschedulablePod", "UnscheduledPod", "TargetPod"
+
+
+@cache
+def _new_event_name(label: str, *, is_own: bool = False) -> str:
+    """Return the name since 1.37 of an event, by its name up to 1.36.
+
+    Updates of a waiting pod that queueing hints evaluate have another name than other events of pods without a node. A
+    named change, such as UpdatePodLabel, is always of this kind.
+
+    Args:
+        label: the label of the event.
+        is_own: whether an update without a named change is of the waiting pod itself.
+
+    Source:
+        Pull request #135905 for kube-scheduler v1.37, staging/src/k8s.io/kube-scheduler/framework/types.go.
+    """
+    if not label.startswith(_OLD):
+        return label
+    action = label.removeprefix(_OLD)
+    own = action.startswith("Update") and (is_own or action != "Update")
+    return f"{_OWN if own else _OTHERS}{action}"
