@@ -112,17 +112,17 @@ class Tree:
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
-        run_to_end(self.fill(queues))
+        run_to_end(self.fill(run_to_end(_parents_first(queues))))
 
-    def fill(self, queues: Iterable[Queue]) -> Generator[None, None, None]:
-        """Set the queues, in steps; the tree may be used after the last step."""
-        ordered = yield from _parents_first(queues)
+    def fill(self, ordered: list[Queue]) -> Generator[None, None, None]:
+        """Set the queues, parents before their children, in steps; the tree may be used after the last step."""
         self.queues: list[Queue] = ordered
         self.weights_version = 0
         self._places: dict[str, int] = {}
         self.parents: list[int] = []
         self.children: dict[int, list[int]] = {}
         minimums, maximums = _Columns(), _Columns()
+        paths: list[tuple[int, ...]] = []
         for place, queue in enumerate(ordered):
             if place % SETTLED_A_STEP == 0:
                 yield
@@ -130,6 +130,7 @@ class Tree:
             parent = self._places[queue.parent] if queue.parent else -1
             self.parents.append(parent)
             self.children.setdefault(parent, []).append(place)
+            paths.append((place, *paths[parent]) if queue.parent else (place,))
             minimums.put(place, queue.min)
             maximums.put(place, queue.max)
         yield
@@ -147,7 +148,7 @@ class Tree:
             if place in self.children:
                 continue
             self._leaves[queue.name], self._namespaces[queue.name] = queue, queue.namespaces
-            self.paths[queue.name] = tuple(self._up(place))
+            self.paths[queue.name] = paths[place]
             if queue.rule is not None:
                 selecting.append(queue)
             else:
@@ -323,9 +324,10 @@ def _settled(
             active[name] = replace(queue, namespaces=(), rule=None)
     yield
     yield from _settle_claims(active, wrong)
-    yield from _settle_amounts(active, wrong)
+    ordered = yield from _parents_first(active.values())
+    yield from _settle_amounts(ordered, wrong)
     tree = Tree()
-    yield from tree.fill(active.values())
+    yield from tree.fill(ordered)
     return tree, wrong
 
 
@@ -469,13 +471,18 @@ def _settle_claims(active: dict[str, Queue], wrong: dict[str, FieldError]) -> Ge
             active[queue.name] = replace(queue, namespaces=left or ("",))
 
 
-def _settle_amounts(active: dict[str, Queue], wrong: dict[str, FieldError]) -> Generator[None, None, None]:
-    """Limit min to max, and record queues whose children are guaranteed more than their parent; those are scaled down later."""
+def _settle_amounts(ordered: list[Queue], wrong: dict[str, FieldError]) -> Generator[None, None, None]:
+    """Limit min to max, and record queues whose children are guaranteed more than their parent; those are scaled down later.
+
+    Args:
+        ordered: the queues, parents before their children; replaced where their min changes.
+        wrong: gets the faults.
+    """
     of_children: dict[str, dict[str, int]] = {}
-    ordered = yield from _parents_first(active.values())
-    for place, queue in enumerate(reversed(ordered)):
+    for place in range(len(ordered) - 1, -1, -1):
         if place % SETTLED_A_STEP == 0:
             yield
+        queue = ordered[place]
         sums = of_children.get(queue.name, {})
         for resource, total in sums.items():
             if resource in queue.min and total > queue.min[resource]:
@@ -495,6 +502,6 @@ def _settle_amounts(active: dict[str, Queue], wrong: dict[str, FieldError]) -> G
                 )
                 settled[resource] = queue.max[resource]
         if settled != queue.min:
-            active[queue.name] = replace(queue, min=settled)
+            ordered[place] = replace(queue, min=settled)
         if queue.parent:
             add(of_children.setdefault(queue.parent, {}), settled)

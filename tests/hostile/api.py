@@ -23,9 +23,10 @@ UNVERIFIED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For TLS with servers whose certificates are made for the day."""
 UNVERIFIED.check_hostname, UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 _AT_ONCE = 32
+_TRIALS = 50
 _KINDS_LAST = ("Namespace", "CustomResourceDefinition")
 _TIMEOUT = 504
-"""The API server answers so when a minute was too short to delete all of a collection; it has deleted many."""
+"""The API server answers so, or disconnects, after a minute in which it deleted only a part of a large collection."""
 _NO_GRACE = {"gracePeriodSeconds": "0"}
 _ESTABLISHED_SECONDS = 60.0
 
@@ -99,16 +100,19 @@ class Api:
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         headers = {"Content-Type": kind}
         for trial in count(1):
-            async with self.session.request(
-                method, self.url(path), data=data, headers=headers, params=query
-            ) as it:
-                answer = await it.read()
-                if it.status < 400:
-                    return answer
-                # A collection of 100,000 objects is deleted in several requests that each time out.
-                is_late = method == "DELETE" and it.status == 504
-                if not (it.status == 429 or is_late) or trial > 20:
-                    raise RefusedError(method, path, it.status, answer)
+            try:
+                async with self.session.request(
+                    method, self.url(path), data=data, headers=headers, params=query
+                ) as it:
+                    answer = await it.read()
+                    if it.status < 400:
+                        return answer
+                    is_retried = it.status == 429 or (method == "DELETE" and it.status == _TIMEOUT)
+                    if not is_retried or trial > _TRIALS:
+                        raise RefusedError(method, path, it.status, answer)
+            except aiohttp.ServerDisconnectedError:
+                if method != "DELETE" or trial > _TRIALS:
+                    raise
             await asyncio.sleep(0.1 * trial)
         raise AssertionError
 
@@ -190,7 +194,7 @@ class Api:
             await each(self._finalize, await self.items(collection, labelSelector=selector))
             return
         try:
-            await self._delete_collection(collection, selector)
+            await self.ask("DELETE", collection, labelSelector=selector, **_NO_GRACE)
             left = await self.items(collection, labelSelector=selector)
         except RefusedError as error:
             if error.status in {404, 405}:  # its definition has gone, or it cannot be deleted so
@@ -210,16 +214,6 @@ class Api:
                         raise
 
         await each(release, left)
-
-    async def _delete_collection(self, collection: str, selector: str) -> None:
-        while True:
-            try:
-                await self.ask("DELETE", collection, labelSelector=selector, **_NO_GRACE)
-            except RefusedError as error:
-                if error.status != _TIMEOUT:
-                    raise
-            else:
-                return
 
     async def _finalize(self, found: Json) -> None:
         """Remove a namespace: where no controller manager is, nobody else finalizes it."""
