@@ -13,8 +13,6 @@ from enum import Enum, IntFlag, auto
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from scheduler.objects.resources import pod_requests, resize_is_infeasible
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable
 
@@ -317,23 +315,10 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
 def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
     """Whether any request became smaller, in the spec and the resize status."""
     # Pods with equal requests share one result, unless it is too long to be kept.
-    if old.resources is new.resources or _requests(old) == _requests(new):
-        return False
-    before, after = (pod_requests(pod.pod, use_status=True) for pod in (old, new))
-    return any(name not in after or after[name] < quantity for name, quantity in before.items())
-
-
-def _requests(pod: PodInfo) -> object:
-    """Everything that the requests of a pod depend on; equal parts are compared without Python code."""
-    spec, status = pod.pod.spec, pod.pod.status
-    of_containers = (
-        spec.containers,
-        spec.init_containers,
-        status.container_statuses,
-        status.init_container_statuses,
+    before, after = old.resources.taken, new.resources.taken
+    return before is not after and any(
+        name not in after or after[name] < amount for name, amount in before.items()
     )
-    of_pod = spec.overhead, spec.resources, status.resources, status.allocated_resources
-    return of_containers, of_pod, resize_is_infeasible(pod.pod)
 
 
 def _generated_claims(pod: PodInfo) -> tuple[object, object]:

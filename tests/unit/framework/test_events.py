@@ -16,6 +16,7 @@ from scheduler.framework.events import (
     node_changes,
     pod_changes,
 )
+from scheduler.objects.pod import trim_bound_pod
 from tests.support.builders import node, pod
 from tests.support.counted_labels import lines_run
 
@@ -183,6 +184,25 @@ def test_an_update_of_a_pod_becomes_specific_events(
 
     resource = "AssignedPod" if where else "UnschedulablePod"
     assert labels(events) == [resource + action for action in expected]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(("1", "2"), ("1", "1"), "ScaleDown", id="a smaller size takes effect"),
+        pytest.param(("2", "2"), ("1", "2"), "", id="a smaller size is requested"),
+    ],
+)
+def test_a_resize_is_recognized_without_the_status_which_is_not_kept(
+    old: tuple[str, str], new: tuple[str, str], expected: str
+):
+    before, after = (
+        trim_bound_pod(pod("web", node="n1", cpu=cpu, status=resized(given))) for cpu, given in (old, new)
+    )
+
+    named = labels(pod_changes(before, after))
+
+    assert named == [f"AssignedPodUpdatePod{expected}" if expected else "AssignedPodUpdate"]
 
 
 def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
