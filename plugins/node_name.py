@@ -36,6 +36,7 @@ class NodeName(FilterPlugin):
     api_version = 1
     reads_pods = False
     reads_only_nodes = True
+    evaluates_resizes = True
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name

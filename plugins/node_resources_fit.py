@@ -1,7 +1,7 @@
 """Rejects nodes without enough free capacity for the pod's requests, and scores the others by a strategy.
 
 Source:
-    kube-scheduler v1.36, plugins/noderesources/fit.go.
+    kube-scheduler v1.36, plugins/noderesources/fit.go; v1.37 (2fa5a2ed) for pods whose resize is deferred.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from plugins.node_resources_allocation import (
 from scheduler.errors import FieldError
 from scheduler.framework import (
     PASS,
+    SUCCESS,
     ActionType,
     ClusterEvent,
     ClusterObjects,
@@ -108,6 +109,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     name = "NodeResourcesFit"
     api_version = 1
     checks_free_capacity = True
+    evaluates_resizes = True
     Args = NodeResourcesFitArgs
     needs = Needs(kinds=frozenset({DEVICE_CLASSES}))
 
@@ -123,6 +125,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         self._devices = ClassTotals(
             Devices.of(objects), time_slice, is_on=features.enabled("DRAExtendedResource")
         )
+        self._counts_resizes = features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         self._scores_devices = may_be_of_devices(strategy.resources)
         if self._scores_devices:
             self.needs = NEEDS  # type: ignore[misc]  # per instance
@@ -138,6 +141,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
+        if self._counts_resizes and pod.has_deferred_resize:
+            return None  # its own amounts on the node count
         backed = self._devices.wanted_by(pod)
         if backed and self._scores_devices:
             return (
@@ -149,14 +154,21 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
         device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
-        return (
-            EventWithHint(pod, self._after_pod_event, _amounts),
-            EventWithHint(node, self._after_node_change, _amounts),
-            EventWithHint(device_class, self._after_device_class_event, _amounts),
+        key = _amounts_and_node if self._counts_resizes else _amounts
+        events = (
+            EventWithHint(pod, self._after_pod_event, key),
+            EventWithHint(node, self._after_node_change, key),
+            EventWithHint(device_class, self._after_device_class_event, key),
         )
+        if not self._counts_resizes:
+            return events
+        scale_up = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_UP)
+        return (*events, EventWithHint(scale_up, _after_scale_up, _node_of))
 
     def _after_pod_event(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> QueueingHint:
-        if new is None:
+        if self._counts_resizes and pod.node_name and _node_of(new or old) != pod.node_name:
+            helps = False
+        elif new is None:
             helps = bool(old.node_name or old.pod.status.nominated_node_name)
         elif new.uid == pod.uid:
             helps = True
@@ -172,6 +184,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
         requests, backed = pod.resources.requests, self._devices.behind.keys()
+        if self._counts_resizes and pod.node_name not in {"", new.name}:
+            return QueueingHint.SKIP
         helps = _fits_empty(requests, new.allocatable, backed) and (
             old is None or _more_is_offered(requests, old.allocatable, new.allocatable, backed)
         )
@@ -201,6 +215,11 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        if self._counts_resizes and pod.has_deferred_resize:
+            statuses = [self.filter_node(state, pod, snapshot.node_info(row)) for row in rows.tolist()]
+            return Outcomes.from_statuses(
+                snapshot.n_nodes, rows, [SUCCESS if each is None else each for each in statuses]
+            )
         wanted: list[tuple[str, int]] = state.read(_PRE_FILTER, list)
         full = snapshot.pod_count >= snapshot.allocatable[PODS]
         reasons: list[str] = []
@@ -235,6 +254,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         wanted: list[tuple[str, int]] = state.read(_PRE_FILTER, list)
+        if self._counts_resizes and pod.has_deferred_resize:
+            return self._fit_resize(wanted, pod, node)
         offered, taken = node.allocatable, node.requested
         reasons = [TOO_MANY_PODS] if len(node.pods) >= offered.get(PODS, 0) else []
         is_hopeless = False
@@ -247,19 +268,42 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
                 is_hopeless |= amount > there
         return Status.unschedulable(*reasons, resolvable=not is_hopeless) if reasons else None
 
+    def _fit_resize(self, wanted: Sequence[tuple[str, int]], pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Compare what the pod takes more than the node already counts for it with the free amounts.
+
+        The number of pods counts the pod itself twice, as upstream.
+
+        Source:
+            kube-scheduler v1.37, plugins/noderesources/fit.go, fitsRequest, adjustDeltasToAccomodateCacheDiscrepancy.
+        """
+        offered, taken, counted = node.allocatable, node.requested, _counted(pod, node)
+        reasons = [TOO_MANY_PODS] if len(node.pods) >= offered.get(PODS, 0) else []
+        is_hopeless = False
+        for resource, amount in wanted:
+            there, more = offered.get(resource, 0), max(0, amount - counted.get(resource, 0))
+            is_first = resource in _FIRST_RESOURCES
+            if not (more or is_first) or _is_left_to_devices(resource, offered, self._devices.behind.keys()):
+                continue
+            if more > wrapped(there - taken.get(resource, 0)):
+                reasons.append(_INSUFFICIENT + resource)
+                is_hopeless |= (amount if is_first else more) > there
+        return Status.unschedulable(*reasons, resolvable=not is_hopeless) if reasons else None
+
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         if node is None:
             return None
         state = CycleState()
         self.pre_filter(state, pod, snapshot)
         refusal = self.filter_node(state, pod, node)
+        counted = _counted(pod, node) if self._counts_resizes and pod.has_deferred_resize else {}
         details = []
         for reason in () if refusal is None else refusal.reasons:
             resource = reason.removeprefix(_INSUFFICIENT)
             if reason == TOO_MANY_PODS:
                 details.append(f"has {len(node.pods)} pods, and is for {node.allocatable.get(PODS, 0)}")
             else:
-                details.append(_shortage(resource, pod.resources.requests[resource], node))
+                asked = pod.resources.requests[resource] - counted.get(resource, 0)
+                details.append(_shortage(resource, max(0, asked), node))
         return details
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
@@ -376,6 +420,30 @@ def _shortage(resource: str, asked: int, node: NodeInfo) -> str:
     free = wrapped(there - node.requested.get(resource, 0))
     needs, left, whole = readable_amounts(resource, asked, free, there)
     return f"needs {needs} {resource}, {left} free of {whole}"
+
+
+def _counted(pod: PodInfo, node: NodeInfo) -> Mapping[str, int]:
+    """Return the amounts that a node counts for a pod that is on it."""
+    there = (each.resources.taken for each in node.pods if each.uid == pod.uid)
+    return next(there, {})
+
+
+def _after_scale_up(pod: PodInfo, _old: PodInfo, new: PodInfo) -> QueueingHint:
+    """Requeue a pod that waits for its resize if a pod on its node takes more: what was free before may be taken.
+
+    Source:
+        Pull request #140000 for kube-scheduler v1.37, plugins/noderesources/fit.go, isSchedulableAfterTargetPodScaleUp.
+    """
+    helps = bool(pod.node_name) and new.node_name == pod.node_name
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _node_of(pod: PodInfo) -> str:
+    return pod.node_name or pod.pod.status.nominated_node_name
+
+
+def _amounts_and_node(pod: PodInfo) -> Hashable:
+    return _amounts(pod), pod.node_name
 
 
 def _amounts(pod: PodInfo) -> Hashable:

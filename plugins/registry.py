@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from plugins.capacity_scheduling import CapacityScheduling
 from plugins.coscheduling import Coscheduling
 from plugins.default_binder import DefaultBinder
+from plugins.deferred_pod_scheduling import DeferredPodScheduling
 from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.fair_queues.fair_queues import FairQueues
 from plugins.gang_scheduling import GangScheduling
@@ -60,6 +61,7 @@ _ALL: tuple[type[Plugin], ...] = (
     TaintToleration,
     NodeAffinity,
     NodePorts,
+    DeferredPodScheduling,
     NodeResourcesFit,
     VolumeRestrictions,
     NodeVolumeLimits,

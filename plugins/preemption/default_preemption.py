@@ -85,6 +85,7 @@ class DefaultPreemption(Preempting):
 
     name = "DefaultPreemption"
     api_version = 1
+    evaluates_resizes = True
     Args = DefaultPreemptionArgs
     needs = NEEDS
 

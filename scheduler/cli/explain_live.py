@@ -116,5 +116,6 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
 
 def _where(answer: dict[str, Any]) -> str:
     if answer["node"]:
-        return f"is on node {answer['node']}"
+        waits = "" if answer["place"] == _OUTSIDE else f", and waits for its resize ({answer['place']})"
+        return f"is on node {answer['node']}{waits}"
     return "is not in the queue" if answer["place"] == _OUTSIDE else f"is in the queue ({answer['place']})"

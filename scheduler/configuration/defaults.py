@@ -41,6 +41,7 @@ DEFAULT_PLUGINS = Plugins(
             Plugin(name="TaintToleration", weight=3),
             Plugin(name="NodeAffinity", weight=2),
             Plugin(name="NodePorts"),
+            Plugin(name="DeferredPodScheduling"),
             Plugin(name="NodeResourcesFit", weight=1),
             Plugin(name="VolumeRestrictions"),
             Plugin(name="NodeVolumeLimits"),
@@ -64,6 +65,7 @@ DEFAULT_PLUGINS = Plugins(
 """The default plugins, in execution order."""
 
 GATED_PLUGINS: Mapping[str, str] = {
+    "DeferredPodScheduling": "InPlacePodVerticalScalingSchedulerPreemption",
     "DynamicResources": "DynamicResourceAllocation",
     "NodeDeclaredFeatures": "NodeDeclaredFeatures",
     "GangScheduling": "GangScheduling",

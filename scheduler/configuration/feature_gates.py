@@ -109,7 +109,6 @@ MISSING = frozenset(
         "CompositePodGroup",
         "DRADerivedAttributes",
         "DRANodeAllocatableResources",
-        "InPlacePodVerticalScalingSchedulerPreemption",
     }
 )
 """Gates of features that this scheduler does not have; they stay off."""
@@ -138,6 +137,7 @@ EFFECTS: Mapping[str, str] = {
     "GenericWorkload": "pods with a `schedulingGroup` are scheduled as groups",
     "InPlacePodLevelResourcesVerticalScaling": "a resize of a pod as a whole counts in its requests",
     "InPlacePodVerticalScaling": "a resize of containers counts in the requests of a pod",
+    "InPlacePodVerticalScalingSchedulerPreemption": "pods are preempted for the resize of a pod on their node",
     "MatchLabelKeysInPodTopologySpread": "topology spread constraints select by their `matchLabelKeys`",
     "NodeDeclaredFeatures": "the plugin NodeDeclaredFeatures is enabled",
     "PodGroupPreemptionPolicy": "whether a group may preempt is a field of the group",

@@ -32,9 +32,12 @@ class ActionType(IntFlag):
     UPDATE_NODE_CONDITION = auto()
     UPDATE_NODE_ANNOTATION = auto()
     UPDATE_NODE_DECLARED_FEATURE = auto()
+    UPDATE_NODE_PREEMPTION_POLICY = auto()
     UPDATE_POD_LABEL = auto()
     UPDATE_POD_SCALE_DOWN = auto()
     """At least one request of the pod became smaller."""
+    UPDATE_POD_SCALE_UP = auto()
+    """At least one request of the pod became larger."""
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = auto()
@@ -46,8 +49,10 @@ class ActionType(IntFlag):
         | UPDATE_NODE_CONDITION
         | UPDATE_NODE_ANNOTATION
         | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_NODE_PREEMPTION_POLICY
         | UPDATE_POD_LABEL
         | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_SCALE_UP
         | UPDATE_POD_TOLERATION
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
         | UPDATE_POD_GENERATED_RESOURCE_CLAIM
@@ -258,8 +263,13 @@ FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActi
 """A plugin requested that the pod is retried at once."""
 
 
-def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+def pod_changes(old: PodInfo, new: PodInfo, *, names_scale_up: bool = False) -> list[ClusterEvent]:
     """Classify the update of a pod.
+
+    Args:
+        old: the pod before.
+        new: the pod now.
+        names_scale_up: whether a larger request is a named change: only resizes of other pods wait for it.
 
     Returns:
         One event per named change, of resource ASSIGNED_POD or UNSCHEDULABLE_POD; never empty: a change
@@ -274,6 +284,8 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_POD_LABEL)
     if _scaled_down(old, new):
         actions.append(ActionType.UPDATE_POD_SCALE_DOWN)
+    if names_scale_up and _scaled_down(new, old):  # the reverse would be smaller
+        actions.append(ActionType.UPDATE_POD_SCALE_UP)
     if old.pod.spec.scheduling_gates and not new.pod.spec.scheduling_gates:
         actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     # The API server allows tolerations to be added, never changed or removed.
@@ -309,6 +321,8 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_NODE_ANNOTATION)
     if old.node.status.declared_features != new.node.status.declared_features:
         actions.append(ActionType.UPDATE_NODE_DECLARED_FEATURE)
+    if old.node.spec.pod_preemption_policy != new.node.spec.pod_preemption_policy:
+        actions.append(ActionType.UPDATE_NODE_PREEMPTION_POLICY)
     return [ClusterEvent(EventResource.NODE, action) for action in actions]
 
 

@@ -105,6 +105,9 @@ class Plugin(ABC):
         Args: the type of its arguments.
         reads_pods: whether its results for a node depend on the pods there. A plugin with a signature that
             does not depend on them is not called again when pods are added or removed. True is never wrong.
+        evaluates_resizes: whether it is called for a pod on a node that lacks the capacity for the pod's resize, at
+            PreEnqueue, PreFilter, Filter, PostFilter and Permit. Other plugins are skipped for such a pod, which
+            keeps its node.
         needs: what it reads beyond the standard objects.
         refresh_seconds: interval between two calls of `refresh`; None never calls it. A constructor may set
             it from the arguments.
@@ -114,6 +117,7 @@ class Plugin(ABC):
     api_version: ClassVar[int] = 0
     Args: ClassVar[type[PluginArgs]] = PluginArgs
     reads_pods: ClassVar[bool] = True
+    evaluates_resizes: ClassVar[bool] = False
     needs: ClassVar[Needs] = Needs()
     refresh_seconds: float | None = None
 

@@ -105,6 +105,12 @@ class NodeObject:
         return self.node.spec.unschedulable
 
     @property
+    def disables_resize_preemption(self) -> bool:
+        """Whether no pod is preempted for the resize of another pod on the node."""
+        policy = self.node.spec.pod_preemption_policy
+        return policy is not None and bool(policy.disable_resize_preemption)
+
+    @property
     def declared_features(self) -> frozenset[str]:
         """The names of the features that the node declares."""
         return frozenset(self.node.status.declared_features)

@@ -11,7 +11,7 @@ import msgspec
 from scheduler.objects.caches import Remembered
 from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms, has_long_terms
 from scheduler.objects.pod_group import group_annotations, group_of
-from scheduler.objects.resources import PodResources, pod_resources
+from scheduler.objects.resources import PodResources, pod_resources, resize_is_deferred
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.storage import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
 from scheduler.objects.v1 import Affinity, HostPort, Pod, PodStatus, Tolerations, host_ports
@@ -177,6 +177,11 @@ class PodInfo:
     def is_terminal(self) -> bool:
         """Whether the pod has ended, so that it holds no resources any more."""
         return self.pod.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def has_deferred_resize(self) -> bool:
+        """Whether it is on a node that lacks the capacity for its resize."""
+        return bool(self.pod.spec.node_name) and resize_is_deferred(self.pod)
 
     @property
     def resources(self) -> PodResources:

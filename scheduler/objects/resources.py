@@ -279,10 +279,23 @@ def asks_as_a_whole(pod: Pod) -> bool:
 
 def resize_is_infeasible(pod: Pod) -> bool:
     """Return whether the kubelet reported that the pod's resize is infeasible."""
+    return _resize_pends_because(pod) == "Infeasible"
+
+
+def resize_is_deferred(pod: Pod) -> bool:
+    """Return whether the kubelet reported that the node lacks the capacity for the pod's resize at the moment.
+
+    Source:
+        kube-scheduler v1.37, component-helpers/resource/helpers.go, IsPodResizeDeferred.
+    """
+    return _resize_pends_because(pod) == "Deferred"
+
+
+def _resize_pends_because(pod: Pod) -> str:
     for condition in pod.status.conditions:
         if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
+            return condition.reason
+    return ""
 
 
 def parsed(resources: ResourceList) -> dict[str, Quantity]:

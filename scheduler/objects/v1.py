@@ -377,11 +377,18 @@ class Pod(ApiStruct, frozen=True):
 
 
 # Nodes.
+class NodePodPreemptionPolicy(ApiStruct, frozen=True):
+    """v1.NodePodPreemptionPolicy."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(ApiStruct, frozen=True):
     """v1.NodeSpec, with the fields that scheduling reads."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: NodePodPreemptionPolicy | None = None
 
 
 class NodeCondition(ApiStruct, frozen=True):

@@ -104,6 +104,7 @@ def node_object(
     annotations: Mapping[str, str] | None = None,
     taints: Iterable[str | Mapping[str, Any] | Taint] = (),
     unschedulable: bool = False,
+    no_resize_preemption: Iterable[str] = (),
     allocatable: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
@@ -118,6 +119,7 @@ def node_object(
         annotations: its annotations.
         taints: its taints, as JSON, decoded, or in kubectl's notation: `key=value:NoSchedule`, `key:NoExecute`.
         unschedulable: whether it is cordoned, without the taint for that.
+        no_resize_preemption: who disables preemption for resizes on it.
         allocatable: other resources; these override the three above.
         more: other fields of its status, in snake case or as in JSON.
     """
@@ -125,6 +127,8 @@ def node_object(
     spec: dict[str, Any] = {"taints": [_taint(taint) for taint in taints]}
     if unschedulable:
         spec["unschedulable"] = True
+    if no_resize_preemption:
+        spec["podPreemptionPolicy"] = {"disableResizePreemption": list(no_resize_preemption)}
     status = {
         "allocatable": offered,
         "capacity": dict(offered),

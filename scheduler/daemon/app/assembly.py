@@ -253,7 +253,11 @@ class Parts(Shared):
 
     def activate(self, generation: Generation) -> None:
         """Use the profiles, the extenders and the times of a configuration; must be called between two cycles."""
-        self.profiles.swap(generation.frameworks, generation.extenders)
+        self.profiles.swap(
+            generation.frameworks,
+            generation.extenders,
+            preempts_for_resizes=generation.preempts_for_resizes,
+        )
         self.configure(generation.configuration.settings)
 
     def registry(self) -> Registry:

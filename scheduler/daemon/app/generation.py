@@ -55,6 +55,11 @@ class Generation:
     # (plugin, profile) -> last success, or start
     _fresh_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
+    @property
+    def preempts_for_resizes(self) -> bool:
+        """Whether the gate InPlacePodVerticalScalingSchedulerPreemption is on."""
+        return self.configuration.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
+
     async def close(self) -> None:
         """Release everything that only this generation needs."""
         self.stop_refreshing()

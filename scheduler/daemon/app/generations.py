@@ -226,22 +226,25 @@ class Generations:
         parts.bus.wake()
 
     def _let_go(self, generation: Generation) -> None:
-        """Drop the pods whose schedulerName is no longer served."""
+        """Drop the pods whose schedulerName is no longer served, or whose resize is not tried any more."""
         parts = self._parts
         for pod in [queued.pod for queued in parts.queue.pods()]:
-            if pod.scheduler_name not in generation.frameworks:
+            if pod.node_name and not generation.preempts_for_resizes:
+                parts.queue.delete(pod, "no pod is preempted for its resize any more")
+            elif pod.scheduler_name not in generation.frameworks:
                 parts.queue.delete(pod, "served by no profile any more")
                 if parts.cache.state_of(pod.uid) is PodState.OUTSIDE:
                     parts.nominator.add(pod)  # as for pods of any other scheduler
                 self._cycles.reporter.outdated(pod.key)
 
     def _take_in(self, names: Iterable[str]) -> None:
-        """Queue the pods that waited for their schedulerName to be served."""
-        names, pods = frozenset(names), self._watches.pods
+        """Queue the pods that waited for their schedulerName to be served, or for their resize to be tried."""
+        names, pods, profiles = frozenset(names), self._watches.pods, self._parts.profiles
         for pod in pods.store.values():
             is_pending = not (pod.node_name or pod.is_terminal)
             # A pod that was scheduled a moment ago is skipped when it is popped.
-            if pod.scheduler_name in names and is_pending and not pods.is_outdated(pod.key):
+            is_new = pod.scheduler_name in names if is_pending else profiles.tries_resize_of(pod)
+            if is_new and not pods.is_outdated(pod.key):
                 self._parts.queue.add(pod)
 
     async def _retire(self, old: Generation) -> None:

@@ -38,7 +38,8 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         `schedulingGates`, the current ones, `group`, the state of its group while it waits with one, else null, `attempt`:
         null before the first and after it was forgotten, else `at`, `number`, its duration in `seconds`, `chosen`,
         `nominates` (the nominated node, or null) and the explanation in the format of `explain --cluster`, with `details` of
-        the current state, not of the attempt; and `now`, for this scheduler's pods on nodes the node that they would get if
+        the current state, not of the attempt (of a pod on a node that waits in the queue: the attempt at its resize); and
+        `now`, for this scheduler's pods on nodes the node that they would get if
         they had none: an explanation with `node`, else null.
 
     Raises:
@@ -117,7 +118,7 @@ def attempt_json(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Cloc
     """Return the explanation of one attempt, with details of rejections by the current state."""
     explanation = explain(attempted.decision, attempted.names)
     framework = parts.profiles.frameworks.get(pod.scheduler_name)
-    if framework is not None and not pod.node_name:
+    if framework is not None and (not pod.node_name or parts.profiles.tries_resize_of(pod)):
         snapshot = parts.cache.snapshot()
         nominated = parts.nominator.others(pod, snapshot)
         _details(parts, framework, clock).add_to(explanation, pod, snapshot, nominated)

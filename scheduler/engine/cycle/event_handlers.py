@@ -217,7 +217,8 @@ class PodHandler(EventHandler[PodInfo]):
         if pod.node_name:
             self._cache.add_pod(pod)
             self._bus.happened(ASSIGNED_POD_ADD, None, pod)
-            return _ASSIGNED_ADD
+            queued = self._resize_changed(None, pod) if self._profiles.preempts_for_resizes else ()
+            return (*queued, *_ASSIGNED_ADD)
         return self._pending_added(pod)
 
     def _updated(self, old: PodInfo, new: PodInfo) -> Events:
@@ -231,19 +232,22 @@ class PodHandler(EventHandler[PodInfo]):
             self._cache.add_pod(new)
             if _is_read_again(old, new):
                 return ()
-            changes = pod_changes(old, new)
+            by_resize = self._profiles.preempts_for_resizes
+            changes = pod_changes(old, new, names_scale_up=by_resize)
+            queued = self._resize_changed(old, new) if by_resize else ()
             for event in changes:
                 self._bus.happened(event, old, new)
             if old.group != new.group and new.group is not None and self._profiles.pod_group(new.group):
                 self._bus.happened(
                     ASSIGNED_POD_ADD, None, new
                 )  # for pods that wait for other members of the group
-            return changes
+            return [*queued, *changes]
         if new.node_name:
             self._cache.add_pod(new)
             self._bus.happened(ASSIGNED_POD_ADD, None, new)
             self._forget_pending(old)
-            return _ASSIGNED_ADD
+            queued = self._resize_changed(None, new) if self._profiles.preempts_for_resizes else ()
+            return (*queued, *_ASSIGNED_ADD)
         return () if _is_read_again(old, new) else self._pending_updated(old, new)
 
     def _deleted(self, pod: PodInfo) -> Events:
@@ -256,7 +260,8 @@ class PodHandler(EventHandler[PodInfo]):
             self._bus.happened(ASSIGNED_POD_DELETE, pod, None)
             if is_ours_there:
                 self._left_node(pod)
-            return _ASSIGNED_DELETE
+            queued = self._resize_changed(pod, None) if self._profiles.preempts_for_resizes else ()
+            return (*queued, *_ASSIGNED_DELETE)
         events = self._pending_deleted(pod)
         # Also for removed profiles: bindings that began with them are completed.
         assumed = self._cache.pod(pod.uid)
@@ -302,6 +307,12 @@ class PodHandler(EventHandler[PodInfo]):
         nominator.add(new, "" if new.is_terminating or new.pod.spec.scheduling_gates else None)
         if before and nominator.node_of(new.uid) != before:
             self._bus.nomination_ended(old)
+
+    # Pods on nodes whose resize is deferred; those of other schedulers have their schedulers.
+
+    def _resize_changed(self, old: PodInfo | None, new: PodInfo | None) -> Events:
+        """Keep a pod on a node in the queue as long as its resize is deferred; None means no pod."""
+        return ()
 
     # Pods that are being bound.
 
@@ -370,6 +381,30 @@ class QueueingPodHandler(PodHandler):
             self._queue.delete(pod)
         else:
             super()._forget_pending(pod)
+
+    def _resize_changed(self, old: PodInfo | None, new: PodInfo | None) -> Events:
+        """See `PodHandler`; the queue gets the pod in the version that the cache has.
+
+        Source:
+            kube-scheduler v1.37 (fde22c3f), eventhandlers.go, addPod, updatePod, deletePod.
+        """
+        pod = new or old
+        assert pod is not None, "nothing changed"
+        waits = self._queue.newest(pod.uid) is not None
+        if new is None or not self._profiles.tries_resize_of(new):
+            if waits:
+                self._queue.delete(pod, "its resize is not deferred any more")
+            return _PENDING_DELETE if waits else ()
+        if waits and old is not None:
+            own = [
+                ClusterEvent(EventResource.UNSCHEDULABLE_POD, event.action)
+                for event in pod_changes(old, new, names_scale_up=True)
+            ]
+            self._queue.update(old, new, own)
+        else:
+            self._queue.add(new)
+        self._bus.wake()
+        return () if waits else _PENDING_ADD
 
     def _let_go(self, uid: str) -> None:
         if self._waiting_pods.holds(uid):

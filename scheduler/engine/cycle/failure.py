@@ -72,7 +72,7 @@ class FailureHandler:
         self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
         self._log(pod, status)
         newest = self._newest(pod.key)
-        if newest is None or newest.node_name or newest.uid != pod.uid:
+        if newest is None or newest.node_name != pod.node_name or newest.uid != pod.uid:
             # The pod was deleted, recreated, or bound: by a request without a response, or by another client.
             self._queue.done(pod.uid)
             return
@@ -88,7 +88,8 @@ class FailureHandler:
                 keeps_turn=keeps_turn,
             )
         )
-        if place is Place.OUTSIDE:  # its newest version cannot be decoded, which was already reported
+        # Its newest version cannot be decoded, which was already reported; or it runs, whatever becomes of its resize.
+        if place is Place.OUTSIDE or pod.node_name:
             return
         if nominated_node_name is not None:
             self._nominate(newest, nominated_node_name)

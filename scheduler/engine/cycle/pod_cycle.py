@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
@@ -90,6 +91,9 @@ class PodCycle:
         if attempt.extenders is not None:
             self._freeze.begin()
         decision, snapshot = await self.decide(attempt)
+        if attempt.queued.pod.node_name and decision.node_name:
+            self._keep_waiting(attempt, decision, snapshot)
+            return ()
         self.note(attempt, decision, snapshot)
         if not decision.node_name:
             self.give_up(attempt, decision)
@@ -124,7 +128,9 @@ class PodCycle:
             self._reporter.skipped(pod.scheduler_name, pod)
             return True
         # An update may have returned the pod to the queue while it was being assumed.
-        return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
+        return self._cache.state_of(pod.uid) is not (
+            PodState.CONFIRMED if pod.node_name else PodState.OUTSIDE
+        )
 
     async def decide(
         self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
@@ -177,6 +183,18 @@ class PodCycle:
             unschedulable_plugins=frozenset(decision.diagnosis.unschedulable_plugins),
             pending_plugins=frozenset(decision.diagnosis.pending_plugins),
         )
+
+    def _keep_waiting(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:
+        """Requeue a pod whose resize fits on its node: it is bound already, and the kubelet resizes it.
+
+        Permit rejects it, with the reason. Without a plugin that does, the pod is tried again after a backoff.
+        """
+        permitted = attempt.framework.run_permit(decision.state, decision.pod, decision.node_name)
+        is_refusal = isinstance(permitted, Status) and not permitted.is_success
+        status = permitted if is_refusal else Status.unschedulable("pod resize fits")
+        self.note(attempt, replace(decision, node_name="", status=status), snapshot)
+        plugins = frozenset({status.plugin}) if status.plugin else frozenset()
+        self._failures.handle(attempt, status, unschedulable_plugins=plugins)
 
     def assume(self, attempt: Attempt, decision: Decision) -> AssumedPod:
         """Assume a pod on its chosen node, or on its nominated node."""

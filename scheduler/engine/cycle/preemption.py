@@ -265,7 +265,9 @@ class PreemptionExecutor(_Holding):
 
     def _waits(self, pod: PodInfo) -> bool:
         newest = self._newest(pod.key)
-        return newest is not None and self._stays(pod) and not newest.node_name
+        if newest is None or not self._stays(pod) or newest.node_name != pod.node_name:
+            return False
+        return not pod.node_name or newest.has_deferred_resize
 
     def _stays(self, pod: PodInfo) -> bool:
         """Return whether a pod exists and is not terminating, according to the watch."""

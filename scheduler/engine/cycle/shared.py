@@ -42,15 +42,34 @@ class Profiles:
     Attributes:
         frameworks: schedulerName -> profile.
         extenders: the extenders for pods of all profiles; None without extenders.
+        preempts_for_resizes: whether pods on nodes are tried while their resize is deferred, as with the gate
+            InPlacePodVerticalScalingSchedulerPreemption.
     """
 
     def __init__(self) -> None:
         self.frameworks: Mapping[str, Framework] = MappingProxyType({})
         self.extenders: Extenders | None = None
+        self.preempts_for_resizes = False
 
-    def swap(self, frameworks: Mapping[str, Framework], extenders: Extenders | None = None) -> None:
+    def swap(
+        self,
+        frameworks: Mapping[str, Framework],
+        extenders: Extenders | None = None,
+        *,
+        preempts_for_resizes: bool = False,
+    ) -> None:
         """Replace all profiles and extenders at once; must be called between two scheduling cycles."""
         self.frameworks, self.extenders = MappingProxyType(dict(frameworks)), extenders or None
+        self.preempts_for_resizes = preempts_for_resizes
+
+    def tries_resize_of(self, pod: PodInfo) -> bool:
+        """Return whether a pod is on a node and waits in the queue until that has the capacity for its resize."""
+        return (
+            self.preempts_for_resizes
+            and pod.has_deferred_resize
+            and pod.scheduler_name in self.frameworks
+            and not (pod.is_terminating or pod.is_terminal)
+        )
 
     def __contains__(self, scheduler_name: object) -> bool:
         return scheduler_name in self.frameworks
@@ -77,7 +96,9 @@ class Profiles:
     def group_of(self, pod: PodInfo) -> GroupKey | None:
         key = pod.group
         framework = None if key is None else self.frameworks.get(pod.scheduler_name)
-        return key if key is not None and framework is not None and key.kind in framework.groups else None
+        if key is None or framework is None or key.kind not in framework.groups:
+            return None
+        return None if pod.has_deferred_resize else key  # members on nodes are resized one by one
 
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
         framework = self.frameworks.get(profile)

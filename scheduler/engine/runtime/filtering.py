@@ -24,7 +24,7 @@ from scheduler.engine.runtime.calls import (
     is_pre_filter,
 )
 from scheduler.engine.runtime.equivalence_classes import Prepared
-from scheduler.engine.runtime.plugin_classes import keeps_rows_apart, overrides
+from scheduler.engine.runtime.plugin_classes import called_for, keeps_rows_apart, overrides
 from scheduler.engine.runtime.post_filters import ask_post_filters
 from scheduler.framework.interface import ExtensionPoint, PreFilterPlugin, PreFilterResult
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
 
 _NOWHERE: Rows = np.empty(0, dtype=np.intp)
+_NO_PLUGINS: frozenset[str] = frozenset()
 
 
 class Filtering:
@@ -104,11 +105,12 @@ class Filtering:
             kube-scheduler v1.36, framework/runtime/framework.go, RunPreFilterPlugins.
         """
         with PointTiming(self._call, ExtensionPoint.PRE_FILTER) as timing:
-            prepared = self._prepared(state, pod, snapshot)
+            asked, left_out = self._pre_filter, _NO_PLUGINS
+            if pod.pod.spec.node_name:
+                asked, left_out = self._for_resize(pod)
+            prepared = None if left_out else self._prepared(state, pod, snapshot)
             if prepared is None:
-                status, _ = self._pre_filter_all(
-                    self._pre_filter, frozenset(), state, pod, snapshot, diagnosis
-                )
+                status, _ = self._pre_filter_all(asked, left_out, state, pod, snapshot, diagnosis)
             else:
                 status, last = self._pre_filter_all(
                     prepared.others, prepared.skipped, state, pod, snapshot, diagnosis
@@ -117,6 +119,13 @@ class Filtering:
                     self._forget_plugins_after(last, prepared, state)
             timing.code = status.code
         return status
+
+    def _for_resize(self, pod: PodInfo) -> tuple[Sequence[PreFilterPlugin], frozenset[str]]:
+        """Return the PreFilter plugins that are called for a pod on a node, and the names of all plugins that are not."""
+        everyone = [*self._pre_filter, *(each.plugin for each in self._filter)]
+        asked = {plugin.name for plugin in called_for(pod, everyone)}
+        left_out = frozenset(plugin.name for plugin in everyone) - asked
+        return called_for(pod, self._pre_filter), left_out
 
     def _prepared(
         self, state: AttemptState, pod: PodInfo, snapshot: Snapshot
@@ -546,7 +555,10 @@ class Filtering:
     ) -> PostFilterResult:
         """Run PostFilter plugins until one succeeds or fails; the reasons of all called plugins are joined."""
         with PointTiming(self._call, ExtensionPoint.POST_FILTER) as timing:
-            result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
+            plugins = self._post_filter
+            if pod.pod.spec.node_name:
+                plugins = called_for(pod, plugins)
+            result = await ask_post_filters(self._call, plugins, state, pod, snapshot, diagnosis)
             timing.code = result.status.code
         return result
 

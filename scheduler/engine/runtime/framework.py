@@ -23,6 +23,7 @@ from scheduler.engine.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.engine.runtime.filtering import Filtering
 from scheduler.engine.runtime.instruments import NoInstruments
 from scheduler.engine.runtime.placing import Placing
+from scheduler.engine.runtime.plugin_classes import called_for
 from scheduler.engine.runtime.scoring import Scoring
 from scheduler.framework.events import (
     EVERYTHING,
@@ -210,7 +211,10 @@ class Framework:
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first rejection or error of a PreEnqueue plugin, or a success."""
         with PointTiming(self._call, ExtensionPoint.PRE_ENQUEUE) as timing:
-            for plugin in self._pre_enqueue:
+            plugins = self._pre_enqueue
+            if pod.pod.spec.node_name:
+                plugins = called_for(pod, plugins)
+            for plugin in plugins:
                 status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
                 if not status.is_success:
                     timing.code = status.code
@@ -322,7 +326,10 @@ class Framework:
         """
         with PointTiming(self._call, ExtensionPoint.PERMIT) as timing:
             holds: dict[str, float] = {}
-            for plugin in self._permit:
+            plugins = self._permit
+            if pod.pod.spec.node_name:
+                plugins = called_for(pod, plugins)
+            for plugin in plugins:
                 answer = self._call.guarded(
                     plugin, ExtensionPoint.PERMIT, plugin.permit, state, pod, node_name, expects=is_permit
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from scheduler import clock
@@ -38,9 +38,11 @@ from scheduler.framework.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.pod import PodInfo
+
+P = TypeVar("P", bound=Plugin)
 
 CLASS_OF_POINT: dict[ExtensionPoint, type[Plugin]] = {
     ExtensionPoint.PRE_ENQUEUE: PreEnqueuePlugin,
@@ -88,6 +90,14 @@ def overrides(plugin: Plugin | type[Plugin], contract: type[Plugin], *methods: s
     """Return whether a plugin overrides one of some methods of the contract."""
     kind = plugin if isinstance(plugin, type) else type(plugin)
     return any(getattr(kind, method) is not getattr(contract, method) for method in methods)
+
+
+def called_for(pod: PodInfo, plugins: Sequence[P]) -> Sequence[P]:
+    """Return the plugins that are called for a pod; see `Plugin.evaluates_resizes`.
+
+    On hot paths call it only for pods whose spec names a node.
+    """
+    return [plugin for plugin in plugins if plugin.evaluates_resizes] if pod.has_deferred_resize else plugins
 
 
 def keeps_rows_apart(
@@ -156,7 +166,7 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"api_version: this scheduler has {API_VERSION}, the plugin uses {plugin.api_version}"
     if not (isinstance(args, type) and issubclass(args, PluginArgs)):
         yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
-    for flag in ("reads_pods", "reads_only_nodes", "checks_free_capacity"):
+    for flag in ("reads_pods", "evaluates_resizes", "reads_only_nodes", "checks_free_capacity"):
         value: object = getattr(plugin, flag, False)
         if not isinstance(value, bool):
             yield f"{flag}: True or False is expected, was {value!r}"

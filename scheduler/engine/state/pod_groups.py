@@ -63,8 +63,11 @@ class PodGroups:
         return 0 if members is None else members.count
 
     def note_pending(self, pod: PodInfo) -> None:
-        """Record that a pod is in the queue, or its new version, which may belong to another group."""
-        uid, key = pod.uid, pod.group
+        """Record that a pod is in the queue, or its new version, which may belong to another group.
+
+        A pod on a node is in the queue for its resize, and no pending member.
+        """
+        uid, key = pod.uid, None if pod.node_name else pod.group
         before = self._pending.get(uid)
         if before == key:
             return

@@ -296,7 +296,7 @@ def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
     # fmt: off
     return Kinds([
         Kind("", "v1", "pods", "Pod", True, PodStrategy(), ("po",), _ALL, ("status", "binding", "eviction", "resize"), _POD_FIELDS),
-        Kind("", "v1", "nodes", "Node", False, NodeStrategy(), ("no",), (), _STATUS, _NODE_FIELDS),
+        Kind("", "v1", "nodes", "Node", False, NodeStrategy(resize_preemption=version != "1.36"), ("no",), (), _STATUS, _NODE_FIELDS),
         Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
         Kind("", "v1", "events", "Event", True, CoreEventStrategy(), ("ev",), (), (), _CORE_EVENT_FIELDS),
         Kind("", "v1", "services", "Service", True, ServiceStrategy(), ("svc",), _ALL, _STATUS, selectable("spec.clusterIP", "spec.type")),

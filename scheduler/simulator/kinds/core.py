@@ -9,21 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.api_types import api_type
-from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.causes import Cause, duplicate, invalid_value, required, too_many
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.apimachinery.strategy import Cluster, Strategy, dns_label
+from scheduler.simulator.apimachinery.strategy import Cluster, Strategy, dns_label, validate_label_name
 from scheduler.simulator.apimachinery.structure import fill_in
 from scheduler.simulator.kinds.placement_rules import validate_amount, validate_taints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
 
 ALWAYS_THERE: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
+_MOST_OWNERS: Final = 20
 
 
 class NamespaceStrategy(Strategy):
@@ -97,11 +98,21 @@ class NamespaceStrategy(Strategy):
 
 
 class NodeStrategy(Strategy):
-    """The rules of nodes; unlike other kinds, a new node keeps its status."""
+    """The rules of nodes; unlike other kinds, a new node keeps its status.
+
+    Args:
+        resize_preemption: whether nodes may disable preemption for resizes, as in 1.37 with the gate
+            InPlacePodVerticalScalingSchedulerPreemption.
+    """
 
     has_status = True
 
+    def __init__(self, *, resize_preemption: bool) -> None:
+        self._resize_preemption = resize_preemption
+
     def default(self, obj: Object) -> None:
+        if not self._resize_preemption:
+            obj["spec"].pop("podPreemptionPolicy", None)
         status = obj["status"]
         if "capacity" in status:
             status.setdefault("allocatable", dict(status["capacity"]))
@@ -109,6 +120,8 @@ class NodeStrategy(Strategy):
     def validate(self, obj: Object) -> Iterator[Cause]:
         yield from validate_taints(obj["spec"].get("taints", ()), "metadata.taints")
         yield from _validate_amounts(obj)
+        owners = obj["spec"].get("podPreemptionPolicy", {}).get("disableResizePreemption", ())
+        yield from _validate_owners(owners, "spec.podPreemptionPolicy.disableResizePreemption")
 
     def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         yield from self.validate(obj)
@@ -120,6 +133,21 @@ class NodeStrategy(Strategy):
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         """Keep a new node unchanged."""
+
+
+def _validate_owners(owners: Sequence[str], path: str) -> Iterator[Cause]:
+    """Yield the errors of a set of at most 20 label keys.
+
+    Source:
+        kube-apiserver v1.37, staging/src/k8s.io/api/core/v1/types.go, NodePodPreemptionPolicy, the `+k8s:` tags.
+    """
+    if len(owners) > _MOST_OWNERS:
+        yield too_many(path, len(owners), _MOST_OWNERS)
+        return
+    for index, owner in enumerate(owners):
+        if owner in owners[:index]:
+            yield duplicate(f"{path}[{index}]", owner)
+        yield from validate_label_name(owner, f"{path}[{index}]")
 
 
 def _validate_amounts(node: Object) -> Iterator[Cause]:

@@ -44,7 +44,7 @@ def test_before_v1beta3_default_plugins_had_other_weights(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_default_filters_keep_their_order(version: str) -> None:
-    later = {"DynamicResources", "NodeDeclaredFeatures"}
+    later = {"DeferredPodScheduling", "DynamicResources", "NodeDeclaredFeatures"}
     filters = names_at(of(version, ""), ExtensionPoint.FILTER)
     assert [name for name in filters if name not in later] == FILTERS
 
@@ -147,4 +147,5 @@ def test_a_file_that_disables_the_defaults_of_a_point_keeps_later_plugins(versio
     disabled = [{"name": name} for name in listed_at(version, point)]
     plugins = json.dumps({point: {"disabled": disabled}})
     left = names_at(of(version, f"profiles: [{{plugins: {plugins}}}]"), ExtensionPoint(point))
-    assert set(left) <= {"DynamicResources", "NodeDeclaredFeatures", "VolumeBinding", *POINTS_SINCE[point]}
+    later = {"DeferredPodScheduling", "DynamicResources", "NodeDeclaredFeatures", "VolumeBinding"}
+    assert set(left) <= {*later, *POINTS_SINCE[point]}

@@ -188,7 +188,7 @@ def test_a_gate_without_effect_is_noted():
     gates = "{NodeInclusionPolicyInPodTopologySpread: true, OpportunisticBatching: false}"
     file = parsed(f"emulatedVersion: '1.37'\nfeatureGates: {gates}")
 
-    both = with_gates(file, InPlacePodVerticalScalingSchedulerPreemption=False)
+    both = with_gates(file, InterPodAffinityHostnameFastPath=False)
 
     assert both.notes == (
         ConfigurationNote(
@@ -201,7 +201,7 @@ def test_a_gate_without_effect_is_noted():
         ),
         ConfigurationNote(
             "--feature-gates",
-            "InPlacePodVerticalScalingSchedulerPreemption has no effect: it does not change decisions",
+            "InterPodAffinityHostnameFastPath has no effect: it does not change decisions",
         ),
     )
 

@@ -186,13 +186,15 @@ def test_an_update_of_a_pod_becomes_specific_events(
     assert labels(events) == [resource + action for action in expected]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(("1", "2"), ("1", "1"), "ScaleDown", id="a smaller size takes effect"),
-        pytest.param(("2", "2"), ("1", "2"), "", id="a smaller size is requested"),
-    ],
-)
+RESIZES = [  # the request and the status before and after, and whether the pod takes less or more then
+    pytest.param(("1", "2"), ("1", "1"), "ScaleDown", id="a smaller size takes effect"),
+    pytest.param(("2", "2"), ("1", "2"), "", id="a smaller size is requested"),
+    pytest.param(("1", "1"), ("2", "1"), "ScaleUp", id="a larger size is requested"),
+    pytest.param(("2", "1"), ("2", "2"), "", id="a larger size takes effect"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), RESIZES)
 def test_a_resize_is_recognized_without_the_status_which_is_not_kept(
     old: tuple[str, str], new: tuple[str, str], expected: str
 ):
@@ -200,9 +202,13 @@ def test_a_resize_is_recognized_without_the_status_which_is_not_kept(
         trim_bound_pod(pod("web", node="n1", cpu=cpu, status=resized(given))) for cpu, given in (old, new)
     )
 
-    named = labels(pod_changes(before, after))
+    named = labels(pod_changes(before, after, names_scale_up=True))
 
     assert named == [f"AssignedPodUpdatePod{expected}" if expected else "AssignedPodUpdate"]
+
+
+def test_a_larger_request_has_no_name_unless_resizes_wait_for_it():
+    assert labels(pod_changes(pod("web", cpu="1"), pod("web", cpu="2"))) == ["UnschedulablePodUpdate"]
 
 
 def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
@@ -219,6 +225,8 @@ def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
         pytest.param({}, {"allocatable": {"example.com/gpu": "1"}}, ["Allocatable"], id="a new resource"),
         pytest.param({}, {"labels": {"zone": "a"}}, ["Label"], id="a label"),
         pytest.param({}, {"annotations": {"a": "b"}}, ["Annotation"], id="an annotation"),
+        pytest.param({}, {"no_resize_preemption": ["a"]}, ["PreemptionPolicy"], id="a preemption policy"),
+        pytest.param({"no_resize_preemption": ["a"]}, {}, ["PreemptionPolicy"], id="no preemption policy"),
         pytest.param({"taints": ["a:NoSchedule"]}, {}, ["Taint"], id="a taint removed"),
         pytest.param({}, {"taints": ["a:NoSchedule"]}, ["Taint"], id="a taint added"),
         pytest.param({"unschedulable": True}, {}, ["Taint"], id="uncordoned"),

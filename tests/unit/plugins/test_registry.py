@@ -12,6 +12,7 @@ DEFAULT_ORDER = [
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",
+    "DeferredPodScheduling",
     "NodeResourcesFit",
     "VolumeRestrictions",
     "NodeVolumeLimits",

@@ -118,7 +118,18 @@ class PodCheck:
         if counted.node_name != pod.node_name or not counted.takes_the_same_as(pod):
             problem = f"version {pod.resource_version} of it on {pod.node_name} is not what is counted"
             return (Finding(Discrepancy.POD, pod.key, problem, repair),)
-        return ()
+        return self._waiting_for_resize(pod) if self._parts.profiles.tries_resize_of(pod) else ()
+
+    def _waiting_for_resize(self, pod: PodInfo) -> Sequence[Finding]:
+        queue = self._parts.queue
+        place = queue.place_of(pod.uid)
+        if place is Place.IN_FLIGHT and not self._in_hand(pod.uid):
+            problem = "it was taken for an attempt at its resize, and nobody is at it"
+        elif queue.holds(pod.uid) and (place is not Place.OUTSIDE or self._watches.pods.is_outdated(pod.key)):
+            return ()
+        else:
+            problem = "its resize is deferred, and it is not in the queue"
+        return (Finding(Discrepancy.PENDING, pod.key, problem, self._putting_back(pod)),)
 
     def _waiting(self, pod: PodInfo) -> Sequence[Finding]:
         parts, key = self._parts, pod.key
@@ -177,9 +188,11 @@ class PodCheck:
             return ()
         pod = queued.pod
         shown = self._parts.pods.get(pod.key)
-        waits = shown is not None and shown.uid == uid and not (shown.node_name or shown.is_terminal)
-        if waits and pod.scheduler_name in self._parts.profiles:
-            return ()
+        if shown is not None and shown.uid == uid:
+            is_pending = not (shown.node_name or shown.is_terminal)
+            profiles = self._parts.profiles
+            if pod.scheduler_name in profiles if is_pending else profiles.tries_resize_of(shown):
+                return ()
         repair = partial(queue.purge, uid, "it does not wait for us")
         return (
             Finding(Discrepancy.QUEUED, pod.key, f"{uid} is in the queue and does not wait for us", repair),
