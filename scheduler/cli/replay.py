@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, file_option, option
+from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
 from scheduler.clock import rfc3339_micro
 from scheduler.configuration.load import load
+from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.daemon.recording.notes import SECOND, Note
 from scheduler.engine.cycle.explanation import explain
 from scheduler.errors import SchedulerError
@@ -28,6 +30,7 @@ from scheduler.tools.whatif.replay.script import Script, stretches
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scheduler.configuration.load import Configuration
     from scheduler.tools.whatif.backtest.result import Backtest
     from scheduler.tools.whatif.replay.replayed_ports import Difference
     from scheduler.tools.whatif.replay.script import Stretch
@@ -177,7 +180,8 @@ class Asked(NamedTuple):
     """A request for a backtest.
 
     Attributes:
-        configs: configuration files.
+        configs: configuration files; the recorded configuration if there are none.
+        features: emulated version and gates of these configurations.
         seed: seed for ties that the recording does not decide.
         processes: number of configurations that run at a time; None for one per CPU.
         output: output format.
@@ -185,6 +189,7 @@ class Asked(NamedTuple):
     """
 
     configs: Sequence[Path]
+    features: GivenFeatures
     seed: int
     processes: int | None
     output: Output
@@ -199,10 +204,16 @@ def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
         OSError: the recording cannot be read, or the page cannot be written.
     """
     logging.basicConfig(level=logging.WARNING)
-    configs = [load(path) for path in asked.configs]  # errors are reported before anything runs
+    features = asked.features
+    # Errors are reported before anything runs.
+    read = [load(path, version=features.version or None) for path in asked.configs]
     if asked.html is not None:
         asked.html.touch()
     material = material_of(history_of(found, source))
+    recorded = material.recorded.features.version
+    configs = [with_features(each, features, server=recorded) for each in read]
+    if not configs:
+        configs.append(_with_other_features(material.recorded, features))
     result = backtest_all(
         material, configs, seed=asked.seed, processes=asked.processes, show=sys.stderr.isatty()
     )
@@ -216,6 +227,17 @@ def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
     from scheduler.tools.whatif.backtest.report import show
 
     show(Console(highlight=False), result)
+
+
+def _with_other_features(recorded: Configuration, given: GivenFeatures) -> Configuration:
+    """Return the recorded configuration as after an upgrade: gates that another version does not accept are left out."""
+    version = given.version or recorded.features.version
+    unnamed = msgspec.structs.replace(recorded.settings, emulated_version="")
+    gates = (f"{gate}={str(value).lower()}" for gate, value in sorted(given.gates.items()))
+    source = ", ".join([f"recorded configuration as Kubernetes {version}", *gates])
+    return with_features(
+        replace(recorded, settings=unnamed, source=source), given._replace(version=""), server=version
+    )
 
 
 def _write_page(path: Path, result: Backtest) -> None:
@@ -243,6 +265,7 @@ _BACKTEST = "With another configuration"
     "configuration places them. May be given several times.",
     section=_BACKTEST,
 )
+@features_options
 @file_option("--html", help="Also write an HTML page with charts to this file.", section=_BACKTEST)
 @choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.", section=_BACKTEST)
 @option(
@@ -260,6 +283,7 @@ def replay(
     attempt: int | None,
     all_nodes: bool,
     config: tuple[Path, ...],
+    features: GivenFeatures,
     html: Path | None,
     output: Output,
     seed: int,
@@ -268,18 +292,22 @@ def replay(
     """Replay a recording: the same code, with the same input in the same order, must make the same decisions.
 
     If it does not, the first difference is shown and the exit status is 1. With --config, show what another
-    configuration would have done.
+    configuration would have done, as the recorded Kubernetes version. With --emulated-version or --feature-gates, show what
+    another version would have done; without --config, with the recorded configuration.
     """
-    if config and pod is not None:
-        fail("--pod and --config cannot be combined")
+    is_backtest = bool(config or features.version or features.gates)
+    if is_backtest and pod is not None:
+        fail(
+            "--pod shows the recording: it cannot be combined with --config, --emulated-version or --feature-gates"
+        )
     if pod is None and (attempt is not None or all_nodes):
         fail("--attempt and --all-nodes need --pod")
-    if not config and (html is not None or output is not Output.TABLE):
-        fail("--html and --output need --config")
+    if not is_backtest and (html is not None or output is not Output.TABLE):
+        fail("--html and --output need --config, --emulated-version or --feature-gates")
     try:
         found = stretches(folder)
-        if config:
-            backtested(found, str(folder), Asked(config, seed, processes, output, html))
+        if is_backtest:
+            backtested(found, str(folder), Asked(config, features, seed, processes, output, html))
             return
         wanted = None if pod is None else Wanted(pod if "/" in pod else f"default/{pod}", attempt, all_nodes)
         sys.exit(exactly(found, wanted))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, file_option, option
+from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
 from scheduler.configuration.load import load
+from scheduler.configuration.overrides import with_features
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all
 from scheduler.tools.whatif.simulation.workload import typical_pods as kinds_of
@@ -20,6 +21,7 @@ from scheduler.tools.whatif.sources import read_source
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduler.configuration.overrides import GivenFeatures
     from scheduler.tools.whatif.simulation.parallel_simulations import SimulationJob
     from scheduler.tools.whatif.simulation.simulation_measures import Result
     from scheduler.tools.whatif.simulation.workload import Workload
@@ -62,6 +64,7 @@ class Output(Enum):
     help="Set the number of pods of a workload of a cluster, or multiply it: deployment/web=2x, statefulset/shop/db=5.",
 )
 @file_option("--config", multiple=True, help="KubeSchedulerConfiguration file; may be given several times.")
+@features_options
 @option("--seed", type=int, default=1, help="Seed for ties between nodes and for random samples.")
 @option(
     "--seeds",
@@ -106,6 +109,7 @@ def simulate(
     without: tuple[str, ...],
     scale: tuple[str, ...],
     config: tuple[Path, ...],
+    features: GivenFeatures,
     seed: int,
     seeds: int,
     inflate: float | None,
@@ -132,7 +136,9 @@ def simulate(
         return
     if not config:
         fail("--config FILE is needed, at least once")
-    configs = [load(path) for path in config]  # errors are reported before anything runs
+    configs = [  # errors are reported before anything runs
+        with_features(load(path, version=features.version), features) for path in config
+    ]
     try:
         jobs = jobs_of(
             workload,

@@ -156,13 +156,18 @@ def test_a_truncated_recording_is_read_up_to_the_last_whole_record(folder: Path,
         pytest.param(["recording", "--config", "broken.yaml"], "broken.yaml: ", id="a broken plugin"),
         pytest.param(
             ["recording", "--html", "page.html"],
-            "--html and --output need --config",
+            "--html and --output need --config, --emulated-version or --feature-gates",
             id="a page without a configuration",
         ),
         pytest.param(
             ["recording", "--config", "packing.yaml", "--pod", "p0"],
-            "--pod and --config cannot be combined",
+            "--pod shows the recording: it cannot be combined with --config",
             id="two questions at once",
+        ),
+        pytest.param(
+            ["recording", "--emulated-version", "1.37", "--pod", "p0"],
+            "--pod shows the recording: it cannot be combined with",
+            id="the recording in another version",
         ),
         pytest.param(
             ["recording", "--config", "packing.yaml", "--html", "no/such/folder.html"],

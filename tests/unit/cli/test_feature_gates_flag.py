@@ -15,6 +15,8 @@ from scheduler.cli.demo import demo
 from scheduler.cli.explain import explain
 from scheduler.cli.extender import extender
 from scheduler.cli.options import flags_of
+from scheduler.cli.replay import replay
+from scheduler.cli.simulate import simulate
 from scheduler.cli.why import why
 from scheduler.configuration.load import load
 from scheduler.configuration.overrides import GivenFeatures, with_features
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-TAKING = {command.name: command for command in (run_module.run, check, explain, demo, board, extender, why)}
+COMMANDS = (run_module.run, check, explain, demo, board, extender, why, simulate, replay)
+TAKING = {command.name: command for command in COMMANDS}
 
 
 @pytest.mark.parametrize("name", TAKING)

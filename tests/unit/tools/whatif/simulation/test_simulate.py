@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
+from scheduler.errors import ConfigurationError
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.simulation_measures import Measures
@@ -60,6 +61,27 @@ def simulated(folder: Path, items: list[Any], *edits: str) -> Any:
     assert answer.exit_code == 0, answer.output
     (reported,) = msgspec.json.decode(answer.stdout)
     return reported
+
+
+@pytest.mark.parametrize(("gates", "placed"), [("", 0), ("TaintTolerationComparisonOperators=true", 1)])
+def test_a_simulation_decides_by_the_given_feature_gates(tmp_path: Path, gates: str, placed: int):
+    above = {"key": "level", "operator": "Gt", "value": "3", "effect": "NoSchedule"}
+    tainted = node_object("n", taints=[{"key": "level", "value": "5", "effect": "NoSchedule"}])
+    result = simulated(tmp_path, [tainted, pod_object("p", tolerations=[above])], "--feature-gates", gates)
+
+    assert result["placed"] == placed
+
+
+def test_a_simulation_validates_the_gates_of_the_given_version(tmp_path: Path):
+    config = tmp_path / "config.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    written(tmp_path)
+    flags = ["--emulated-version", "1.37", "--feature-gates", "GangScheduling=true"]
+    trace = [str(tmp_path / "pods.csv"), "--nodes", str(tmp_path / "nodes.csv.gz")]
+    answer = CliRunner().invoke(command, [*trace, "--config", str(config), *flags])
+
+    assert isinstance(answer.exception, ConfigurationError)
+    assert "unrecognized feature gate: GangScheduling" in str(answer.exception)
 
 
 def one_node(*arrivals: Arrival) -> Workload:
