@@ -327,12 +327,17 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
 
 
 def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
-    """Whether any request became smaller, in the spec and the resize status."""
-    # Pods with equal requests share one result, unless it is too long to be kept.
-    before, after = old.resources.taken, new.resources.taken
-    return before is not after and any(
-        name not in after or after[name] < amount for name, amount in before.items()
-    )
+    """Whether any request became smaller, in the spec and the resize status, by the rules of the emulated version.
+
+    The decoded requests are compared, because pods on nodes are kept without the statuses of their containers.
+
+    Source:
+        kube-scheduler v1.36, framework/events.go, extractPodScaleDown, which compares exact quantities.
+    """
+    before, after = old.resources, new.resources
+    if before is after:  # pods with equal requests share one result, unless it is too long to be kept
+        return False
+    return any(name not in after.taken or after.taken[name] < amount for name, amount in before.taken.items())
 
 
 def _generated_claims(pod: PodInfo) -> tuple[object, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,8 +17,12 @@ from scheduler.framework.events import (
     pod_changes,
 )
 from scheduler.objects.pod import trim_bound_pod
+from scheduler.objects.resources import PodRules
 from tests.support.builders import node, pod
 from tests.support.counted_labels import lines_run
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
 
 NODE, POD, ANY = EventResource.NODE, EventResource.POD, EventResource.WILDCARD
 ASSIGNED, UNSCHEDULABLE = EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD
@@ -209,6 +213,41 @@ def test_a_resize_is_recognized_without_the_status_which_is_not_kept(
 
 def test_a_larger_request_has_no_name_unless_resizes_wait_for_it():
     assert labels(pod_changes(pod("web", cpu="1"), pod("web", cpu="2"))) == ["UnschedulablePodUpdate"]
+def resizing(**cpu_of_containers: str) -> PodInfo:
+    """Return a pod whose two containers request 1 and 3 CPUs, and have what the arguments say."""
+    asked = {"a": "1", "b": "3"}
+    statuses = [
+        {
+            "name": name,
+            "resources": {"requests": {"cpu": cpu}},
+            "allocatedResources": {"cpu": cpu},
+        }
+        for name, cpu in cpu_of_containers.items()
+    ]
+    return pod(
+        "p",
+        node="n1",
+        containers=[{"name": name, "resources": {"requests": {"cpu": cpu}}} for name, cpu in asked.items()],
+        status={"containerStatuses": statuses},
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        # Each container's largest request: 3 and 3, then 1 and 3.
+        pytest.param(PodRules(), "AssignedPodUpdatePodScaleDown", id="1.36"),
+        # The largest total: 4 before and after.
+        pytest.param(PodRules(as_a_whole=True), "AssignedPodUpdate", id="1.37"),
+    ],
+)
+def test_the_end_of_a_resize_frees_what_the_rules_of_the_version_counted(rules: PodRules, expected: str):
+    # As the daemon keeps pods on nodes: without the statuses of containers.
+    before, after = (
+        trim_bound_pod(each.under(rules)) for each in (resizing(a="3", b="1"), resizing(a="1", b="3"))
+    )
+
+    assert labels(pod_changes(before, after)) == [expected]
 
 
 def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from scheduler.daemon.server.http_server import pod_resources_text
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod import trim_bound_pod
+from scheduler.objects.resources import PodRules
 from tests.support.builders import pod
 from tests.unit.daemon.metrics.exposition import families
 
@@ -68,6 +69,20 @@ def test_zero_amounts_are_not_shown() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_holds_nothing(phase: str) -> None:
     assert shown(pod("web", cpu="1", node="n1", status={"phase": phase})) == {}
+
+
+@pytest.mark.parametrize("rules", [PodRules(), PodRules(as_a_whole=True), PodRules(pod_level=False)])
+def test_requests_are_those_of_the_spec_in_all_versions(rules: PodRules) -> None:
+    """kube-scheduler computes them without the statuses of a resize, and always with the requests of the pod as a whole.
+
+    Source:
+        kube-scheduler v1.34, v1.36 and v1.37, metrics/resources/resources.go, podRequestsAndLimitsByLifecycle.
+    """
+    larger = [{"name": "main", "resources": {"requests": {"cpu": "4"}}, "allocatedResources": {"cpu": "4"}}]
+    resized = pod("web", cpu="1", node="n1", status={"containerStatuses": larger})
+    whole = pod("db", cpu="1", node="n1", resources={"requests": {"cpu": "3"}})
+
+    assert list(shown(resized.under(rules), whole.under(rules)).values()) == [1.0, 3.0]
 
 
 def test_limits_are_shown_beside_requests() -> None:
