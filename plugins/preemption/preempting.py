@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
@@ -28,7 +29,7 @@ from scheduler.framework import (
     PreEnqueuePlugin,
     Status,
 )
-from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.framework.preemption import REPORT, Evaluation, PreemptionReport
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def choose_victims(
     for chosen in widening:
         if await dry_runs.fits_without([*leaving, *_pods(chosen)]) is not None:
             search = _Search(leaving, dry_runs.fits_without, max(1, _MOST_DECISIONS // len(members)))
-            violating, others = await dry_runs.done(_split(chosen, budgets))
+            violating, others = await dry_runs.done(_split(chosen, budgets, Counter()))
             return [*leaving, *_pods(await search.needed([*violating, *others]))]
     return Status.unschedulable(STILL_UNSCHEDULABLE)
 
@@ -93,8 +94,11 @@ async def choose_victims_of_entity(
     members: Sequence[PodInfo],
     budgets: DisruptionBudgets,
     dry_runs: GroupDryRuns,
+    evaluation: Evaluation,
 ) -> Sequence[PodInfo] | Status:
     """Return what `choose_victims` returns; the members get their nodes once, on the cluster without all units.
+
+    What is chosen is noted in `evaluation`.
 
     Source:
         kube-scheduler v1.37, framework/preemption/podgrouppreemption.go, selectVictimsOnDomain, which tries every
@@ -103,10 +107,16 @@ async def choose_victims_of_entity(
     if not units:
         return Status.unschedulable(NO_VICTIMS, resolvable=False)
     if await dry_runs.fits_without(_pods(units)) is None:
+        evaluation.code = dry_runs.refusal.code
         return dry_runs.refusal
-    violating, others = await dry_runs.done(_split(units, budgets))
+    broken: Counter[Unit] = Counter()
+    violating, others = await dry_runs.done(_split(units, budgets, broken))
     search = _Search((), dry_runs.stays_without, max(1, _MOST_DECISIONS // len(members)))
-    return _pods(await search.needed([*violating, *others]))
+    chosen = await search.needed([*violating, *others])
+    evaluation.code = Code.SUCCESS
+    evaluation.violations = sum(broken[unit] for unit in chosen)
+    evaluation.group_units = sum(unit.is_of_group for unit in chosen)
+    return _pods(chosen)
 
 
 class _Search:
@@ -154,18 +164,21 @@ def _pods(units: Sequence[Unit]) -> list[PodInfo]:
 
 
 def _split(
-    units: Sequence[Unit], budgets: DisruptionBudgets
+    units: Sequence[Unit], budgets: DisruptionBudgets, broken: Counter[Unit]
 ) -> Generator[None, None, tuple[list[Unit], list[Unit]]]:
-    """Return the units whose eviction would violate a disruption budget, and the others, both in the given order."""
+    """Return the units whose eviction would violate a disruption budget, and the others, both in the given order.
+
+    The number of violating pods of each unit is added to `broken`.
+    """
     violating: list[Unit] = []
     others: list[Unit] = []
     evictions = Evictions(budgets)
     for unit in units:
-        breaks = False
         for pod in unit.pods:
-            breaks = evictions.breaks(pod) or breaks
+            if evictions.breaks(pod):
+                broken[unit] += 1
             yield
-        (violating if breaks else others).append(unit)
+        (violating if unit in broken else others).append(unit)
     return violating, others
 
 
@@ -355,6 +368,14 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     ) -> Sequence[PodInfo] | Status:
         if not group.is_entity:
             self._preemptions.attempted()
+            return await self._victims_for_group(group, members, dry_runs)
+        found = await self._victims_for_group(group, members, dry_runs)
+        self._preemptions.attempted_for_group(found.code if isinstance(found, Status) else Code.SUCCESS)
+        return found
+
+    async def _victims_for_group(
+        self, group: PodGroup, members: Sequence[PodInfo], dry_runs: GroupDryRuns
+    ) -> Sequence[PodInfo] | Status:
         if any(pod.pod.spec.preemption_policy == "Never" for pod in members):
             return Status.unschedulable(NEVER)
         if group.is_entity and self._is_ongoing(group, members, dry_runs.snapshot()):
@@ -364,8 +385,10 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         # Quotas read their usage in every step, so the cluster must not change meanwhile.
         removable = await self._work.done(self.removable(units, group, members, dry_runs.snapshot()))
         ranked = await dry_runs.done(_by_importance(removable))
-        choose = choose_victims_of_entity if group.is_entity else choose_victims
-        return await choose(ranked, members, self._budgets, dry_runs)
+        if not group.is_entity:
+            return await choose_victims(ranked, members, self._budgets, dry_runs)
+        with self._preemptions.evaluation("podgroup") as evaluation:
+            return await choose_victims_of_entity(ranked, members, self._budgets, dry_runs, evaluation)
 
     def _is_ongoing(self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot) -> bool:
         """Return whether victims of lower priority are still terminating on the members' nominated nodes.
@@ -396,17 +419,22 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if why_not:
             self._searches.end(pod.uid)
             return _nothing(why_not)
-        found = await self._work.done(self.search(state, pod, snapshot, diagnosis))
-        try:
-            chosen = await self._chosen(state, pod, snapshot, found)
-        except SchedulerError as error:
-            return PostFilterResult(Status.failed(f"preemption: {error}", error))
+        with self._preemptions.evaluation("pod") as evaluation:
+            found = await self._work.done(self.search(state, pod, snapshot, diagnosis))
+            try:
+                chosen = await self._chosen(state, pod, snapshot, found)
+            except SchedulerError as error:
+                evaluation.code = Code.ERROR
+                return PostFilterResult(Status.failed(f"preemption: {error}", error))
+            leaving = self.leaving_with(chosen[0].victims) if chosen else ()
+            if chosen:
+                evaluation.code, evaluation.violations = Code.SUCCESS, chosen[0].violations
+                evaluation.group_units = sum(unit.is_of_group for unit in self._units.on_node(leaving))
         if not found.candidates:
             return _not_found(found, snapshot.n_nodes)
         if not chosen:
             return _nothing("no candidate node for preemption")
         node_name = snapshot.name_of(chosen[0].row)
-        leaving = self.leaving_with(chosen[0].victims)
         self._preemptions.start(pod, node_name, leaving, self.name)
         return PostFilterResult(self.success(node_name, len(leaving)), node_name)
 

@@ -103,10 +103,14 @@ class Unit:
     @property
     def importance(self) -> tuple[float, ...]:
         """The sort key; the most important unit has the least."""
+        return (-self.priority, not self.is_of_group, -len(self.pods), min(map(started, self.pods)))
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether it is a PodGroup of Kubernetes, or a pod of one."""
         # Only Kubernetes' own field is immutable: a user could add a label or an annotation to gain importance.
         group = self.pods[0].group
-        of_group = group is not None and group.kind == POD_GROUPS
-        return (-self.priority, not of_group, -len(self.pods), min(map(started, self.pods)))
+        return group is not None and group.kind == POD_GROUPS
 
 
 class VictimUnits:

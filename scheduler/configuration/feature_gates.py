@@ -71,7 +71,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     ),
     "EventNames": (
         "1.37",
-        "in metrics, events of pods without a node are named `UnscheduledPod...`, updates of a waiting pod `TargetPod...`",
+        "in metrics and explanations, events of pods without a node are named `UnscheduledPod...`, updates of a waiting pod `TargetPod...`",
     ),
     "ImageVolumeSizes": ("1.36", "ImageLocality adds the sizes of image volumes"),
     "ImageVolumeThreshold": (

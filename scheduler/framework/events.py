@@ -8,6 +8,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
 from functools import cache
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable
 
+    from scheduler.framework.features import Features
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
@@ -353,6 +355,38 @@ def _offer_changed(old: NodeObject, new: NodeObject) -> bool:
 
 def _condition_statuses(node: NodeObject) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.node.status.conditions}
+
+
+_OLD, _OTHERS, _OWN = "UnschedulablePod", "UnscheduledPod", "TargetPod"
+_OLD_NAMES: Final = re.compile(rf"\b{_OLD}[A-Z]\w*")
+
+
+@cache
+def new_event_name(label: str, *, is_own: bool = False) -> str:
+    """Return the name since 1.37 of an event, by its label, which is its name up to 1.36.
+
+    Updates of a waiting pod that queueing hints evaluate have another name than other events of pods without a node. A
+    named change, such as UpdatePodLabel, is always of this kind.
+
+    Args:
+        label: the label of the event.
+        is_own: whether an update without a named change is of the waiting pod itself.
+
+    Source:
+        Pull request #135905 for kube-scheduler v1.37, staging/src/k8s.io/kube-scheduler/framework/types.go.
+    """
+    if not label.startswith(_OLD):
+        return label
+    action = label.removeprefix(_OLD)
+    own = action.startswith("Update") and (is_own or action != "Update")
+    return f"{_OWN if own else _OTHERS}{action}"
+
+
+def with_event_names(text: str, features: Features) -> str:
+    """Return a text with the names that events have in the emulated version, instead of their labels."""
+    if not features.enabled("EventNames"):
+        return text
+    return _OLD_NAMES.sub(lambda found: new_event_name(found[0]), text)
 
 
 def describe_changes(events: Iterable[EventWithHint]) -> dict[str, list[str]]:

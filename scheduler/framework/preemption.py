@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from scheduler.framework.status import Code
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.status import Status
@@ -107,12 +110,39 @@ class NominatedPods(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Evaluation:
+    """What a search for victims found, for metrics.
+
+    Attributes:
+        code: the result; a success if there are victims.
+        violations: how many of the victims violate a disruption budget.
+        group_units: how many groups leave as a whole, and how many pods of other groups leave.
+    """
+
+    code: Code = Code.UNSCHEDULABLE
+    violations: int = 0
+    group_units: int = 0
+
+
 @runtime_checkable
 class Preemptions(Protocol):
     """Runs preemptions in the background."""
 
     def attempted(self) -> None:
-        """Count an attempt to preempt."""
+        """Count an attempt to preempt for a pod."""
+        ...
+
+    def attempted_for_group(self, code: Code) -> None:
+        """Count an attempt to preempt for a group that is preempted for as one entity, and its result."""
+        ...
+
+    def evaluation(self, preemptor: str) -> AbstractContextManager[Evaluation]:
+        """Measure the search for victims in the block, and its result; not if it raises.
+
+        Args:
+            preemptor: "pod" or "podgroup".
+        """
         ...
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:

@@ -178,6 +178,7 @@ class Parts(Shared):
         ports: the connections of the engine.
         web: the HTTP client of plugins; must be closed.
         guests: the compiled WebAssembly guests.
+        features: the features of the active configuration; before, those of the default version.
     """
 
     def __init__(
@@ -203,6 +204,7 @@ class Parts(Shared):
         self._slice_seconds = slice_seconds
         self.web = WebClient()
         self.guests = GuestLibrary()
+        self.features = features_of({})
         self._in_tree = in_tree
 
     def build(
@@ -306,11 +308,12 @@ class Parts(Shared):
         """Apply a configuration's times for pods and nodes, and evaluate every pod of the queue again."""
         self.budget.seconds = settings.attempt_budget.seconds
         self.budget.forget()
-        features = features_of(settings.feature_gates, settings.emulated_version)
+        self.features = features_of(settings.feature_gates, settings.emulated_version)
+        self.observer.follow(self.features)
         self.queue.reload(
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
             max_backoff_seconds=settings.pod_max_backoff_seconds,
-            pops_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            pops_from_backoff=self.features.enabled("SchedulerPopFromBackoffQ"),
         )
         self.cache.pauses.configure(
             initial_seconds=settings.node_pause_initial_seconds,

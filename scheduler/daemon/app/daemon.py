@@ -90,7 +90,7 @@ class Daemon:
         settings = configuration.settings
         self._connection = connection
         ports = ports or Ports(clock)
-        self.metrics = ports.metrics(configuration.features)
+        self.metrics = ports.metrics()
         connection.observer = self.metrics.rest_client
         self.parts = Parts(
             clock,

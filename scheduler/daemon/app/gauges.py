@@ -11,7 +11,7 @@ from scheduler.engine.state.cache import PodState
 from scheduler.framework.events import describe_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from scheduler.daemon.app.assembly import Cycles, Parts
     from scheduler.daemon.app.generation import Generation
@@ -136,14 +136,68 @@ def _pending_groups(parts: Parts) -> list[tuple[tuple[str, ...], float]]:
     return [((place.value,), float(counts[place])) for place in _WAITING]
 
 
+def _pending_pods(parts: Parts) -> dict[str, float]:
+    queue = parts.queue
+    counts = {place.value: float(queue.count(place)) for place in _WAITING}
+    if not (parts.features.enabled("PodGroupEntities") and parts.features.enabled("GenericWorkload")):
+        return counts
+    apart = Counter({"incomplete": 0, "pending": 0})
+    for key, name in _groups_apart(parts):
+        for place in _WAITING:
+            number = queue.group_places.places_of(key).get(place, 0)
+            counts[place.value] -= number
+            apart[name] += number
+    return {**counts, **apart}
+
+
+def _queued_entities(parts: Parts) -> list[tuple[tuple[str, ...], float]]:
+    queue, groups = parts.queue, parts.queue.group_places
+    apart = Counter(groups.place_of(key) for key, _ in _groups_apart(parts))
+    return [
+        ((place.value, kind), float(number))
+        for place in _WAITING
+        for kind, number in (
+            ("pod", queue.count(place) - groups.count_pods(place)),
+            ("podgroup", groups.count(place) - apart[place]),
+        )
+    ]
+
+
+def _groups_apart(parts: Parts) -> Iterator[tuple[GroupKey, str]]:
+    """Yield the groups that are in no queue, and why: `pending` during an attempt, `incomplete` without the group's object.
+
+    Source:
+        kube-scheduler v1.37, backend/queue/scheduling_queue.go, pendingPodGroupPods and incompletePodGroupPods.
+    """
+    queue, cache, groups = parts.queue, parts.cache, parts.queue.group_places
+    for key in groups.groups():
+        places = groups.places_of(key)
+        if Place.IN_FLIGHT in places and any(
+            queue.place_of(uid) is Place.IN_FLIGHT
+            and cache.state_of(uid) is PodState.OUTSIDE  # not being bound
+            for uid in cache.groups.pending(key)
+        ):
+            yield key, "pending"
+        elif Place.GATED in places and parts.profiles.pod_group(key) is None:
+            yield key, "incomplete"
+
+
 def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
     """Register the gauges of waiting pods and of work in progress."""
     queue = parts.queue
     metrics.watch_gauge(
         "scheduler_pending_pods",
-        "Number of pending pods, by the queue type.",
+        "Number of pending pods, by the queue type. Since Kubernetes 1.37, incomplete are those whose group does not exist, "
+        "and pending those that wait for the end of an attempt at their group.",
         "queue",
-        lambda: {place.value: queue.count(place) for place in _WAITING},
+        lambda: _pending_pods(parts),
+    )
+    metrics.watch_gauges(
+        "scheduler_queued_entities",
+        "Number of pods without a group, and of groups, by the queue type. A group is in the first of the queues active, "
+        "backoff, unschedulable and gated that has one of its pods, except during an attempt.",
+        ("queue", "type"),
+        lambda: _queued_entities(parts),
     )
     metrics.watch_gauge(
         "scheduler_inflight_events",

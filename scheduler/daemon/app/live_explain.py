@@ -11,6 +11,7 @@ from scheduler.daemon.app.gauges import group_queue_state, waiting_groups
 from scheduler.engine.cycle.explanation import RefusalDetails, explain
 from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
+from scheduler.framework.events import with_event_names
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.group_explanation import PastGroupAttempt
     from scheduler.engine.queue.pod_places import Move
     from scheduler.engine.runtime.framework import Framework
+    from scheduler.framework.features import Features
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
@@ -166,14 +168,14 @@ def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:
     since = clock.utc_now() - timedelta(seconds=clock.monotonic())
     return {
         "place": parts.queue.place_of(pod.uid).value,
-        "history": [_line(move, since) for move in parts.queue.history(pod.uid)],
+        "history": [_line(move, since, parts.features) for move in parts.queue.history(pod.uid)],
     }
 
 
-def _line(move: Move, since: datetime) -> dict[str, str]:
+def _line(move: Move, since: datetime, features: Features) -> dict[str, str]:
     return {
         "at": rfc3339_micro(since + timedelta(seconds=move.at)),
         "from": move.start.value,
         "to": move.end.value,
-        "why": move.why,
+        "why": with_event_names(move.why, features),
     }

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.api_access import ApiAccess
     from scheduler.engine.ports import CacheGate
     from scheduler.framework import HttpGet
-    from scheduler.framework.features import Features
 
 H = TypeVar("H")
 
@@ -39,9 +38,9 @@ class Ports:
     def __init__(self, clock: Clock) -> None:
         self.time = Time(clock)
 
-    def metrics(self, features: Features) -> Metrics:
+    def metrics(self) -> Metrics:
         """Return the observer of the engine."""
-        return Metrics(features)
+        return Metrics()
 
     def api_access(self, access: ApiAccess) -> ApiAccess:
         """Return the access to the API server."""

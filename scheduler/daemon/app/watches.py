@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.daemon.app.needs import PodDecoder, resource_of
 from scheduler.engine.cycle.event_handlers import NodeHandler
@@ -32,6 +32,8 @@ _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
 POD_KIND, NODE_KIND = "v1/pods", "v1/nodes"
 GROWTH_SECONDS = 60.0
 """How long a new configuration waits for the first list of a kind that it needs, before it is rejected."""
+_NAME: Final = "custom-scheduler"
+_DIGITS: Final = 15
 
 
 class Watches:
@@ -91,6 +93,18 @@ class Watches:
             next_version=NodeObject.heartbeat,
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
+        metrics.watch_gauges(
+            "informer_store_resource_version",
+            "The 15 least significant digits of the resource version up to which the objects of a kind are read.",
+            ("name", "group", "version", "resource"),
+            self._versions_read,
+        )
+
+    def _versions_read(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for reflector in self:
+            kind, version = reflector.resource, reflector.resource_version[-_DIGITS:]
+            if version.isdecimal():
+                yield (_NAME, kind.group, kind.version, kind.plural), float(version)
 
     def __iter__(self) -> Iterator[Reflector[Any]]:
         yield self.nodes

@@ -15,8 +15,12 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduler.daemon.metrics.stages import stage_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from scheduler.framework.features import Features
 
     Labels = tuple[str, ...]
     Key = Labels | str  # the value of a single label, else a tuple of values
@@ -70,14 +74,21 @@ class Family(ABC):
         name: the scraped name; a counter's name ends in `_total`.
         text: description for people.
         labels: names of the labels, in the order of their values.
+        stage: how the description begins; None if the family is not shown.
     """
 
     kind: str
+    stage: str | None = ""
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
         self.name = name
         self.text = text
         self.labels = tuple(labels)
+
+    @property
+    def help(self) -> str:
+        """The whole description."""
+        return f"{self.stage} {self.text}" if self.stage else self.text
 
     def key(self, labels: Labels) -> Key:
         """Return the key of a series.
@@ -156,6 +167,12 @@ class ReadGauges(Family):
         return self._read()
 
 
+class ReadCounters(ReadGauges):
+    """Numbers that only grow and are read on a scrape."""
+
+    kind = "counter"
+
+
 class Histograms(Family, defaultdict["Key", Distribution]):
     """Counts of numbers in buckets: labels' values -> distribution; without labels, () exists from the beginning.
 
@@ -188,15 +205,31 @@ class Histograms(Family, defaultdict["Key", Distribution]):
 
 
 class Families(list[Family]):
-    """All families of one process; a family created here is added."""
+    """All families of one process; a family created here is added, also one that the active version does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._features: Features | None = None
+
+    def follow(self, features: Features) -> None:
+        """Show the families that kube-scheduler has with these features, and how stable they are there."""
+        self._features = features
+        for family in self:
+            family.stage = stage_of(family.name, features)
+
+    def append(self, family: Family) -> None:
+        """Add a family."""
+        if self._features is not None:
+            family.stage = stage_of(family.name, self._features)
+        super().append(family)
 
     def counters(self, name: str, text: str, labels: str = "") -> Counters:
         """Return a counter family; the names of labels are separated by spaces."""
         return self._with(Counters(name, text, labels.split()))
 
-    def gauges(self, name: str, text: str) -> Gauges:
-        """Return a gauge without labels."""
-        return self._with(Gauges(name, text))
+    def gauges(self, name: str, text: str, labels: str = "") -> Gauges:
+        """Return a gauge family; the names of labels are separated by spaces."""
+        return self._with(Gauges(name, text, labels.split()))
 
     def read_gauges(
         self, name: str, text: str, labels: Sequence[str], read: Callable[[], Iterable[tuple[Labels, float]]]

@@ -9,19 +9,30 @@ Source:
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+import platform
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scheduler.daemon.metrics.configuration import ConfigurationMetrics
 from scheduler.daemon.metrics.consistency import ConsistencyMetrics
-from scheduler.daemon.metrics.families import Counters, Families, Gauges, Histograms, exponential_buckets
+from scheduler.daemon.metrics.families import (
+    Counters,
+    Families,
+    Gauges,
+    Histograms,
+    ReadCounters,
+    exponential_buckets,
+)
 from scheduler.daemon.metrics.loop import LoopMetrics
 from scheduler.daemon.metrics.plugin_families import PluginFamilies
 from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
+from scheduler.daemon.metrics.preemption import PreemptionMetrics
 from scheduler.daemon.metrics.rest_client import RestClientMetrics
 from scheduler.daemon.metrics.work_queues import WorkQueueMetrics
+from scheduler.framework.events import new_event_name
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,13 +51,11 @@ _POINT = {id(point): point.metric_name for point in ExtensionPoint}
 _CODE = {id(code): code.value for code in Code}
 
 
-class Metrics:
+class Metrics(PreemptionMetrics):
     """All metrics of one scheduler; several instances can exist in one process.
 
-    All counting methods must be called in the thread of the main loop.
-
-    Args:
-        features: the features of the emulated version; by default those of 1.36.
+    All counting methods must be called in the thread of the main loop. Everything is counted in every version, and shown
+    with the names of the active one.
 
     Attributes:
         families: all families; other packages may add theirs.
@@ -58,9 +67,10 @@ class Metrics:
         consistency: counts comparisons with the API server.
     """
 
-    def __init__(self, features: Features | None = None) -> None:
-        self._renames_events = features is not None and features.enabled("EventNames")
+    def __init__(self) -> None:
+        self._renames_events = False
         self.families = Families()
+        super().__init__(self.families)
         self._of_plugins = PluginFamilies(self.families)
         self.rest_client = RestClientMetrics(self.families)
         self.work_queue = WorkQueueMetrics(self.families).of
@@ -114,23 +124,6 @@ class Metrics:
             "event",
             bounds=exponential_buckets(0.0001, 2, 12),
         )
-        self._preemptions = counters("scheduler_preemption_attempts_total", "Attempts to preempt pods.")[()]
-        self._victims = histograms(
-            "scheduler_preemption_victims",
-            "Number of pods chosen as victims of one preemption.",
-            bounds=exponential_buckets(1, 2, 7),
-        )[()]
-        self._preemption_seconds = histograms(
-            "scheduler_preemption_goroutines_duration_seconds",
-            "Duration in seconds of evicting the victims of one preemption.",
-            "result",
-            bounds=exponential_buckets(0.01, 2, 20),
-        )
-        self._preemption_runs = counters(
-            "scheduler_preemption_goroutines_execution_total",
-            "Number of preemptions whose victims were evicted, or could not be.",
-            "result",
-        )
         self._point_seconds = histograms(
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
@@ -173,6 +166,16 @@ class Metrics:
             "scheduler_queue_incoming_pods_total",
             "Number of pods added to scheduling queues by event and queue type.",
             "queue event",
+        )
+        self._incoming_members: dict[tuple[str, str], int] = {}  # pods of groups; same labels
+        self._incoming_groups: dict[tuple[str, str], int] = {}
+        self.families.append(
+            ReadCounters(
+                "scheduler_queue_incoming_entities_total",
+                "Number of pods without a group, and of groups, added to scheduling queues by event, queue and type.",
+                ("queue", "event", "type"),
+                self._incoming_entities,
+            )
         )
         self._hint_seconds = histograms(
             "scheduler_queueing_hint_execution_duration_seconds",
@@ -247,6 +250,22 @@ class Metrics:
             "custom_scheduler_dropped_writes_total", "Writes dropped because their queue was full.", "queue"
         )
 
+        self._build = self.families.gauges(
+            "kubernetes_build_info",
+            "Always 1; the version is that of the kube-scheduler this one decides as, followed by + and its own version.",
+            "major minor git_version git_commit git_tree_state build_date go_version compiler platform",
+        )
+
+    def follow(self, features: Features) -> None:
+        """Show metrics and events as the kube-scheduler with these features has them."""
+        self._renames_events = features.enabled("EventNames")
+        self.families.follow(features)
+        version = features.version
+        own = f"v{version}.0+custom-scheduler.{VERSION}"
+        system = f"{platform.system().lower()}/{platform.machine()}"
+        written = (*version.split("."), own, "", "", "", "", platform.python_implementation(), system)
+        self._build.replace({written: 1.0})
+
     @cached_property
     def registry(self) -> CollectorRegistry:
         """The registry of these metrics for `prometheus_client`."""
@@ -257,7 +276,7 @@ class Metrics:
 
     @cached_property
     def _of_process(self) -> CollectorRegistry:
-        """The metrics beside the families: the build, and the process itself."""
+        """The metrics beside the families: those of the process itself."""
         from scheduler.daemon.metrics.registry import registry_of  # see `registry`
 
         return registry_of(())
@@ -345,33 +364,37 @@ class Metrics:
         self._long_attempts[profile, plugin, result].add()
         self._long_attempt_seconds[profile, plugin].add(seconds)
 
-    def preemption_attempted(self) -> None:
-        """Count a PostFilter plugin's search for pods to preempt."""
-        self._preemptions.add()
-
-    def preempted(self, victims: int) -> None:
-        """Record the number of victims on the chosen node."""
-        self._victims.observe(victims)
-
-    def preemption_ended(self, result: str, seconds: float) -> None:
-        """Record the end of one preemption: all victims were evicted (`success`), or not (`error`)."""
-        self._preemption_seconds[result].observe(seconds)
-        self._preemption_runs[result].add()
-
     # Observations of the queue.
 
     def event_name(self, event: str, *, is_own: bool = False) -> str:
-        """Return the name of an event in the emulated version; see `_new_event_name`."""
-        return _new_event_name(event, is_own=is_own) if self._renames_events else event
+        """Return the name of an event in the emulated version; see `new_event_name`."""
+        return new_event_name(event, is_own=is_own) if self._renames_events else event
 
     def incoming(self, queue: str, event: str) -> None:
         if self._renames_events:
-            event = _new_event_name(event)
+            event = new_event_name(event)
         self._incoming[queue, event].add()
+
+    def incoming_member(self, queue: str, event: str, *, with_group: bool) -> None:
+        key = queue, self.event_name(event)
+        self._incoming_members[key] = self._incoming_members.get(key, 0) + 1
+        if with_group:
+            self._incoming_groups[key] = self._incoming_groups.get(key, 0) + 1
+
+    def _incoming_entities(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for key, number in self._incoming.items():
+            assert isinstance(key, tuple)
+            pods, groups = (
+                number.value - self._incoming_members.get(key, 0),
+                self._incoming_groups.get(key, 0),
+            )
+            for kind, found in (("pod", pods), ("podgroup", groups)):
+                if found:
+                    yield (*key, kind), float(found)
 
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
         if self._renames_events:
-            event = _new_event_name(event, is_own=True)
+            event = new_event_name(event, is_own=True)
         self._hint_seconds[plugin, event, result].observe(seconds)
 
     # Observations of the cycles.
@@ -379,7 +402,7 @@ class Metrics:
     def event_handled(self, event: str, seconds: float) -> None:
         """Record a handled watch event, by its label."""
         if self._renames_events:
-            event = _new_event_name(event)
+            event = new_event_name(event)
         self._event_seconds[event].observe(seconds)
 
     def decided(self, queued: QueuedPodInfo, decision: object, seconds: float) -> None:
@@ -439,27 +462,3 @@ class Metrics:
 
     def dropped(self, queue: str) -> None:
         self._dropped[queue].add()
-
-
-_OLD, _OTHERS, _OWN = "UnschedulablePod", "UnscheduledPod", "TargetPod"
-
-
-@cache
-def _new_event_name(label: str, *, is_own: bool = False) -> str:
-    """Return the name since 1.37 of an event, by its name up to 1.36.
-
-    Updates of a waiting pod that queueing hints evaluate have another name than other events of pods without a node. A
-    named change, such as UpdatePodLabel, is always of this kind.
-
-    Args:
-        label: the label of the event.
-        is_own: whether an update without a named change is of the waiting pod itself.
-
-    Source:
-        Pull request #135905 for kube-scheduler v1.37, staging/src/k8s.io/kube-scheduler/framework/types.go.
-    """
-    if not label.startswith(_OLD):
-        return label
-    action = label.removeprefix(_OLD)
-    own = action.startswith("Update") and (is_own or action != "Update")
-    return f"{_OWN if own else _OTHERS}{action}"

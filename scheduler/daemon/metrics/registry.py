@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.version import KUBERNETES, VERSION
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +43,7 @@ def process_began() -> float:
 
 
 class _Families(Collector):
-    """The families; one without series is left out."""
+    """The families that are shown; one without series is left out."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -65,9 +65,11 @@ class _Part(Collector):
 
 def _parts_of(family: Family, most: int) -> Iterator[Metric]:
     """Yield a family in parts with a number of series each; all parts have the values at the first request."""
+    if family.stage is None:
+        return
     all_series = list(family.series())
     for start in range(0, len(all_series), most):
-        metric = _KINDS[family.kind](family.name, family.text, labels=family.labels)
+        metric = _KINDS[family.kind](family.name, family.help, labels=family.labels)
         for series in all_series[start : start + most]:
             metric.add_metric(*series)
         yield metric
@@ -104,33 +106,14 @@ def registry_of(families: Iterable[Family]) -> CollectorRegistry:
     registry.register(_Families(families))
     Info(
         "custom_scheduler_build",
-        "Always 1; the labels have the version, the compatible Kubernetes version, and the platform.",
+        "Always 1; the labels have the version, and the platform.",
         registry=registry,
     ).info(
         {
             "version": VERSION,
-            "kubernetes": KUBERNETES,
             "python_version": platform.python_version(),
             "implementation": platform.python_implementation(),
             "machine": platform.machine(),
-        }
-    )
-    major, minor = KUBERNETES.split(".")
-    Info(
-        "kubernetes_build",
-        "Always 1; the version is that of the compatible kube-scheduler, followed by + and the version of this scheduler.",
-        registry=registry,
-    ).info(
-        {
-            "major": major,
-            "minor": minor,
-            "git_version": f"v{KUBERNETES}.0+custom-scheduler.{VERSION}",
-            "git_commit": "",
-            "git_tree_state": "",
-            "build_date": "",
-            "go_version": "",
-            "compiler": platform.python_implementation(),
-            "platform": f"{platform.system().lower()}/{platform.machine()}",
         }
     )
     ProcessCollector(registry=registry)

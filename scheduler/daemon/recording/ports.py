@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.api_access import ApiAccess
     from scheduler.engine.ports import CacheGate
     from scheduler.framework import HttpGet, WantedStatus
-    from scheduler.framework.features import Features
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.v1 import PodCondition
 
@@ -66,8 +65,8 @@ class ObservedPorts(Time, Ports, ABC):
     def has_elapsed(self, since: float, seconds: float) -> bool:
         return self.measured(self.stopwatch() - since >= seconds)
 
-    def metrics(self, features: Features) -> Metrics:
-        return _ObservedMetrics(self, features)
+    def metrics(self) -> Metrics:
+        return _ObservedMetrics(self)
 
     def api_access(self, access: ApiAccess) -> ApiAccess:
         api = _ObservedApi(access, self)
@@ -160,8 +159,8 @@ class _ObservedExtender(HttpExtender):
 
 
 class _ObservedMetrics(Metrics):
-    def __init__(self, ports: ObservedPorts, features: Features) -> None:
-        super().__init__(features)
+    def __init__(self, ports: ObservedPorts) -> None:
+        super().__init__()
         self._ports = ports
 
     def decided(self, queued: QueuedPodInfo, decision: Any, seconds: float) -> None:

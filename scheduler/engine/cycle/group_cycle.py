@@ -83,7 +83,9 @@ class PodGroupCycle:
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._pauses)
         self._queue, self._bus = shared.queue, shared.bus
         self._other_orders = GroupSearch(self._passes, shared.cache)
-        self._placements = GroupPlacements(self._passes, shared.cache, random)
+        self._placements = GroupPlacements(
+            self._passes, shared.cache, random, clock=shared.clock, observer=shared.observer
+        )
         self._room = GroupPreemption(shared.cache, self._placements, self._passes, self._pauses, preemptions)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:

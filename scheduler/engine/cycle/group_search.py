@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
+    from scheduler.clock import Clock
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.group_pass import GroupPasses, Member
+    from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.state.cache import Cache
     from scheduler.framework.group_plugins import Placement, PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
@@ -285,15 +287,20 @@ class GroupPlacements:
         passes: tries the members in one placement.
         cache: the cluster.
         random: breaks ties.
+        clock: measures the tries.
+        observer: receives what was tried.
 
     Source:
         kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingPlacementAlgorithm, which tries all, in any order.
     """
 
-    def __init__(self, passes: GroupPasses, cache: Cache, random: Random) -> None:
+    def __init__(
+        self, passes: GroupPasses, cache: Cache, random: Random, *, clock: Clock, observer: CycleObserver
+    ) -> None:
         self._passes = passes
         self._cache = cache
         self._random = random
+        self._clock, self._observer = clock, observer
 
     async def run(
         self,
@@ -313,6 +320,7 @@ class GroupPlacements:
             placements = framework.placing.generate(group, members, snapshot)
             if placements is None:
                 return await self._passes.run(group, plugin, attempts, options)
+            self._observer.placements_generated(framework.profile, len(placements))
             if not placements:
                 who, refusal = frozenset(framework.placing.generators), Status.unschedulable(NOWHERE)
                 return Pass(group, plugin, refusal=refusal, refused_elsewhere=who, placements=(), places=())
@@ -374,11 +382,14 @@ class GroupPlacements:
             within = replace(
                 options, within=placement.rows, may_preempt=options.may_preempt and first is None
             )
+            began = self._clock.monotonic()
             tried = await self._passes.run(group, plugin, attempts, within)
             candidates.seen[placement].fits = len(tried.kept)
             if not tried.error.is_success:
                 return tried
-            if tried.is_enough and not tried.needs_room:
+            is_feasible, seconds = tried.is_placed, self._clock.monotonic() - began
+            self._observer.placement_evaluated(framework.profile, is_feasible=is_feasible, seconds=seconds)
+            if is_feasible:
                 if candidates.totals is not None and len(tried.kept) == len(attempts):
                     return tried
                 enough.append((placement, [member.decision.pod for member in tried.kept]))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ApiError
+from scheduler.framework.preemption import Evaluation
 from scheduler.objects.v1 import PodCondition
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.shared import Profiles, Shared
     from scheduler.engine.ports import PodWriter
     from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.status import Code
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -150,6 +152,15 @@ class PreemptionExecutor(_Holding):
     def attempted(self) -> None:
         self._observer.preemption_attempted()
 
+    def attempted_for_group(self, code: Code) -> None:
+        self._observer.group_preemption_attempted(code)
+
+    @contextmanager
+    def evaluation(self, preemptor: str) -> Iterator[Evaluation]:
+        began, evaluation = self._clock.monotonic(), Evaluation()
+        yield evaluation
+        self._observer.preemption_evaluated(preemptor, evaluation, self._clock.monotonic() - began)
+
     def is_running(self, uid: str) -> bool:
         """Return whether the preemption for this pod is still running.
 
@@ -180,8 +191,8 @@ class PreemptionExecutor(_Holding):
         staying = [victim for victim in victims if not victim.is_terminating]
         if not staying:
             return  # the capacity becomes free without further requests
-        if preemptor.group is None or not preemptor.group.is_entity:
-            self._observer.preempted(len(victims))
+        as_group = preemptor.group is not None and preemptor.group.is_entity
+        self._observer.preempted("podgroup" if as_group else "pod", len(victims))
         running = _Running(preemptor)
         self._running |= {pod.uid: running for pod in preemptor.pods}
         self._spawn(self._run(running, staying), f"preemption for {preemptor.key}")
@@ -199,7 +210,7 @@ class PreemptionExecutor(_Holding):
                 if self._running.get(pod.uid) is running:  # else the next preemption already runs
                     del self._running[pod.uid]
             result = "success" if is_done else "error"
-            self._observer.preemption_ended(result, self._clock.monotonic() - began)
+            self._observer.preemption_ended(preemptor.kind, result, self._clock.monotonic() - began)
         if not is_done or any(
             map(self._counts, victims)
         ):  # else the next attempt would make the same decision
@@ -326,6 +337,12 @@ class NoPreemptions:
 
     def attempted(self) -> None:
         return
+
+    def attempted_for_group(self, code: Code) -> None:
+        return
+
+    def evaluation(self, preemptor: str) -> AbstractContextManager[Evaluation]:
+        return nullcontext(Evaluation())
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
         return

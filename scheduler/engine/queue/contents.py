@@ -10,6 +10,7 @@ from collections import Counter
 from math import floor, inf, ldexp
 from typing import TYPE_CHECKING
 
+from scheduler.engine.queue.entities import GroupPlaces
 from scheduler.engine.queue.in_flight import InFlight
 from scheduler.engine.queue.pod_places import Place, Places
 from scheduler.engine.queue.unschedulable import KeyedHeap, UnschedulablePods
@@ -187,6 +188,7 @@ class QueueContents:
         unschedulable: the pods in UNSCHEDULABLE and GATED.
         in_flight: the pods in IN_FLIGHT.
         groups: the group membership of pods.
+        group_places: where the groups wait.
         rejections: the plugins that rejected the waiting pods.
     """
 
@@ -205,6 +207,7 @@ class QueueContents:
         self.unschedulable = UnschedulablePods(plugins)
         self.in_flight = InFlight()
         self.groups = groups
+        self.group_places = GroupPlaces()
         self.rejections = Rejections()
         self._plugins = plugins
         self._observer = observer
@@ -242,12 +245,24 @@ class QueueContents:
         else:
             self.places.move(uid, place, at=at, why=why or label)
             self._observer.incoming(_ENTERED[place], label)
+            if uid in self.groups.keys_of_pending or uid in self.group_places.of:
+                has_entered = self._moved_member(uid, start, place)
+                self._observer.incoming_member(_ENTERED[place], label, with_group=has_entered)
         return place
+
+    def _moved_member(self, uid: str, start: Place, end: Place) -> bool:
+        """Record a move of a pod that may have a group; return whether its group entered the place with it."""
+        queued = self.pods.get(uid) if end is not Place.OUTSIDE else None
+        key = None if queued is None else self._plugins.group_of(queued.pod)
+        return self.group_places.moved(uid, key, start, end)
 
     def resume(self, queued: QueuedPodInfo, place: Place) -> None:
         """Add a pod that waited in another queue, in the same place."""
+        uid = queued.pod.uid
         self._insert(queued, place)
-        self.places.resume(queued.pod.uid, place, at=queued.timestamp)
+        self.places.resume(uid, place, at=queued.timestamp)
+        if uid in self.groups.keys_of_pending or uid in self.group_places.of:
+            self._moved_member(uid, Place.OUTSIDE, place)
 
     def _insert(
         self, queued: QueuedPodInfo, place: Place, flush_at: float | None = None, shown: int | None = None
@@ -290,6 +305,8 @@ class QueueContents:
         queued = self.pods[uid]
         queued.attempts += 1
         self.rejections.forget(uid)
+        if uid in self.groups.keys_of_pending or uid in self.group_places.of:
+            self._moved_member(uid, self.places.of(uid), Place.IN_FLIGHT)
         self.places.move(uid, Place.IN_FLIGHT, at=at, why=why)
         self.in_flight.begin(queued.pod)
         return queued
@@ -298,7 +315,7 @@ class QueueContents:
         """Remove a pod from the queue, its attempt ended if it was in flight."""
         self._remove(uid, self.places.of(uid))
         self.rejections.forget(uid)
-        self.groups.drop_pending(uid)
+        self._leave_group(uid)
         del self.pods[uid]
         self.places.move(uid, Place.OUTSIDE, at=at, why=why)
 
@@ -316,10 +333,15 @@ class QueueContents:
         if uid in self.in_flight:
             self.in_flight.end(uid)
         self.rejections.forget(uid)
-        self.groups.drop_pending(uid)
+        self._leave_group(uid)
         self.pods.pop(uid, None)
         if self.places.of(uid) is not Place.OUTSIDE:
             self.places.move(uid, Place.OUTSIDE, at=at, why=why)
+
+    def _leave_group(self, uid: str) -> None:
+        if uid in self.groups.keys_of_pending or uid in self.group_places.of:
+            self._moved_member(uid, self.places.of(uid), Place.OUTSIDE)
+            self.groups.drop_pending(uid)
 
     def newest(self, uid: str) -> PodInfo | None:
         """Return a pod's newest version; None if it is unknown or was deleted while in flight."""
@@ -333,6 +355,7 @@ class QueueContents:
         for checked in (self.places, self.backoff, self.unschedulable, self.in_flight, self.rejections):
             checked.check()
         self.groups.check()
+        self.group_places.check(self.places)
         inside = {uid: move.end for uid, move in self.places.inside()}
         assert inside.keys() == self.pods.keys(), f"{inside.keys() ^ self.pods.keys()} are half inside"
         parts = (self.active, self.backoff, self.unschedulable, self.in_flight)
@@ -369,6 +392,11 @@ class QueueView:
     def count(self, place: Place) -> int:
         """Return the number of pods in a place; OUTSIDE is not counted."""
         return self._contents.places.count(place)
+
+    @property
+    def group_places(self) -> GroupPlaces:
+        """Where the groups wait."""
+        return self._contents.group_places
 
     @property
     def in_flight_events(self) -> Mapping[str, int]:

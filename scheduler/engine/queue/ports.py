@@ -44,6 +44,10 @@ class QueueObserver(Protocol):
         """A pod entered "active", "backoff" or "unschedulable" because of an event."""
         ...
 
+    def incoming_member(self, queue: str, event: str, *, with_group: bool) -> None:
+        """The pod is of a group; `with_group` says whether the group as a whole entered with it."""
+        ...
+
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
         """A hint was called; the result is "Queue", "QueueSkip" or "Error"."""
         ...

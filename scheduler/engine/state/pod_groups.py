@@ -37,11 +37,14 @@ class PodGroups:
     """The members of every group, as long as it has any; implements `PodGroupMembers`.
 
     The queue and the cache add and remove members; a pod that is being bound is in both.
+
+    Attributes:
+        keys_of_pending: uid -> group, of pending pods.
     """
 
     def __init__(self) -> None:
         self._groups: dict[GroupKey, _Members] = {}
-        self._pending: dict[str, GroupKey] = {}  # uid -> group, of pending pods
+        self.keys_of_pending: dict[str, GroupKey] = {}
 
     def pending(self, key: GroupKey) -> Collection[str]:
         """Return the uids of a group's pods in the queue, in arrival order."""
@@ -68,7 +71,7 @@ class PodGroups:
         A pod on a node is in the queue for its resize, and no pending member.
         """
         uid, key = pod.uid, None if pod.node_name else pod.group
-        before = self._pending.get(uid)
+        before = self.keys_of_pending.get(uid)
         if before == key:
             return
         if before is not None:
@@ -77,11 +80,11 @@ class PodGroups:
             members = self._groups.setdefault(key, _Members())
             members.pending[uid] = None
             members.count += not members.is_on_node(uid)
-            self._pending[uid] = key
+            self.keys_of_pending[uid] = key
 
     def drop_pending(self, uid: str) -> None:
         """Record that a pod has left the queue."""
-        key = self._pending.pop(uid, None)
+        key = self.keys_of_pending.pop(uid, None)
         if key is not None:
             members = self._groups[key]
             del members.pending[uid]
@@ -125,7 +128,7 @@ class PodGroups:
             AssertionError: one does not hold.
         """
         pending = {uid: key for key, members in self._groups.items() for uid in members.pending}
-        assert pending == self._pending, f"{pending} by group, {self._pending} by pod"
+        assert pending == self.keys_of_pending, f"{pending} by group, {self.keys_of_pending} by pod"
         for key, members in self._groups.items():
             found = members.pending.keys() | members.placed.keys()
             assert found, f"group {key.key} is kept without pods"

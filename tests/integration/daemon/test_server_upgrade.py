@@ -12,6 +12,7 @@ import pytest
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import GivenFeatures, with_leader_election
 from scheduler.daemon.app.following import following_server
+from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.daemon.app.reloader import Offer, Reloader, outcome
 from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.kube.client.connection import ApiConnection
@@ -88,6 +89,12 @@ def condition_types(it: Cluster, group: str) -> list[str]:
     return [each["type"] for each in found]
 
 
+def build(daemon: Daemon) -> str:
+    """Return the version of kubernetes_build_info, as the usual alert compares it."""
+    (family,) = (each for each in daemon.metrics.registry.collect() if each.name == "kubernetes_build_info")
+    return ".".join(family.samples[0].labels["git_version"].split(".")[:2])
+
+
 @virtually
 async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, default()):
@@ -113,6 +120,37 @@ async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_pa
         assert set(bindings(it).values()) == {1}
         labels = {"emulated": "1.37", "server": "v1.37.0"}
         assert metric(daemon, "custom_scheduler_kubernetes_version_info", **labels) == 1
+
+
+@virtually
+async def test_metrics_and_explanations_have_the_names_of_the_version_after_an_upgrade(
+    tmp_path: Path,
+) -> None:
+    def history() -> list[str]:
+        found = live_explanation(daemon, "default/big", LoopClock())
+        return [] if found is None else [move["why"] for move in found["history"]]
+
+    async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, default()):
+        it.add_nodes(node_object("n", cpu="1"))
+        it.add_pods(pod_object("big", cpu="9"))
+        await it.until(lambda: it.condition("big"))
+        came = {"queue": "active", "event": "UnschedulablePodAdd"}
+        assert metric(daemon, "scheduler_queue_incoming_pods_total", **came) == 1
+        assert history()[0] == "UnschedulablePodAdd"
+        unscheduled = {"queue": "unschedulable", "type": "pod"}
+        assert metric(daemon, "scheduler_queued_entities", **unscheduled) is None
+        assert build(daemon) == "v1.36"
+
+        await upgrade(it)
+        await it.until(lambda: daemon.configuration.features.version == "1.37")
+
+        it.add_pods(pod_object("late", cpu="9"))
+        await it.until(lambda: it.condition("late"))
+        came["event"] = "UnscheduledPodAdd"
+        assert metric(daemon, "scheduler_queue_incoming_pods_total", **came) == 1
+        assert history()[0] == "UnscheduledPodAdd"
+        assert metric(daemon, "scheduler_queued_entities", **unscheduled) == 2
+        assert build(daemon) == "v1.37"
 
 
 @pytest.mark.parametrize(("before", "after"), [("1.36", "1.37"), ("1.37", "1.36")])

@@ -12,6 +12,7 @@ from scheduler.configuration.feature_gates import (
     features_of,
     stages_at,
 )
+from scheduler.daemon.metrics.stages import GATES, STAGES, stage_in
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
@@ -38,6 +39,23 @@ def test_the_document_lists_what_differs_between_versions():
     ]
 
     assert rows("What differs") == expected
+
+
+def metric_in(name: str, version: str) -> str:
+    """Return a stage as in the document: `beta`, or `alpha, deprecated`."""
+    stage = stage_in(name, version) or ""
+    level, _, deprecated = stage.partition("] ")
+    return level.strip("[]").lower() + (", deprecated" if deprecated else "")
+
+
+def test_the_document_lists_the_metrics_that_differ_between_versions():
+    expected = []
+    for name in STAGES:
+        stages = [metric_in(name, version) for version in VERSIONS]
+        if name in GATES or len({*stages}) > 1:
+            expected.append(f"| `{name}` | {' | '.join(stages)} | {GATES.get(name, '')} |")
+
+    assert rows("Metrics") == expected
 
 
 def test_the_document_lists_the_gates_that_cannot_be_switched_on():

@@ -15,9 +15,11 @@ from scheduler.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     node_changes,
     pod_changes,
+    with_event_names,
 )
 from scheduler.objects.pod import trim_bound_pod
 from scheduler.objects.resources import PodRules
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.counted_labels import lines_run
 
@@ -335,6 +337,27 @@ def test_our_own_events_have_the_labels_of_kube_scheduler():
         "UnschedulableTimeout",
         "ForceActivate",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "in_1_37"),
+    [
+        pytest.param("UnschedulablePodAdd", "UnscheduledPodAdd", id="a pod"),
+        pytest.param("UnschedulablePodUpdatePodLabel", "TargetPodUpdatePodLabel", id="the pod itself"),
+        pytest.param(
+            "rejected by A; UnschedulablePodDelete happened meanwhile",
+            "rejected by A; UnscheduledPodDelete happened meanwhile",
+            id="within a text",
+        ),
+        pytest.param("NodeAdd; gated by A: b", "NodeAdd; gated by A: b", id="another event"),
+        pytest.param(
+            "MyUnschedulablePods UnschedulablePods", "MyUnschedulablePods UnschedulablePods", id="no event"
+        ),
+    ],
+)
+def test_texts_have_the_event_names_of_the_version(text: str, in_1_37: str):
+    assert with_event_names(text, FakeFeatures("1.36")) == text
+    assert with_event_names(text, FakeFeatures("1.37")) == in_1_37
 
 
 def test_the_timeout_and_the_activation_are_wildcard_events():

@@ -198,7 +198,7 @@ class ExtenderService:
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
     ) -> None:
         self.configuration = configuration
-        self.metrics = Metrics(configuration.features)
+        self.metrics = Metrics()
         self.requests = ExtenderRequestMetrics(self.metrics.families)
         connection.observer = self.metrics.rest_client
         self.parts = Parts(clock, self.metrics, in_tree)

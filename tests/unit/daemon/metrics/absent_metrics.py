@@ -23,6 +23,15 @@ FAMILIES = {
 }
 """Family -> why. Of those that only feature gates bring, none that is off by default is looked for."""
 
+NEW_IN_1_37 = {
+    "informer_processing_latency_seconds": "scheduler_event_handling_duration_seconds has the time of each event",
+    "informer_queued_items": "events are handled when they arrive, or after the running decision; there is no queue by kind",
+    "scheduler_batch_rescore_attempts_total": _NO_BATCHING,
+    "scheduler_batch_rescore_duration_seconds": _NO_BATCHING,
+    "scheduler_pre_queueing_hint_evaluations_total": "waiting pods are found by keys, without a call of a plugin",
+}
+"""Family that is new in 1.37 -> why it does not exist here."""
+
 VALUES = {
     ("scheduler_event_handling_duration_seconds", "event"): {
         "UnschedulablePodDelete": "a pod that is bound is one event here, AssignedPodAdd",

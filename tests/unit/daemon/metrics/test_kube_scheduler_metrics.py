@@ -15,6 +15,7 @@ import pytest
 from plugins.dynamic_resources.claim_writes import ClaimMetrics
 from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.families import exponential_buckets
+from scheduler.daemon.metrics.stages import STAGES
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.testing.fakes import FakeFeatures
@@ -98,10 +99,11 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Family]:
 def rarely_told() -> Mapping[str, Family]:
     """Metrics without series in that run."""
     metrics = Metrics()
+    metrics.follow(FakeFeatures())
     metrics.permit_wait(Code.SUCCESS, 0.1)
     metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
     metrics.plugin("NodeAffinity", ExtensionPoint.FILTER, Code.SUCCESS, 0.1)
-    metrics.preemption_ended("success", 0.1)
+    metrics.preemption_ended("pod", "success", 0.1)
     claims = ClaimMetrics(metrics, FakeFeatures())
     claims.claim_created("success")
     claims.devices_allocated("custom-scheduler", "gpu.example.com", "timeout")
@@ -128,6 +130,12 @@ def test_no_metric_uses_a_name_of_kube_scheduler_that_it_does_not_have(ours: Map
     }
 
     assert invented == set()
+
+
+def test_every_metric_of_kube_scheduler_has_its_stability(ours: Mapping[str, Family]) -> None:
+    theirs = {name for name in ours if name in KUBE_SCHEDULER or name in ONLY_IN_THE_SOURCE}
+
+    assert {name for name in theirs if not name.startswith(OURS_TO_NAME)} <= STAGES.keys()
 
 
 def test_types_labels_and_bounds_are_kube_schedulers(ours: Mapping[str, Family]) -> None:
@@ -173,7 +181,6 @@ def test_the_process_and_the_build_are_shown(ours: Mapping[str, Family]) -> None
     } <= set(ours)
     assert ours["custom_scheduler_build_info"].labels == {
         "version",
-        "kubernetes",
         "python_version",
         "implementation",
         "machine",

@@ -80,10 +80,16 @@ class Counts:
 
     def __init__(self) -> None:
         self.came_in = Counter[tuple[str, str]]()
+        self.members_came_in = Counter[tuple[str, str]]()
+        self.groups_came_in = Counter[tuple[str, str]]()
         self.hints: list[tuple[str, str, str]] = []
 
     def incoming(self, queue: str, event: str) -> None:
         self.came_in[queue, event] += 1
+
+    def incoming_member(self, queue: str, event: str, *, with_group: bool) -> None:
+        self.members_came_in[queue, event] += 1
+        self.groups_came_in[queue, event] += with_group
 
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
         assert seconds >= 0
