@@ -33,6 +33,7 @@ from scheduler.framework import (
     Code,
     EventResource,
     EventWithHint,
+    Features,
     FilterPlugin,
     Needs,
     Outcome,
@@ -93,6 +94,43 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
+def after_pod_change_before_1_36(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
+    """Return whether another pod on a node that was added, deleted or relabelled may help a waiting one.
+
+    Nominated pods, the pod's own labels and the anti-affinity of deleted pods do not count.
+
+    Source:
+        kube-scheduler v1.34 and v1.35, plugins/interpodaffinity/plugin.go, isSchedulableAfterPodChange.
+    """
+    if not all(each is None or each.node_name for each in (old, new)):
+        return QueueingHint.SKIP
+    terms = pod.affinity_terms
+    if old is None or new is not None or terms.faults:
+        return after_pod_change(pod, old, new)
+    helps = _may_match(terms.required_anti_affinity, old)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def after_pod_change_since_1_37(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
+    """Return whether a pod may help a waiting one; of several terms of anti-affinity, one is enough.
+
+    Source:
+        Pull request #139161 for kube-scheduler v1.37; plugins/interpodaffinity/filtering.go, podMatchesAnyAffinityTerms.
+    """
+    if after_pod_change(pod, old, new) is QueueingHint.QUEUE:
+        return QueueingHint.QUEUE
+    if old is None or not all(each is None or _is_placed(each) for each in (old, new)):
+        return QueueingHint.SKIP
+    unwanted = pod.affinity_terms.required_anti_affinity
+    if new is None:
+        helps = _any_may_match(unwanted, old) or _any_may_match(
+            old.affinity_terms.required_anti_affinity, pod
+        )
+    else:
+        helps = any(_may_match((each,), old) and not _may_match((each,), new) for each in unwanted)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
 def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
     """Return whether an added or relabelled node may help a waiting pod."""
     terms = pod.affinity_terms
@@ -126,10 +164,10 @@ def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | 
             keys.update(keys_of_labels(each.labels))
     if old is not None and new is None:
         others = old.affinity_terms
-        if others.faults:
+        if others.faults or len(others.required_anti_affinity) > _MOST_TERMS:
             return None
-        if others.required_anti_affinity:
-            kept_away = keys_of_rule(others.required_anti_affinity[0].term.rule)
+        for each in others.required_anti_affinity:
+            kept_away = keys_of_rule(each.term.rule)
             if kept_away is None:
                 return None
             keys.update((_OWN, key) for key in kept_away)
@@ -141,13 +179,15 @@ def awaited_of_pods(pod: PodInfo) -> set[Hashable] | None:
     terms = pod.affinity_terms
     if terms.faults:
         return None
+    if len(terms.required_anti_affinity) > _MOST_TERMS:
+        return None
     keys: set[Hashable] = {(_OWN, key) for key in keys_of_labels(pod.labels)}
-    for some in (terms.required_affinity, terms.required_anti_affinity):
-        if some:  # another pod must match all terms, so the first one is enough
-            wanted = keys_of_rule(some[0].term.rule)
-            if wanted is None:
-                return None
-            keys |= wanted
+    # Another pod must match all terms of affinity, so the first one is enough.
+    for each in (*terms.required_affinity[:1], *terms.required_anti_affinity):
+        wanted = keys_of_rule(each.term.rule)
+        if wanted is None:
+            return None
+        keys |= wanted
     return keys
 
 
@@ -178,6 +218,11 @@ def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
     return bool(terms) and all(
         each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in islice(terms, _MOST_TERMS)
     )
+
+
+def _any_may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
+    """Return whether one of some terms may match a pod; see `_may_match`."""
+    return len(terms) > _MOST_TERMS or any(_may_match((each,), pod) for each in terms)
 
 
 def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
@@ -416,7 +461,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     needs = Needs(kinds=frozenset({NAMESPACES}))
     keeps_rows_apart = True
 
-    def __init__(self, *, args: InterPodAffinityArgs, time_slice: TimeSlice) -> None:
+    def __init__(self, *, args: InterPodAffinityArgs, time_slice: TimeSlice, features: Features) -> None:
+        self._after_pod_change = after_pod_change
+        if features.enabled("AntiAffinityHints"):
+            self._after_pod_change = after_pod_change_since_1_37
+        elif not features.enabled("PodHints"):
+            self._after_pod_change = after_pod_change_before_1_36
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_others = args.ignore_preferred_terms_of_existing_pods
         self._reader = TermReader()
@@ -424,7 +474,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def events(self) -> Sequence[EventWithHint]:
         return (
-            EventWithHint(_POD_EVENT, after_pod_change, alike, brought_by_pod, awaited_of_pods),
+            EventWithHint(_POD_EVENT, self._after_pod_change, alike, brought_by_pod, awaited_of_pods),
             EventWithHint(_NODE_EVENT, after_node_change, alike, brought_by_node, awaited_of_nodes),
         )
 

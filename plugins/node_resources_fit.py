@@ -122,9 +122,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         features: Features,
     ) -> None:
         strategy = args.scoring_strategy
-        self._devices = ClassTotals(
-            Devices.of(objects), time_slice, is_on=features.enabled("DRAExtendedResource")
-        )
+        self._has_devices = features.enabled("DRAExtendedResource")
+        self._devices = ClassTotals(Devices.of(objects), time_slice, is_on=self._has_devices)
         self._counts_resizes = features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         self._scores_devices = may_be_of_devices(strategy.resources)
         if self._scores_devices:
@@ -153,17 +152,18 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     def events(self) -> Sequence[EventWithHint]:
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
-        device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
         key = _amounts_and_node if self._counts_resizes else _amounts
-        events = (
+        events = [
             EventWithHint(pod, self._after_pod_event, key),
             EventWithHint(node, self._after_node_change, key),
-            EventWithHint(device_class, self._after_device_class_event, key),
-        )
-        if not self._counts_resizes:
-            return events
-        scale_up = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_UP)
-        return (*events, EventWithHint(scale_up, _after_scale_up, _node_of))
+        ]
+        if self._has_devices:
+            device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
+            events.append(EventWithHint(device_class, self._after_device_class_event, key))
+        if self._counts_resizes:
+            scale_up = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCALE_UP)
+            events.append(EventWithHint(scale_up, _after_scale_up, _node_of))
+        return events
 
     def _after_pod_event(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> QueueingHint:
         if self._counts_resizes and pod.node_name and _node_of(new or old) != pod.node_name:

@@ -348,6 +348,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def __init__(self, *, args: PodTopologySpreadArgs, time_slice: TimeSlice, features: Features) -> None:
         self._compares = features.enabled("TaintTolerationComparisonOperators")
+        self._counts_nominated = features.enabled("PodHints")
         self._defaults = args.constraints
         self._system_defaulting = args.is_system_defaulting
         self._work = PluginWork(time_slice)
@@ -367,7 +368,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         )
 
     def _after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
-        if not all(_is_involved(each, pod) for each in (old, new) if each is not None):
+        if not all(self._is_involved(each, pod) for each in (old, new) if each is not None):
             return QueueingHint.SKIP
         if are_long(pod):
             return QueueingHint.QUEUE  # the hint is called for each event, so trying the pod again costs less
@@ -390,6 +391,17 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
                 constraint.matches(old.labels) != constraint.matches(new.labels) for constraint in constraints
             )
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _is_involved(self, changed: PodInfo, pod: PodInfo) -> bool:
+        """Return whether a change of one pod can matter to the other: it is counted, or will be, in the same namespace.
+
+        Source:
+            kube-scheduler v1.34 and v1.36, plugins/podtopologyspread/plugin.go, involvedInTopologySpreading.
+        """
+        if changed.uid == pod.uid:
+            return True
+        is_nominated = self._counts_nominated and changed.pod.status.nominated_node_name
+        return bool(changed.node_name or is_nominated) and changed.namespace == pod.namespace
 
     def _after_node_change(
         self, pod: PodInfo, old: NodeObject | None, new: NodeObject | None
@@ -531,12 +543,3 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if not rule.requirements:
             return ()  # no selector selects the pod, so there are no pods to spread it among
         return self._reader.defaults(self._defaults, rule, pod, action)
-
-
-def _is_involved(changed: PodInfo, pod: PodInfo) -> bool:
-    """Return whether a change of one pod can matter to the other: it is counted, or will be, in the same namespace."""
-    if changed.uid == pod.uid:
-        return True
-    if not (changed.node_name or changed.pod.status.nominated_node_name):
-        return False
-    return changed.namespace == pod.namespace

@@ -27,6 +27,10 @@ DEFAULT_VERSION = "1.36"
 """The version without an API server and without `emulatedVersion`."""
 
 CHANGES: Mapping[str, tuple[str, str]] = {
+    "AntiAffinityHints": (
+        "1.37",
+        "InterPodAffinity tries a pod again when one of its terms of anti-affinity no longer matches another pod; before, when all had matched",
+    ),
     "BalanceImprovement": (
         "1.36",
         "NodeResourcesBalancedAllocation scores by how much a pod improves the balance of a node, not by the balance",
@@ -86,6 +90,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
     "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),
     "PodGroupVictims": ("1.37", "groups with the disruption mode `all` are one victim for single pods too"),
+    "PodHints": (
+        "1.36",
+        "InterPodAffinity and PodTopologySpread try a pod again for nominated pods too; InterPodAffinity also when the pod's own labels change, or a pod with anti-affinity to it is deleted",
+    ),
     "PreemptionMessage": (
         "1.37",
         "the event and condition of a pod end with the node and the number of victims of its preemption",

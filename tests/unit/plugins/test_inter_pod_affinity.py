@@ -7,6 +7,7 @@ import pytest
 
 from plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
@@ -582,6 +583,63 @@ def test_a_change_of_a_pod_requeues_the_pods_that_it_may_help(
     expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     assert hint(plugin(), EventResource.POD, waiting, old, new) is expected
+
+
+@pytest.mark.parametrize(
+    ("waiting", "old", "new", "before", "since"),
+    [
+        pytest.param(_NEAR_WEB, None, on("a"), True, True, id="a pod it must be near is added"),
+        pytest.param(_NEAR_WEB, None, _NOMINATED, False, True, id="a nominated pod is added"),
+        pytest.param(_FAR_FROM_WEB, on("a"), None, True, True, id="a pod it must not be near is deleted"),
+        pytest.param(
+            asking(labels=DB), on("a", apart(term(labels=DB))), None, False, True, id="one that rejected it"
+        ),
+        pytest.param(
+            asking(labels=DB), asking(labels=DB), asking(labels=WEB), False, True, id="its own labels change"
+        ),
+        pytest.param(_FAULTY, on("a"), None, True, True, id="its terms cannot be read"),
+    ],
+)
+def test_fewer_pods_requeue_it_before_kubernetes_1_36(
+    waiting: PodInfo, old: PodInfo | None, new: PodInfo | None, before: bool, since: bool
+):
+    """The expected values follow from plugins/interpodaffinity/plugin.go of kube-scheduler v1.34, v1.35 and v1.36."""
+    helps = {
+        version: hint(plugin(features=FakeFeatures(version)), EventResource.POD, waiting, old, new)
+        is QueueingHint.QUEUE
+        for version in ("1.34", "1.35", "1.36")
+    }
+
+    assert helps == {"1.34": before, "1.35": before, "1.36": since}
+
+
+_TWO_TERMS = asking(apart(term(), term(labels={"tier": "x"})))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "old", "new", "helps"),
+    [
+        pytest.param(_TWO_TERMS, on("a"), None, True, id="a pod that one of its terms matches is deleted"),
+        pytest.param(_TWO_TERMS, on("a", labels=DB), None, False, id="a pod that no term matches is deleted"),
+        pytest.param(_TWO_TERMS, on("a"), on("a", labels=DB), True, id="one term ceases to match"),
+        pytest.param(_TWO_TERMS, on("a", labels=DB), on("a"), False, id="one term begins to match"),
+        pytest.param(
+            asking(labels=DB),
+            on("a", apart(term(labels=DB), term())),
+            None,
+            True,
+            id="a pod is deleted of which one of several terms rejected it",
+        ),
+        pytest.param(_TWO_TERMS, _WAITING, None, False, id="a pod without a node is deleted"),
+    ],
+)
+def test_one_term_of_anti_affinity_is_enough_since_kubernetes_1_37(
+    waiting: PodInfo, old: PodInfo | None, new: PodInfo | None, helps: bool
+):
+    asked = plugin(features=FakeFeatures("1.37"))
+
+    assert (hint(asked, EventResource.POD, waiting, old, new) is QueueingHint.QUEUE) is helps
+    assert hint(plugin(), EventResource.POD, waiting, old, new) is QueueingHint.SKIP
 
 
 _ZONED = node("a", labels={"zone": "1"})

@@ -8,6 +8,7 @@ import pytest
 
 from plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.framework import ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
@@ -481,6 +482,12 @@ def test_device_classes_with_an_extended_resource_requeue_a_pod(old: Any, new: A
     found = hint(fit(), EventResource.DEVICE_CLASS, each, old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_device_classes_requeue_no_pod_without_extended_resources_of_devices():
+    found = fit(features=FakeFeatures(DRAExtendedResource=False)).events()
+
+    assert EventResource.DEVICE_CLASS not in {each.event.resource for each in found}
 
 
 def test_it_registers_for_the_events_of_upstream():

@@ -422,6 +422,14 @@ class TestHints:
         assert self.of_pod(None, changed) is helps
         assert self.of_pod(changed, None) is helps
 
+    @pytest.mark.parametrize(("version", "helps"), [("1.34", False), ("1.35", False), ("1.36", True)])
+    def test_nominated_pods_help_since_kubernetes_1_36(self, version: str, helps: bool):
+        nominated = pod("nominated", labels=WEB, status={"nominatedNodeName": "a"})
+        asked = plugin(features=FakeFeatures(version))
+
+        assert (hint(asked, EventResource.POD, self.EACH, None, nominated) is QueueingHint.QUEUE) is helps
+        assert hint(asked, EventResource.POD, self.EACH, None, on("a")[0]) is QueueingHint.QUEUE
+
     def test_labels_must_start_or_stop_matching(self):
         web, db, other = (on("a", labels=labels)[0] for labels in (WEB, {"app": "db"}, {}))
 

@@ -12,6 +12,7 @@ from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.engine.queue import Place
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.snapshot.pod_tally import PodTally
+from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
@@ -60,7 +61,7 @@ async def test_innocent_pods_are_bound_while_one_with_very_many_terms_is_counted
 ) -> None:
     now = LoopClock().monotonic
     cluster = Cluster(
-        InterPodAffinity(args=InterPodAffinity.Args(), time_slice=Slices()),
+        InterPodAffinity(args=InterPodAffinity.Args(), time_slice=Slices(), features=FakeFeatures()),
         budget=LoopBudget(now, used=now),
     )
     for name in ("n2", "n3"):
