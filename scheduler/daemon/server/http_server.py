@@ -123,12 +123,12 @@ _PODS_AT_A_TIME = 100
 _FAMILIES: tuple[tuple[str, str, Callable[[Pod], Mapping[str, Quantity]]], ...] = (
     (
         "kube_pod_resource_request",
-        "Resources requested by a pod, with the unit if there is any, as the scheduler counts them.",
+        "[STABLE] Resources requested by a pod, with the unit if there is any, as the scheduler counts them.",
         pod_requests,
     ),
     (
         "kube_pod_resource_limit",
-        "Limits of a pod's resources, with the unit if there is any, as the scheduler counts them.",
+        "[STABLE] Limits of a pod's resources, with the unit if there is any, as the scheduler counts them.",
         pod_limits,
     ),
 )

@@ -86,7 +86,15 @@ class PodGroupCycle:
         self._placements = GroupPlacements(
             self._passes, shared.cache, random, clock=shared.clock, observer=shared.observer
         )
-        self._room = GroupPreemption(shared.cache, self._placements, self._passes, self._pauses, preemptions)
+        self._room = GroupPreemption(
+            shared.cache,
+            self._placements,
+            self._passes,
+            self._pauses,
+            preemptions,
+            clock=shared.clock,
+            observer=shared.observer,
+        )
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
         """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze, also at each pause.

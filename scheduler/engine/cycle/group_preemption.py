@@ -14,16 +14,19 @@ from scheduler.engine.cycle.group_pauses import ChangedError
 from scheduler.engine.cycle.group_search import capacity_for
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from typing import Self
 
+    from scheduler.clock import Clock
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.group_pass import GroupPasses, Pass
     from scheduler.engine.cycle.group_pauses import GroupPauses
     from scheduler.engine.cycle.group_search import GroupPlacements
+    from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.cycle.preemption import GroupPreemptions
     from scheduler.engine.state.cache import Cache
     from scheduler.framework.group_plugins import PodGroupPostFilterPlugin
@@ -46,6 +49,8 @@ class GroupPreemption:
         passes: undoes the tries.
         pauses: pauses the attempt between two dry runs.
         preemptions: evicts victims.
+        clock: measures the plugins.
+        observer: receives the measurements.
     """
 
     def __init__(
@@ -55,9 +60,13 @@ class GroupPreemption:
         passes: GroupPasses,
         pauses: GroupPauses,
         preemptions: GroupPreemptions,
+        *,
+        clock: Clock,
+        observer: CycleObserver,
     ) -> None:
         self._cache, self._placements, self._passes = cache, placements, passes
         self._pauses, self._preemptions = pauses, preemptions
+        self._clock, self._observer = clock, observer
 
     async def make(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
         """Preempt pods if the whole group fits without them; return a success if the preemption started.
@@ -72,6 +81,20 @@ class GroupPreemption:
                 return await self._ask(plugins[0], tried, attempts)
             message = "default preemption plugin is not registered, workload aware preemption is disabled"
             return Status.unschedulable(message)
+        began = self._clock.monotonic()
+        status = await self._ask_all(plugins, tried, attempts)
+        self._observer.extension_point(
+            attempts[0].framework.profile,
+            ExtensionPoint.POD_GROUP_POST_FILTER,
+            status.code,
+            self._clock.monotonic() - began,
+        )
+        return status
+
+    async def _ask_all(
+        self, plugins: Sequence[PodGroupPostFilterPlugin], tried: Pass, attempts: Sequence[Attempt]
+    ) -> Status:
+        """Ask plugins until one preempts or fails; return its result, or all reasons."""
         reasons: list[str] = []
         for plugin in plugins:
             status = await self._ask(plugin, tried, attempts)

@@ -100,6 +100,9 @@ async def test_a_preemption_for_a_group_counts_victims_budgets_and_groups_that_l
         assert "_count" not in shown(daemon, "scheduler_preemption_victims")
         searched = shown(daemon, "scheduler_preemption_evaluation_duration_seconds")
         assert searched['_count{preemptor="podgroup",result="Success"}'] == 1
+        points = shown(daemon, "scheduler_framework_extension_point_duration_seconds")
+        point = 'extension_point="PodGroupPostFilter",profile="custom-scheduler",status="Success"'
+        assert points[f"_count{{{point}}}"] == 1
         evicted = shown(daemon, "scheduler_preemption_execution_duration_seconds")
         assert evicted['_count{preemptor="podgroup",result="success"}'] == 1
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.group_pass import GroupPasses, PassOptions
 from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch
+from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions
 from scheduler.engine.runtime.framework import EnabledPlugins
 from scheduler.engine.state.cache import Cache
@@ -26,6 +27,7 @@ from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -56,6 +58,7 @@ class Profile:
         return self
 
     racks: int = 1
+    profile = "custom-scheduler"
     generators: Sequence[str] = ()
     plugins = EnabledPlugins({})
 
@@ -75,6 +78,10 @@ class Profile:
         self, group: Group, assigned: Sequence[tuple[Placement, Sequence[PodInfo]]], snapshot: Snapshot
     ) -> list[int]:
         return [len(pods) for _, pods in assigned]
+
+
+def placing(passes: Any, cache: Cache, random: Random) -> GroupPlacements:
+    return GroupPlacements(passes, cache, random, clock=ManualClock(), observer=NoObserver())
 
 
 class Pods:
@@ -210,7 +217,7 @@ def test_the_best_of_sufficient_placements_is_chosen(
     racks = data.draw(st.integers(1, 3))
     min_count = data.draw(st.integers(1, count))
     it = Scene([size] * count, rooms, min_count, racks)
-    placements = GroupPlacements(it.passes, it.cache, Random(data.draw(st.integers(0, 9))))
+    placements = placing(it.passes, it.cache, Random(data.draw(st.integers(0, 9))))
     tried = asyncio.run(placements.run(it.group, it.plugin, it.attempts))
 
     holds = [
@@ -305,7 +312,7 @@ def test_a_group_whose_best_placement_fails_does_not_preempt() -> None:
     it = Scene([1, 1, 1], [2, 2], 2, racks=2)
     wavers: Any = Wavers(it.cache, 2)
     passes = GroupPasses(wavers, it.cache, Nominator(), Rests())
-    tried = asyncio.run(GroupPlacements(passes, it.cache, Random(0)).run(it.group, it.plugin, it.attempts))
+    tried = asyncio.run(placing(passes, it.cache, Random(0)).run(it.group, it.plugin, it.attempts))
     assert not tried.is_enough
     assert [None if rows is None else len(rows) for rows in tried.places] == [1]
 

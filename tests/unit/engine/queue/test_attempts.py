@@ -3,7 +3,8 @@
 import pytest
 
 from scheduler.engine.queue import Place
-from tests.support.builders import pod
+from scheduler.framework.events import NODE_ADD
+from tests.support.builders import node, pod
 from tests.unit.engine.queue.cluster import PROFILE, Cluster
 
 
@@ -187,6 +188,21 @@ def test_waiting_pods_are_counted_per_rejecting_plugin_until_they_are_tried(clus
     cluster.queue.delete(pod("db"))
 
     assert cluster.queue.rejections == {("Fit", PROFILE): 0, ("Taints", PROFILE): 0}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0], ids=["in backoffQ", "in activeQ"])
+def test_a_rejected_pod_that_is_deleted_while_it_waits_to_be_tried_is_not_counted(seconds: float):
+    cluster = Cluster(initial_backoff_seconds=5.0)
+    each = pod("web")
+    cluster.reject(each, "Fit")
+    cluster.queue.move_all(NODE_ADD, None, node("n"))
+    cluster.advance_and_flush(seconds)
+    assert cluster.queue.place_of(each.uid) is (Place.ACTIVE if seconds else Place.BACKOFF)
+    assert cluster.queue.rejections == {("Fit", PROFILE): 1}
+
+    cluster.queue.delete(each)
+
+    assert cluster.queue.rejections == {("Fit", PROFILE): 0}
 
 
 def test_pods_are_shown_with_their_place_and_the_reason(cluster: Cluster):
