@@ -15,7 +15,7 @@ from playwright.async_api import expect
 
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
-from scheduler.configuration.overrides import GivenFeatures
+from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
@@ -153,7 +153,9 @@ def test_the_events_of_a_pod_are_read_from_the_cluster_for_all_reporters(tmp_pat
             server.store.create("events.events.k8s.io", new)
             kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
             async with connect(kubeconfig) as connection:
-                observer = Observer(connection, default(), clock=SystemClock(), random=Random(1))
+                as_1_37 = with_features(default(), GivenFeatures("1.37"))
+                observer = Observer(connection, as_1_37, clock=SystemClock(), random=Random(1))
+                assert observer.subject.parts.features.version == "1.37"  # histories name events as it does
                 told = await pod_events(observer.subject, "default/web")
                 assert told == {
                     "events": [

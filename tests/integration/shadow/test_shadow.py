@@ -478,6 +478,23 @@ def test_the_page_shows_counts_and_disagreements_and_the_metrics_show_causes(tmp
     virtual_time.run(scenario())
 
 
+@pytest.mark.parametrize(("version", "level"), [("1.36", "ALPHA"), ("1.37", "BETA")])
+def test_the_metrics_are_those_of_the_emulated_version(tmp_path: Path, version: str, level: str) -> None:
+    async def scenario() -> None:
+        configuration = parse(THEIR_PROFILE + f"emulatedVersion: '{version}'\n")
+        async with cluster(tmp_path) as at:
+            at.add_nodes(node("a"))
+            async with shadow(at, candidate=configuration) as service:
+                await placed_on("a")(at)
+                await seen(at, service)
+                application = shadow_application(service, stop=asyncio.Event(), clock=LoopClock())
+                metrics = (await body_of(application, "/metrics")).decode()
+        assert f'git_version="v{version}.0+' in metrics
+        assert f"# HELP scheduler_scheduling_algorithm_duration_seconds [{level}] " in metrics
+
+    virtual_time.run(scenario())
+
+
 async def body_of(application: Application, path: str, **query: list[str]) -> bytes:
     async def nothing() -> bytes:
         return b""
