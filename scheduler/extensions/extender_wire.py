@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 MAX_EXTENDER_PRIORITY = 10
-"""The highest score of an extender; the lowest is 0."""
+"""The score of an extender that weighs as much as the highest score of a plugin; scores may be higher, or negative."""
 
 _LARGE_BYTES = 256 * 1024
 """A longer response is decoded in parts, and only the needed ones: it may contain whole nodes, up to 16 MiB."""
@@ -154,8 +154,10 @@ def filter_answer(body: bytes, asked: Collection[str], *, names_only: bool) -> F
 def priorities_answer(body: bytes, asked: int) -> Sequence[tuple[str, int]]:
     """Decode HostPriorityList for `asked` nodes: (node name, score) in the extender's order.
 
+    A score is any integer of 64 bits.
+
     Raises:
-        ExtenderError: the response is invalid, or a score is not 0 to 10.
+        ExtenderError: the response is invalid.
     """
     items = _limited(_typed(_json(body), list, "", empty=[]), 2 * asked)
     priorities = []
@@ -163,10 +165,6 @@ def priorities_answer(body: bytes, asked: int) -> Sequence[tuple[str, int]]:
         fields = _object(item, f"[{place}]")
         host = _field(fields, "Host", str, "", f"[{place}].Host")
         score = _field(fields, "Score", int, 0, f"[{place}].Score")
-        if not 0 <= score <= MAX_EXTENDER_PRIORITY:
-            raise ExtenderError(
-                f"gave node {_quoted(host)} the score {score}, which is not 0 to {MAX_EXTENDER_PRIORITY}"
-            )
         priorities.append((host, score))
     return priorities
 
@@ -321,7 +319,7 @@ def _opened(raw: msgspec.Raw, kind: type, path: str) -> Any:
 
 def _is_of(value: Any, kind: type) -> bool:
     if kind is int:  # as in Go: 64 bits, and not a boolean
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+        return isinstance(value, int) and not isinstance(value, bool) and -_LARGEST - 1 <= value <= _LARGEST
     return isinstance(value, kind)
 
 

@@ -154,7 +154,7 @@ class HttpExtender:
         )
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> Sequence[tuple[str, int]]:
-        """Request the scores of nodes: (name, 0 to 10), without the extender's weight."""
+        """Request the scores of nodes: (name, any integer of 64 bits), without the extender's weight."""
         body = extender_wire.arguments(pod, nodes, names_only=self.settings.node_cache_capable)
         return await self._ask(
             self.settings.prioritize_verb,
@@ -237,6 +237,7 @@ def _content(data: bytes, file: str) -> bytes:
 LEFT_OUT = "node(s) were left out by an extender without a reason"
 
 _SCALE = MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY
+_LARGEST = (1 << 63) - 1
 
 
 class ExtenderObserver(Protocol):
@@ -324,13 +325,23 @@ class Extenders:
             rows = diagnosis.reject(EXTENDER, refusals.table, refusals.index[rows], rows)
         return rows
 
-    async def scores(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Mapping[str, Int64s]:
-        """Return extender -> int64 (len(rows),), weighted and on the scale of plugins; failed extenders are excluded."""
+    async def scores(
+        self, pod: PodInfo, snapshot: Snapshot, rows: Rows, totals: Callable[[], Int64s]
+    ) -> Mapping[str, Int64s]:
+        """Return extender -> int64 (len(rows),), weighted and on the scale of plugins; failed extenders are excluded.
+
+        A score has no range. An extender fails if the total of a node with its score exceeds 64 bits.
+
+        Args:
+            pod: the pod.
+            snapshot: the cluster.
+            rows: the feasible nodes.
+            totals: returns the total scores of plugins, int64 (len(rows),).
+        """
         asked = list(self._interested(pod, lambda settings: settings.prioritize_verb))
         if not asked:
             return {}
         nodes = [snapshot.nodes[row] for row in rows.tolist()]
-        place_of = {node.name: place for place, node in enumerate(nodes)}
         answers = await asyncio.gather(
             *(
                 self._time.task(extender.prioritize(pod, nodes), f"prioritize of {extender.name}")
@@ -339,16 +350,19 @@ class Extenders:
             return_exceptions=True,
         )
         by_extender: dict[str, Int64s] = {}
+        total_of = {node.name: total for node, total in zip(nodes, totals().tolist(), strict=True)}
         for extender, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, ExtenderError):
-                self._ignore(answer, extender, "prioritize", pod)
+            try:
+                if isinstance(answer, BaseException):
+                    raise answer
+                scores = _weighted(answer, extender, total_of)
+            except ExtenderError as error:
+                self._ignore(error, extender, "prioritize", pod)
                 continue
-            if isinstance(answer, BaseException):
-                raise answer
-            scores = by_extender.setdefault(extender.name, np.zeros(len(rows), dtype=np.int64))
-            for name, score in answer:
-                if name in place_of:
-                    scores[place_of[name]] += score * extender.settings.weight * _SCALE
+            for name, score in scores.items():
+                total_of[name] += score
+            found = np.array([scores.get(node.name, 0) for node in nodes], dtype=np.int64)
+            by_extender[extender.name] = by_extender.get(extender.name, 0) + found
         return by_extender
 
     async def bind(self, pod: PodInfo, node_name: str) -> bool:
@@ -444,6 +458,27 @@ class Extenders:
                     f'extender "{extender.name}": expected at least one victim pod on node "{name}"'
                 )
         return left
+
+
+def _weighted(
+    answer: Sequence[tuple[str, int]], extender: HttpExtender, totals: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Return node -> the weighted score of an extender, for nodes with a total before it.
+
+    Raises:
+        ExtenderError: a total with this score is not an integer of 64 bits.
+    """
+    scores: dict[str, int] = {}
+    for name, score in answer:
+        if name in totals:
+            scores[name] = scores.get(name, 0) + score * extender.settings.weight * _SCALE
+    for name, score in scores.items():
+        if max(abs(score), abs(totals[name] + score)) > _LARGEST:
+            raise ExtenderError(
+                f'extender "{extender.name}": gave node "{name}" the weighted score {score}, '
+                "with which its total exceeds 64 bits"
+            )
+    return scores
 
 
 def _refusals(answer: FilterAnswer, snapshot: Snapshot, rows: Rows) -> Outcomes:

@@ -169,7 +169,8 @@ async def decide(
             return cycle.chosen(int(feasible[0]))
         scores = framework.scoring.run(cycle.state, pod, snapshot, feasible)
         if extenders is not None:
-            scores = scores.with_others(await extenders.scores(pod, snapshot, feasible))
+            others = await extenders.scores(pod, snapshot, feasible, lambda: scores.total)
+            scores = scores.with_others(others)
         return cycle.chosen(pick(scores, pod, snapshot, random), scores)
     except PluginError as error:
         return cycle.failed(error)

@@ -81,8 +81,26 @@ async def test_a_failing_extender_is_reported_and_nothing_is_stuck(
 
 
 @virtually
-async def test_scores_out_of_range_are_reported_and_ignored(tmp_path: Path) -> None:
-    lying = {**likes("a"), "rank": [{"Host": "a", "Score": 100}]}
+async def test_scores_outside_0_to_10_count(tmp_path: Path) -> None:
+    """kube-scheduler's test TestSchedulerExtender has a score of 50."""
+    fond = {**likes("a"), "rank": [{"Host": "a", "Score": 50}]}
+    averse = {**likes("b"), "rank": [{"Host": "a", "Score": -30}, {"Host": "b", "Score": 10}]}
+    async with (
+        cluster(tmp_path) as it,
+        scripted_extender(fond) as one,
+        scripted_extender(averse) as other,
+    ):
+        it.add_nodes(node_object("a"), node_object("b"))
+        async with it.daemon(configuration(asking(one.url), asking(other.url))):
+            it.add_pods(pod_object("web"))
+            await it.until(lambda: it.node_of("web"))
+            assert it.node_of("web") == "a"  # 5000 - 3000 for a, 1000 for b, and less than 1000 from plugins
+            assert it.notes("web", "ExtenderFailed") == []
+
+
+@virtually
+async def test_scores_beyond_64_bits_are_reported_and_ignored(tmp_path: Path) -> None:
+    lying = {**likes("a"), "rank": [{"Host": "a", "Score": 2**62}]}
     async with (
         cluster(tmp_path) as it,
         scripted_extender(lying) as liar,
@@ -93,7 +111,7 @@ async def test_scores_out_of_range_are_reported_and_ignored(tmp_path: Path) -> N
             it.add_pods(pod_object("web"))
             await it.until(lambda: it.notes("web", "ExtenderFailed"))
             assert it.node_of("web") == "b"
-            assert 'gave node "a" the score 100, which is not 0 to 10' in it.notes("web", "ExtenderFailed")[0]
+            assert f'gave node "a" the weighted score {2**62 * 100}' in it.notes("web", "ExtenderFailed")[0]
 
 
 @virtually

@@ -86,7 +86,7 @@ function Verdicts({ details }) {
   const [pair, setPair] = useState([]);
   const rows = useMemo(() => rowsOf(attempt), [attempt]);
   const plugins = useMemo(() => pluginsOf(rows), [rows]);
-  const most = useMemo(() => rows.reduce((top, [, node]) => Math.max(top, node.total ?? 0), 1), [rows]);
+  const most = useMemo(() => rows.reduce((top, [, node]) => Math.max(top, barLength(node)), 1), [rows]);
   const refusing = useMemo(() => refusals(rows), [rows]);
   const fits = rows.filter(([, node]) => node.feasible).length;
   const shown = rows.filter(([name, node]) => (!words || name.includes(words) || node.reasons?.some((reason) => reason.includes(words)))
@@ -124,7 +124,7 @@ function verdictTitle(attempt, fits, all) {
 // Sorts the nodes: feasible nodes first, by total.
 function rowsOf(attempt) {
   return Object.entries(attempt.nodes).sort(([name, node], [other, another]) =>
-    (another.feasible - node.feasible) || (another.total ?? 0) - (node.total ?? 0) || (other === attempt.chosen) - (name === attempt.chosen) || compare(name, other));
+    (another.feasible - node.feasible) || (another.total ?? -Infinity) - (node.total ?? -Infinity) || (other === attempt.chosen) - (name === attempt.chosen) || compare(name, other));
 }
 
 function pluginsOf(rows) {
@@ -138,11 +138,14 @@ function refusals(rows) {
   return [...counts].sort((one, other) => other[1] - one[1]);
 }
 
+// Scores of extenders may be negative; the bar shows the others.
+const barLength = (node) => Object.values(node.scores ?? {}).reduce((sum, score) => sum + Math.max(score, 0), 0);
+
 function Bar({ node, plugins, most }) {
   if (!node.scores) return html`<span class="dim">fits</span>`;
   const words = plugins.map((plugin) => `${plugin} ${node.scores[plugin]}`).join(", ");
   return html`<span class="bar" role="img" aria-label=${words} title=${words}>${plugins.map((plugin, place) =>
-    html`<i class=${`part part-${place % 12}`} style=${{ width: `${(100 * node.scores[plugin]) / most}%` }}></i>`)}</span>`;
+    html`<i class=${`part part-${place % 12}`} style=${{ width: `${(100 * Math.max(node.scores[plugin], 0)) / most}%` }}></i>`)}</span>`;
 }
 
 function Beside({ names, attempt, plugins, weights, close }) {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduler.configuration.types import Extender
+from scheduler.engine.cycle.explanation import explain
 from scheduler.extensions.extenders import Extenders
 from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
 from scheduler.objects.wording import Duration
@@ -86,6 +87,22 @@ async def test_an_extender_chooses_among_the_feasible_nodes() -> None:
         extender.url: [0, 60],
     }
     assert scores.total.tolist() == [0, 60]
+
+
+@virtually
+async def test_negative_totals_are_compared_and_explained() -> None:
+    cluster = Cluster(Favourite(), nodes=("n1", "n2"))
+    answers = {"prioritize": [{"Host": "n1", "Score": -9}, {"Host": "n2", "Score": -1}]}
+    async with extended(cluster, answers) as (extender, _):
+        cluster.api.create(pod("web"))
+        await cluster.until(lambda: cluster.node_of("web"))
+    decision = cluster.counts.decisions[0]
+    explained = explain(decision, ["n1", "n2"])
+    assert explained["best"] == [decision.node_name] == ["n2"]
+    assert explained["nodes"] == {
+        "n1": {"feasible": True, "scores": {"Favourite": 50, extender.url: -90}, "total": -40},
+        "n2": {"feasible": True, "scores": {"Favourite": 0, extender.url: -10}, "total": -10},
+    }
 
 
 @virtually

@@ -7,6 +7,7 @@ import traceback
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from aiohttp import web
 
@@ -23,7 +24,7 @@ from tests.support.snapshots import snapshot_of
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -154,6 +155,15 @@ async def filtered(chain: Extenders) -> tuple[list[int], Diagnosis]:
     return rows.tolist(), diagnosis
 
 
+async def scored(
+    chain: Extenders, rows: Sequence[int] = (0, 1, 2), totals: Sequence[int] = (0, 0, 0)
+) -> dict[str, list[int]]:
+    """Return extender -> the weighted scores of rows, which have these totals from plugins."""
+    snapshot = three_nodes()
+    found = await chain.scores(POD, snapshot, snapshot.all_rows[[*rows]], lambda: np.array(totals)[[*rows]])
+    return {name: scores.tolist() for name, scores in found.items()}
+
+
 @virtually
 async def test_each_filter_evaluates_the_result_of_the_previous_one() -> None:
     first = {"ask": {"NodeNames": ["n3", "n1"], "FailedNodes": {"n2": "too warm"}}}
@@ -232,7 +242,7 @@ def test_an_invalid_url_is_reported(host: str) -> None:
         chain = Extenders([settings], heard)
         rows, _ = await filtered(chain)
         assert rows == [0, 1, 2]
-        assert await chain.scores(POD, three_nodes(), three_nodes().all_rows) == {}
+        assert await scored(chain) == {}
         await chain.close()
 
     asyncio.run(ask())  # names are resolved in a thread, which virtual time does not wait for
@@ -251,12 +261,7 @@ async def test_priorities_are_weighted_and_brought_to_the_scale_of_plugins() -> 
     }
     second = {"ask": [{"Host": "n3", "Score": 5}]}
     async with chain_of((first, {**RANK, "weight": 3}), (second, RANK)) as (chain, served, _):
-        snapshot = three_nodes()
-        found = await chain.scores(POD, snapshot, snapshot.all_rows[[0, 2]])
-        assert {name: scores.tolist() for name, scores in found.items()} == {
-            served[0].url: [300, 30],
-            served[1].url: [0, 50],
-        }
+        assert await scored(chain, rows=(0, 2)) == {served[0].url: [300, 30], served[1].url: [0, 50]}
 
 
 @virtually
@@ -269,9 +274,7 @@ async def test_all_priorities_are_requested_concurrently() -> None:
 
     settings = {**RANK, "http_timeout": Duration(10**9)}
     async with chain_of(({"ask": hangs}, settings), ({"ask": second}, settings)) as (chain, served, heard):
-        snapshot = three_nodes()
-        found = await chain.scores(POD, snapshot, snapshot.all_rows)
-        assert {name: scores.tolist() for name, scores in found.items()} == {served[1].url: [20, 0, 0]}
+        assert await scored(chain) == {served[1].url: [20, 0, 0]}
         assert heard.failures == [
             ("prioritize", "default/web", f'extender "{served[0].url}": answered {{}}, expected a list')
         ]
@@ -279,14 +282,50 @@ async def test_all_priorities_are_requested_concurrently() -> None:
 
 @virtually
 async def test_invalid_priorities_of_an_extender_are_ignored() -> None:
-    lying = {"ask": [{"Host": "n1", "Score": 99}]}
+    lying = {"ask": [{"Host": "n1", "Score": "99"}]}
     honest = {"ask": [{"Host": "n2", "Score": 1}]}
     async with chain_of((lying, RANK), (honest, RANK)) as (chain, served, heard):
-        snapshot = three_nodes()
-        found = await chain.scores(POD, snapshot, snapshot.all_rows)
-        assert list(found) == [served[1].url]
-    assert heard.failures[0][2].endswith('gave node "n1" the score 99, which is not 0 to 10')
+        assert await scored(chain) == {served[1].url: [0, 10, 0]}
+    assert heard.failures[0][2].endswith('answered "99" at [0].Score, expected an integer')
     assert heard.fatal == [False]
+
+
+@virtually
+async def test_priorities_have_no_range() -> None:
+    """kube-scheduler 1.36, schedule_one.go, prioritizeNodes: the score times the weight times 10, without a check."""
+    answer = {"ask": [{"Host": "n1", "Score": 50}, {"Host": "n2", "Score": -3}]}
+    async with chain_of((answer, {**RANK, "weight": 10})) as (chain, served, heard):
+        assert await scored(chain) == {served[0].url: [5000, -300, 0]}
+        assert heard.failures == []
+
+
+LARGEST = (1 << 63) - 1
+# The last digit of the largest total is 7; scores of extenders are multiplied by 10.
+TOO_LARGE = {
+    "the weighted score": ([{"Host": "n1", "Score": LARGEST}], LARGEST * 10),
+    "the lowest score": ([{"Host": "n1", "Score": -LARGEST}], -LARGEST * 10),
+    "the sum of two scores": ([{"Host": "n1", "Score": LARGEST // 10}, {"Host": "n1", "Score": 1}], LARGEST // 10 * 10 + 10),
+    "the total with plugins": ([{"Host": "n1", "Score": LARGEST // 10}], LARGEST // 10 * 10),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOO_LARGE.values(), ids=TOO_LARGE)
+@virtually
+async def test_an_extender_fails_if_a_total_exceeds_64_bits(case: tuple[Any, int]) -> None:
+    answer, weighted = case
+    other = {"ask": [{"Host": "n1", "Score": 2}]}
+    async with chain_of(({"ask": answer}, RANK), (other, RANK)) as (chain, served, heard):
+        assert await scored(chain, totals=(8, 0, 0)) == {served[1].url: [20, 0, 0]}
+        problem = f'gave node "n1" the weighted score {weighted}, with which its total exceeds 64 bits'
+        assert heard.failures == [("prioritize", "default/web", f'extender "{served[0].url}": {problem}')]
+
+
+@virtually
+async def test_an_extender_fails_if_its_score_exceeds_64_bits_after_another_one() -> None:
+    first, second = ({"ask": [{"Host": "n1", "Score": LARGEST // 10}]} for _ in range(2))
+    async with chain_of((first, RANK), (second, RANK)) as (chain, served, heard):
+        assert await scored(chain) == {served[0].url: [LARGEST // 10 * 10, 0, 0]}
+        assert len(heard.failures) == 1
 
 
 @virtually
