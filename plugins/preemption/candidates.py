@@ -238,7 +238,7 @@ def search(
     Without time left, the search ends early, and some nodes stay unknown.
 
     Raises:
-        PluginError: a Filter failed as a whole.
+        PluginError: the attempt is over budget.
     """
     found = VictimSearch()
     kind: list[PreemptionCandidate] = []

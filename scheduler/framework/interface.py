@@ -455,3 +455,23 @@ class ExtensionPoint(Enum):
 
     def __init__(self, key: str) -> None:
         self.metric_name = key[0].upper() + key[1:]
+
+
+class ExtensionCall(Enum):
+    """A call of plugins that kube-scheduler measures and reports beside the extension point to which it belongs.
+
+    Attributes:
+        metric_name: the label of this call in kube-scheduler's metrics.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/metrics/metrics.go.
+    """
+
+    ADD_POD = "PreFilterExtensionAddPod"
+    REMOVE_POD = "PreFilterExtensionRemovePod"
+    NORMALIZE = "ScoreExtensionNormalize"
+    NORMALIZE_PLACEMENT = "PlacementScoreExtensionNormalize"
+    PRE_BIND_PRE_FLIGHT = "PreBindPreFlight"
+
+    def __init__(self, metric_name: str) -> None:
+        self.metric_name = metric_name

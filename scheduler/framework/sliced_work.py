@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from scheduler.framework.interface import ExtensionPoint, Plugin
+    from scheduler.framework.interface import ExtensionCall, ExtensionPoint, Plugin
 
 T = TypeVar("T")
 
@@ -70,4 +70,4 @@ class NeedsTime(Exception):  # noqa: N818  # a request, not an error
         super().__init__("a plugin needs more time than one turn of the event loop")
         self.steps = steps
         self.is_unlimited = is_unlimited
-        self.plugin: tuple[Plugin, ExtensionPoint] | None = None
+        self.plugin: tuple[Plugin, ExtensionPoint | ExtensionCall] | None = None

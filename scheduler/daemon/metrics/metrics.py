@@ -30,7 +30,7 @@ from scheduler.daemon.metrics.preemption import PreemptionMetrics
 from scheduler.daemon.metrics.rest_client import RestClientMetrics
 from scheduler.daemon.metrics.work_queues import WorkQueueMetrics
 from scheduler.framework.events import new_event_name
-from scheduler.framework.interface import ExtensionPoint
+from scheduler.framework.interface import ExtensionCall, ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.version import VERSION
 
@@ -47,7 +47,7 @@ _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # number of attempts
 
 # Names as plain lookups, needed some thirty times for every pod: both properties compute, and the hash of an
 # Enum is a Python call. Each member is one object for the lifetime of the process.
-_POINT = {id(point): point.metric_name for point in ExtensionPoint}
+_POINT = {id(point): point.metric_name for point in (*ExtensionPoint, *ExtensionCall)}
 _CODE = {id(code): code.value for code in Code}
 
 
@@ -342,7 +342,7 @@ class Metrics(PreemptionMetrics):
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
         self._point_seconds[_POINT[id(point)], _CODE[id(code)], profile].observe(seconds)
 
-    def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
+    def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
         self._plugin_seconds[plugin, _POINT[id(point)], _CODE[id(code)]].observe(seconds)
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:

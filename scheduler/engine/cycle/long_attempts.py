@@ -17,6 +17,7 @@ from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.queue.quarantine import is_changed_pod
 from scheduler.engine.runtime.budget import LONG_SECONDS, AttemptUsage, OverBudgetError, is_ours
+from scheduler.engine.runtime.calls import running
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import Code, Status
 from scheduler.loop_work import loop_work
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.failure import FailureHandler
     from scheduler.engine.cycle.shared import Shared
-    from scheduler.framework.interface import ExtensionPoint, Plugin
+    from scheduler.framework.interface import ExtensionCall, ExtensionPoint, Plugin
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 
@@ -55,7 +56,7 @@ class LongAttempt:
 
     attempt: Attempt
     usage: AttemptUsage
-    plugin: tuple[Plugin, ExtensionPoint]
+    plugin: tuple[Plugin, ExtensionPoint | ExtensionCall]
     steps: Generator[None, None, None]
     began: float
     is_under_way: bool = False
@@ -245,5 +246,5 @@ class LongAttempts:
 def _over_budget(long: LongAttempt) -> Status:
     plugin, point = long.plugin
     error = OverBudgetError(f"more than {long.usage.limit:g}s had been used")
-    message = f'running {point.metric_name} plugin "{plugin.name}": over budget: {error}'
+    message = f"{running(plugin.name, point)}over budget: {error}"
     return Status(Code.ERROR, (message,), plugin.name, error)

@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler.engine.runtime.adapters import FEW_ROWS
 from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, resized
-from scheduler.engine.runtime.calls import checked_scores
+from scheduler.engine.runtime.calls import NormalizeError, ScoreError, checked_scores
 from scheduler.framework.diagnosis import FEASIBLE
 from scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint
 
@@ -112,7 +112,7 @@ def score_unknown_rows(
     """Call a Score plugin for the rows that are not known.
 
     Raises:
-        ValueError: scores of a plugin without `normalize` are out of range.
+        ScoreError: a score of a plugin without `normalize` is out of range.
     """
     unknown = cached.unknown(rows)
     if unknown.size:
@@ -128,16 +128,19 @@ def normalized(
     """Normalize raw scores: uint8 (n_nodes,), valid at rows, or one number for all rows.
 
     Raises:
-        ValueError: the normalized scores are out of range or have an invalid shape.
+        NormalizeError: the plugin raised or returned an invalid value.
+        ScoreError: a normalized score is out of range.
     """
     if adapter.normalizes:
         scores = np.full(snapshot.n_nodes, raw, dtype=np.int64) if isinstance(raw, int) else raw
-        raw = checked_scores(
-            adapter.plugin.normalize(state, pod, scores, rows), snapshot.n_nodes, "normalize"
-        )
+        try:
+            found = adapter.plugin.normalize(state, pod, scores, rows)
+            raw = checked_scores(found, snapshot.n_nodes, "normalize")
+        except Exception as error:
+            raise NormalizeError(error) from error
     if isinstance(raw, int):
         if not 0 <= raw <= MAX_NODE_SCORE:
-            raise out_of_range(raw, int(rows[0]), snapshot)
+            raise ScoreError(snapshot.name_of(int(rows[0])), raw)
         return raw
     check_range(raw if len(rows) == len(raw) else raw[rows], rows, snapshot)
     return raw.astype(np.uint8)
@@ -147,22 +150,14 @@ def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
     """Check that scores, (len(rows),), are from 0 to 100.
 
     Raises:
-        ValueError: a score is out of range; the message names its node.
+        ScoreError: a score is out of range.
     """
     if (
         scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE
     ):  # one pass: negative numbers are very large as unsigned ones
         return
     place = int(np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))[0])
-    raise out_of_range(int(scores[place]), int(rows[place]), snapshot)
-
-
-def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
-    """Return the error for a score that is not from 0 to 100."""
-    return ValueError(
-        f'invalid score {score} for node "{snapshot.name_of(row)}", '
-        f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-    )
+    raise ScoreError(snapshot.name_of(int(rows[place])), int(scores[place]))
 
 
 def cached_normalized(
@@ -204,7 +199,7 @@ class _PluginPart:
         """Call the plugin for one row."""
         score = self.adapter.at(state, pod, snapshot, row)
         if not (self.adapter.normalizes or 0 <= score <= MAX_NODE_SCORE):
-            raise out_of_range(score, row, snapshot)
+            raise ScoreError(snapshot.name_of(row), score)
         self.cached.note_one(row, score)
 
     def shown(self) -> PluginScores:

@@ -18,7 +18,14 @@ from scheduler.engine.runtime.budget import (
     may_pause,
 )
 from scheduler.framework.diagnosis import Outcomes
-from scheduler.framework.interface import ExtensionPoint, PostFilterResult, PreFilterResult, Wait
+from scheduler.framework.interface import (
+    MAX_NODE_SCORE,
+    ExtensionCall,
+    ExtensionPoint,
+    PostFilterResult,
+    PreFilterResult,
+    Wait,
+)
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work
@@ -31,9 +38,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.framework.diagnosis import Outcome
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s
+
+    Point = ExtensionPoint | ExtensionCall
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +134,7 @@ def signature_of(plugin: Plugin, pod: PodInfo) -> Hashable | None:
     return signature
 
 
-EXPECTED: Mapping[ExtensionPoint, str] = {
+EXPECTED: Mapping[Point, str] = {
     ExtensionPoint.PRE_FILTER: "PreFilterResult(frozenset of node names), a Status or None",
     ExtensionPoint.POST_FILTER: "PostFilterResult(status, node name or None)",
     ExtensionPoint.QUEUE_SORT: "a tuple of numbers",
@@ -160,6 +170,8 @@ _OF_DECISIONS = frozenset(
         ExtensionPoint.PRE_SCORE,
         ExtensionPoint.SCORE,
         ExtensionPoint.RESERVE,
+        ExtensionCall.ADD_POD,
+        ExtensionCall.REMOVE_POD,
     }
 )
 """Points where a plugin may raise NeedsTime: the attempt can be undone up to here and repeated."""
@@ -180,6 +192,56 @@ class NodeError(Exception):
         self.node_name = node_name
         self.cause = cause
         super().__init__(f"node {node_name}: {cause}")
+
+
+class NormalizeError(Exception):
+    """A plugin failed at `normalize`; `cause` is its exception."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+        super().__init__(f"normalize: {cause}")
+
+
+class ScoreError(Exception):
+    """A plugin's score for a node is not from 0 to 100."""
+
+    def __init__(self, node_name: str, score: int) -> None:
+        self.node_name = node_name
+        super().__init__(invalid_score(score, MAX_NODE_SCORE))
+
+
+def invalid_score(score: object, most: int) -> str:
+    """Return the reason for the rejection of a score that is not from 0 to `most`."""
+    return f"returns an invalid score {score}, it should in the range of [0, {most}] after normalizing"
+
+
+_RUNNING: Mapping[Point, str] = {
+    ExtensionPoint.FILTER: 'running "{}" filter plugin: ',
+    ExtensionPoint.SCORE: 'running Score plugins: plugin "{}" failed with: ',
+    ExtensionPoint.PLACEMENT_SCORE: 'running PlacementScore plugins: plugin "{}" failed with: ',
+    ExtensionCall.ADD_POD: 'running AddPod on PreFilter plugin "{}": ',
+    ExtensionCall.REMOVE_POD: 'running RemovePod on PreFilter plugin "{}": ',
+    ExtensionCall.NORMALIZE: 'running Normalize on Score plugins: plugin "{}" failed with: ',
+    ExtensionCall.NORMALIZE_PLACEMENT: (
+        'running NormalizePlacementScore on PlacementScore plugins: plugin "{}" failed with: '
+    ),
+    ExtensionCall.PRE_BIND_PRE_FLIGHT: 'running PreBindPreFlight "{}": ',
+}
+
+
+def running(plugin: str, point: Point) -> str:
+    """Return the beginning of the message about a failed plugin.
+
+    Source:
+        kube-scheduler v1.36, framework/runtime/framework.go, RunFilterPlugins and the functions of the other points.
+    """
+    return _RUNNING.get(point, f'running {point.metric_name} plugin "{{}}": ').format(plugin)
+
+
+def failed_filter(plugin: str, outcome: Outcome) -> Status:
+    """Return the status of a node at which a Filter plugin failed."""
+    reason = running(plugin, ExtensionPoint.FILTER) + ", ".join(outcome.reasons)
+    return Status(Code.ERROR, (reason,), plugin)
 
 
 class PointTiming:
@@ -216,7 +278,7 @@ class PointTiming:
         calls.instruments.extension_point(calls.profile, self._point, self.code, seconds)
 
 
-def _plugin_at_point(plugin: Plugin, point: ExtensionPoint) -> str:
+def _plugin_at_point(plugin: Plugin, point: Point) -> str:
     return f"plugin {plugin.name} at {point.metric_name}"
 
 
@@ -259,7 +321,7 @@ class PluginCalls:
     def guarded(
         self,
         plugin: Plugin,
-        point: ExtensionPoint,
+        point: Point,
         call: Callable[..., T],
         *args: object,
         expects: Callable[[object], bool],
@@ -305,7 +367,7 @@ class PluginCalls:
     def status(
         self,
         plugin: Plugin,
-        point: ExtensionPoint,
+        point: Point,
         call: Callable[..., Status | None],
         *args: object,
         allows: AbstractSet[Code] = REJECTIONS,
@@ -314,7 +376,7 @@ class PluginCalls:
         answer = self.guarded(plugin, point, call, *args, expects=is_none, allows=allows)
         return SUCCESS if answer is None else answer
 
-    def raising(self, plugin: Plugin, point: ExtensionPoint, call: Callable[..., T], *args: object) -> T:
+    def raising(self, plugin: Plugin, point: Point, call: Callable[..., T], *args: object) -> T:
         """Call a function that calls a plugin and validates the result; it never returns a status.
 
         Raises:
@@ -403,7 +465,7 @@ class PluginCalls:
         return answer
 
     def completed(
-        self, plugin: Plugin, point: ExtensionPoint, status: Status, allows: AbstractSet[Code] = REJECTIONS
+        self, plugin: Plugin, point: Point, status: Status, allows: AbstractSet[Code] = REJECTIONS
     ) -> Status:
         """Return a plugin's status with the plugin's name, or an ERROR if the contract does not allow the status."""
         if status.code is Code.SUCCESS or (
@@ -421,7 +483,7 @@ class PluginCalls:
     def _checked(
         self,
         plugin: Plugin,
-        point: ExtensionPoint,
+        point: Point,
         answer: T,
         expects: Callable[[object], bool],
         allows: AbstractSet[Code],
@@ -430,13 +492,15 @@ class PluginCalls:
             return self.completed(plugin, point, answer, allows)
         return answer if expects(answer) else self._malformed(plugin, point, answer)
 
-    def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+    def failure(self, plugin: Plugin, point: Point, error: BaseException) -> Status:
         """Log a plugin's exception, and return an ERROR status that names plugin and point."""
-        at_node = ""
         at = error.__cause__ if isinstance(error, OverBudgetError) else error
-        if isinstance(at, NodeError):
-            at_node = f' for node "{at.node_name}"'
-        if isinstance(error, NodeError):
+        if isinstance(at, NormalizeError):
+            point = ExtensionCall.NORMALIZE
+        fields = self._fields(plugin, point)
+        if isinstance(at, NodeError | ScoreError):
+            fields["node"] = at.node_name
+        if isinstance(error, NodeError | NormalizeError):
             error = error.cause
         if isinstance(error, PluginEndError):
             error = error.__cause__ or error
@@ -445,17 +509,32 @@ class PluginCalls:
             logger.error(
                 "Over budget",
                 exc_info=error.__cause__ if was_stopped else None,
-                extra={**self._fields(plugin, point), "why": str(error)},
+                extra={**fields, "why": str(error)},
             )
             if was_stopped:
                 self.stopped()
             if error.used_by is not None:  # the plugin that was to be called next used no time
                 return Status(Code.ERROR, (f"over budget: {error}",), error.used_by.name, error)
-            return self._failed(plugin, point, f"over budget: {error}", error, at_node)
-        logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
-        return self._failed(plugin, point, f"{type(error).__name__}: {error}", error, at_node)
+            return self._failed(plugin, point, f"over budget: {error}", error)
+        logger.error("Plugin failed", exc_info=error, extra=fields)
+        if isinstance(error, ScoreError):
+            reason = f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" {error}'
+            return Status(Code.ERROR, (reason,), plugin.name, error)
+        return self._failed(plugin, point, f"{type(error).__name__}: {error}", error)
 
-    def _malformed(self, plugin: Plugin, point: ExtensionPoint, answer: object) -> Status:
+    def failed_at(self, node_name: str, plugin: str, outcome: Outcome) -> Status:
+        """Log that a Filter plugin failed at a node, and return the status of the attempt."""
+        fields = {
+            "plugin": plugin,
+            "extension_point": ExtensionPoint.FILTER.metric_name,
+            "profile": self.profile,
+            "node": node_name,
+            "error": ", ".join(outcome.reasons),
+        }
+        logger.error("Plugin failed", extra=fields)
+        return failed_filter(plugin, outcome)
+
+    def _malformed(self, plugin: Plugin, point: Point, answer: object) -> Status:
         fields = {**self._fields(plugin, point), "answer": f"{answer!r:.200}"}
         logger.error("Plugin returned an invalid value", extra=fields)
         return self._failed(
@@ -465,23 +544,20 @@ class PluginCalls:
     def _failed(
         self,
         plugin: Plugin,
-        point: ExtensionPoint,
+        point: Point,
         what: str,
         error: BaseException | None = None,
-        at_node: str = "",
     ) -> Status:
-        message = _sendable(
-            f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {shown_text(what)}'
-        )
+        message = _sendable(running(plugin.name, point) + shown_text(what))
         return Status(Code.ERROR, (message,), plugin.name, error)
 
-    def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
+    def _fields(self, plugin: Plugin, point: Point) -> dict[str, str]:
         return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self.profile}
 
 
-def _let_pass(plugin: Plugin, point: ExtensionPoint, error: Exception) -> None:
+def _let_pass(plugin: Plugin, point: Point, error: Exception) -> None:
     """Raise NeedsTime again, if the plugin raised it at a point that allows it."""
-    needs = error.cause if isinstance(error, NodeError) else error
+    needs = error.cause if isinstance(error, NodeError | NormalizeError) else error
     if isinstance(needs, NeedsTime) and point in _OF_DECISIONS:
         needs.plugin = needs.plugin or (plugin, point)
         try:
@@ -491,7 +567,7 @@ def _let_pass(plugin: Plugin, point: ExtensionPoint, error: Exception) -> None:
             del needs, error
 
 
-def _expected(point: ExtensionPoint, answer: object) -> str:
+def _expected(point: Point, answer: object) -> str:
     if isinstance(answer, Status) and not is_worded(answer):
         return 'a Status with strings as reasons, as in Status.unschedulable("one", "another")'
     if isinstance(answer, Status):

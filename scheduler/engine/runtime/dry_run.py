@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.engine.runtime.budget import over_budget
+from scheduler.engine.runtime.calls import PluginError, failed_filter
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.framework.status import Status
+from scheduler.framework.status import Code, Status
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
@@ -54,8 +56,10 @@ class DryRun:
     ) -> Found:
         """Find the victims on each node; see `PreemptionDryRun.dry_run`.
 
+        A row at which a plugin failed has its ERROR status.
+
         Raises:
-            PluginError: a plugin failed as a whole.
+            PluginError: the attempt is over budget.
         """
         return run_to_end(self.steps(state, pod, snapshot, removable, nominated, limit))
 
@@ -78,9 +82,14 @@ class DryRun:
             if found and not has_time():
                 break
             group = {row: removable[row] for row in rows}
-            tried = yield from _try(
-                self.filtering, state.clone(), pod, snapshot, group, nominated, limit, together
-            )
+            try:
+                tried = yield from _try(
+                    self.filtering, state.clone(), pod, snapshot, group, nominated, limit, together
+                )
+            except PluginError as error:
+                if over_budget(error) is not None:
+                    raise
+                tried = dict.fromkeys(group, error.status)
             found.update(tried)
             yield
         return found
@@ -151,4 +160,6 @@ def _refusal(diagnosis: Diagnosis, row: int) -> Status:
     found = diagnosis.outcome_of(row)
     assert found is not None, f"no plugin rejected row {row}"
     plugin, outcome = found
+    if outcome.code is Code.ERROR:
+        return failed_filter(plugin, outcome)
     return Status(outcome.code, outcome.reasons, plugin)

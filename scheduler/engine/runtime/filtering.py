@@ -26,7 +26,12 @@ from scheduler.engine.runtime.calls import (
 from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.engine.runtime.plugin_classes import called_for, keeps_rows_apart, overrides
 from scheduler.engine.runtime.post_filters import ask_post_filters
-from scheduler.framework.interface import ExtensionPoint, PreFilterPlugin, PreFilterResult
+from scheduler.framework.interface import (
+    ExtensionCall,
+    ExtensionPoint,
+    PreFilterPlugin,
+    PreFilterResult,
+)
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
@@ -362,9 +367,7 @@ class Filtering:
             failed = diagnosis.first_error()
             if failed is not None:
                 plugin, outcome, row = failed
-                node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
-                message = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
-                raise PluginError(Status(Code.ERROR, (message,), plugin))
+                raise PluginError(self._call.failed_at(snapshot.name_of(row), plugin, outcome))
         return feasible
 
     def passing(
@@ -514,7 +517,7 @@ class Filtering:
         Raises:
             PluginError: a plugin raised.
         """
-        self._tell_of_pods("add_pods", state, pod, added, snapshot)
+        self._tell_of_pods(ExtensionCall.ADD_POD, "add_pods", state, pod, added, snapshot)
 
     def run_remove_pods(
         self, state: AttemptState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
@@ -524,10 +527,11 @@ class Filtering:
         Raises:
             PluginError: a plugin raised.
         """
-        self._tell_of_pods("remove_pods", state, pod, removed, snapshot)
+        self._tell_of_pods(ExtensionCall.REMOVE_POD, "remove_pods", state, pod, removed, snapshot)
 
     def _tell_of_pods(
         self,
+        call: ExtensionCall,
         method: str,
         state: AttemptState,
         pod: PodInfo,
@@ -539,7 +543,7 @@ class Filtering:
                 continue
             status = self._call.status(
                 plugin,
-                ExtensionPoint.PRE_FILTER,
+                call,
                 getattr(plugin, method),
                 state,
                 pod,

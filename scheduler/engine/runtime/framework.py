@@ -42,6 +42,7 @@ from scheduler.framework.group_plugins import (
 )
 from scheduler.framework.interface import (
     BindPlugin,
+    ExtensionCall,
     ExtensionPoint,
     FilterPlugin,
     PermitPlugin,
@@ -202,7 +203,7 @@ class Framework:
         self.filtering.forget_cached_verdicts()
         self.scoring.forget_cached_verdicts()
 
-    def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+    def failure(self, plugin: Plugin, point: ExtensionPoint | ExtensionCall, error: BaseException) -> Status:
         """Log a plugin's exception, and return an ERROR status that names plugin and point."""
         return self._call.failure(plugin, point, error)
 
@@ -355,7 +356,7 @@ class Framework:
         for plugin in self._pre_bind:
             status = self._call.status(
                 plugin,
-                ExtensionPoint.PRE_BIND,
+                ExtensionCall.PRE_BIND_PRE_FLIGHT,
                 plugin.pre_bind_pre_flight,
                 state,
                 pod,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from scheduler.framework.interface import ExtensionPoint
+    from scheduler.framework.interface import ExtensionCall, ExtensionPoint
     from scheduler.framework.status import Code
 
 
@@ -16,7 +16,7 @@ class Instruments(Protocol):
         """Report the run of one extension point for one pod, with all its plugins."""
         ...
 
-    def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
+    def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
         """Report one plugin call; reported in one cycle out of ten."""
         ...
 
@@ -37,7 +37,9 @@ class NoInstruments:
     """Discards all measurements, for `explain`, what-if and tests."""
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None: ...
-    def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None: ...
+    def plugin(
+        self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float
+    ) -> None: ...
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None: ...
     def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None: ...
     def permit_wait(self, code: Code, seconds: float) -> None: ...

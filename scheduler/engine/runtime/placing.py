@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.engine.runtime.calls import PluginError, PointTiming
+from scheduler.engine.runtime.calls import PluginError, PointTiming, invalid_score
 from scheduler.framework.group_plugins import MAX_PLACEMENT_SCORE, Placement
-from scheduler.framework.interface import ExtensionPoint
+from scheduler.framework.interface import ExtensionCall, ExtensionPoint
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -126,14 +126,12 @@ class Placing:
     def _add(
         self, totals: list[int], plugin: PlacementScorePlugin, group: PodGroup, scores: Sequence[int]
     ) -> None:
-        point = ExtensionPoint.PLACEMENT_SCORE
-        scores = self._call.raising(plugin, point, plugin.normalize_placement_scores, group, scores)
+        call = ExtensionCall.NORMALIZE_PLACEMENT
+        scores = self._call.raising(plugin, call, plugin.normalize_placement_scores, group, scores)
         for place, score in enumerate(scores):
             if not (isinstance(score, int) and 0 <= score <= MAX_PLACEMENT_SCORE):
-                message = (
-                    f"returns an invalid score {score}, it should in the range of [0, {MAX_PLACEMENT_SCORE}]"
-                )
-                reason = f'plugin "{plugin.name}" {message} after normalizing'
+                message = f'plugin "{plugin.name}" {invalid_score(score, MAX_PLACEMENT_SCORE)}'
+                reason = f"applying score defaultWeights on PlacementScore plugins: {message}"
                 raise PluginError(Status(Code.ERROR, (reason,), plugin.name))
             totals[place] += score * self._weights[plugin.name]
 

@@ -134,7 +134,7 @@ def test_explain_reports_a_stopped_plugin_as_the_daemon_would(tmp_path: Path) ->
 
     assert found["result"] == "error"
     assert found["message"] == (
-        'running Filter plugin "Endless": over budget: stopped: more than 0.1s had passed'
+        'running "Endless" filter plugin: over budget: stopped: more than 0.1s had passed'
     )
 
 

@@ -36,7 +36,7 @@ class Endless(FilterPlugin):
 """
 
 MESSAGE = (
-    'running Filter plugin "Endless": over budget: stopped: more than 0.1s had passed'
+    'running "Endless" filter plugin: over budget: stopped: more than 0.1s had passed'
     "; quarantined for 60s after 1 attempt over budget"
 )
 

@@ -190,15 +190,15 @@ async def cancelled() -> None:
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
-        pytest.param(RaisingFilter, 'Filter plugin "Raising" for node "n1": KeyError', id="a filter that raises"),
-        pytest.param(ShortFilter, 'Filter plugin "Short": ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
-        pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
-        pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
+        pytest.param(RaisingFilter, '"Raising" filter plugin: KeyError', id="a filter that raises"),
+        pytest.param(ShortFilter, '"Short" filter plugin: ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
+        pytest.param(FloatScore, 'Score plugins: plugin "Float" failed with: ValueError: score returns int64 (2,)', id="scores of another type"),
+        pytest.param(HugeScore, 'plugin "Huge" returns an invalid score 101, it should in the range of [0, 100]', id="a score out of range"),
         pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
         pytest.param(HalfCharacterFilter, "TypeError: reasons are strings, as in", id="a reason that cannot be encoded"),
         pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that cannot be encoded"),
-        pytest.param(CancelledFilter, 'Filter plugin "Cancelled": CancelledError: as the result', id="a filter that is cancelled"),
-        pytest.param(ExitingScore, 'Score plugin "Exiting": SystemExit: 3', id="a score that exits"),
+        pytest.param(CancelledFilter, '"Cancelled" filter plugin: CancelledError: as the result', id="a filter that is cancelled"),
+        pytest.param(ExitingScore, 'Score plugins: plugin "Exiting" failed with: SystemExit: 3', id="a score that exits"),
         pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
     ],
 )  # fmt: skip

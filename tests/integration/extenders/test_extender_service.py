@@ -133,25 +133,19 @@ def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(
                 evil = stored(it, pod_object("evil", labels={"evil": "filter"}, scheduler_name="licences"))
                 said = {"Pod": evil, "NodeNames": ["a"]}
                 good = pod_object("good")
-                over = 'plugin "Endless": over budget: stopped: more than 0.05s had passed'
+                stopped = "over budget: stopped: more than 0.05s had passed"
+                error = f'profile licences: running "Endless" filter plugin: {stopped}'
 
-                assert (await asked.post("filter", said))[
-                    "Error"
-                ] == f"profile licences: running Filter {over}"
+                assert (await asked.post("filter", said))["Error"] == error
                 assert await asked.passes(good, "a") == ["a"]
-                assert await asked.bind(evil, "a") == f"profile licences: running Filter {over}"
+                assert await asked.bind(evil, "a") == error
                 assert await asked.passes(good, "a") == ["a"]
                 victims = {"Pod": evil, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "1"}]}}}
-                assert await asked.answer("POST", "preempt", victims) == (
-                    500,
-                    f"profile licences: running Filter {over}\n",
-                )
+                assert await asked.answer("POST", "preempt", victims) == (500, f"{error}\n")
                 assert await asked.passes(good, "a") == ["a"]
                 evil["metadata"]["labels"]["evil"] = "score"
-                assert await asked.answer("POST", "prioritize", said) == (
-                    500,
-                    f"profile licences: running Score {over}\n",
-                )
+                error = f'profile licences: running Score plugins: plugin "Endless" failed with: {stopped}'
+                assert await asked.answer("POST", "prioritize", said) == (500, f"{error}\n")
                 assert await asked.passes(good, "a") == ["a"]
                 asked.service.parts.budget.give_clock_back()
 

@@ -130,7 +130,7 @@ def test_a_guest_that_fails_affects_only_its_own_pods(
         it.add_pods(*(pod_object(name, cpu="100m", scheduler_name="plain") for name in others))
         await bound(it, *others)
         await it.until(lambda: it.notes("bad", "FailedScheduling"))
-        assert 'running Filter plugin "wasmplugin1" for node "n' in it.notes("bad", "FailedScheduling")[0]
+        assert 'running "wasmplugin1" filter plugin' in it.notes("bad", "FailedScheduling")[0]
         assert expected in it.notes("bad", "FailedScheduling")[0]
         assert not it.node_of("bad")
 

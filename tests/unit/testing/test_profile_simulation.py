@@ -128,7 +128,7 @@ def test_a_plugin_gets_background_data_and_other_kinds():
 
 
 def test_a_plugin_that_fails_is_named():
-    with pytest.raises(RuntimeError, match='"Raises" for node "a": ValueError: oh'):
+    with pytest.raises(RuntimeError, match='running "Raises" filter plugin: ValueError: oh'):
         ProfileSimulation(node("a"), plugins=[Raises]).schedule(pod("web"))
 
 

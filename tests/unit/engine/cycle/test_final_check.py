@@ -166,7 +166,7 @@ def test_a_plugin_that_fails_in_the_final_check_is_an_error_of_the_attempt() -> 
     status = final_check(it.cache, it.choice)
 
     assert status.code is Code.ERROR
-    assert 'running Filter plugin "Raises"' in status.message
+    assert 'running "Raises" filter plugin' in status.message
     assert "out of order" in status.message
 
 

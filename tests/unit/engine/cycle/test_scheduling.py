@@ -224,15 +224,15 @@ def raising_at(name: str) -> Any:
     ("plugins", "expected"),
     [
         pytest.param([PreFilter("A", KeyError("x"))], "running PreFilter plugin \"A\": KeyError: 'x'", id="pre_filter"),
-        pytest.param([NodeFilter("A", raising_at("n2"))], 'running Filter plugin "A" for node "n2": OSError: no answer', id="at one node"),
+        pytest.param([NodeFilter("A", raising_at("n2"))], 'running "A" filter plugin: OSError: no answer', id="at one node"),
         pytest.param(
             [NodeFilter("A", lambda _s, _p, node: Status.failed("down") if node.name == "n3" else None)],
-            'running Filter plugin "A" for node "n3": down',
+            'running "A" filter plugin: down',
             id="of one node",
         ),
-        pytest.param([Filter("A", KeyError("x"))], "running Filter plugin \"A\": KeyError: 'x'", id="at all nodes"),
+        pytest.param([Filter("A", KeyError("x"))], "running \"A\" filter plugin: KeyError: 'x'", id="at all nodes"),
         pytest.param([PreScore("A", Status.unschedulable("no")), NodeScore("B", 1)], 'running PreScore plugin "A": unexpected return value', id="pre_score"),
-        pytest.param([Score("A", np.zeros(4))], 'running Score plugin "A": ValueError', id="score"),
+        pytest.param([Score("A", np.zeros(4))], 'running Score plugins: plugin "A" failed with: ValueError', id="score"),
     ],
 )  # fmt: skip
 def test_a_failure_is_an_error_though_other_nodes_fit(plugins: list[Plugin], expected: str):

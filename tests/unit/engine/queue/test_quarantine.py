@@ -36,7 +36,7 @@ def told(
         "type": "PodScheduled",
         "status": "False",
         "reason": reason,
-        "message": f'running Filter plugin "Slow": over budget: stopped{message(times)}',
+        "message": f'running "Slow" filter plugin: over budget: stopped{message(times)}',
         "observedGeneration": observed,
     }
     return pod(name, status={"conditions": [condition]}, **more)

@@ -14,7 +14,7 @@ from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.runtime.plugin_classes import keeps_rows_apart
 from scheduler.framework import Code, Diagnosis, Status
 from tests.support.builders import node, pod
-from tests.support.scripted_plugins import Filter, PreFilter, framework_of
+from tests.support.scripted_plugins import Filter, NodeFilter, PreFilter, framework_of
 from tests.support.snapshots import snapshot_of
 from tests.unit.plugins.plugin_calls import made
 
@@ -76,6 +76,40 @@ def test_capacity_of_nominated_pods_is_kept() -> None:
     assert names(dry_run(snapshot, pod("p", cpu="2"), removable)) == {0: ["second"]}
     expected = {0: [pod("expected", cpu="2", priority=9)]}
     assert names(dry_run(snapshot, pod("p", cpu="2"), removable, expected)) == {0: ["first", "second"]}
+
+
+def fails(*_: Any) -> Status:
+    return Status.failed("no answer")
+
+
+def raises(_state: Any, _pod: Any, pods: Sequence[tuple[int, PodInfo]], _snapshot: Any) -> None:
+    if pods[0][0] == 1:
+        raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "message"),
+    [
+        (NodeFilter("Mine", fails), 'running "Mine" filter plugin: no answer'),
+        (PreFilter("Mine", remove_pods=raises), "running RemovePod on PreFilter plugin \"Mine\": KeyError: 'x'"),
+        (PreFilter("Mine", add_pods=raises), "running AddPod on PreFilter plugin \"Mine\": KeyError: 'x'"),
+    ],
+    ids=["Filter", "RemovePod", "AddPod"],
+)  # fmt: skip
+def test_a_plugin_that_fails_is_the_reason_of_a_node(plugin: Plugin, message: str) -> None:
+    victims = [pod(f"v{row}", cpu="2", node=f"n{row}") for row in range(2)]
+    found = dry_run(
+        snapshot_of("n0", "n1", pods=victims),
+        pod("p", cpu="4"),
+        {row: [each] for row, each in enumerate(victims)},
+        None,
+        plugin,
+    )
+
+    refusal = found[1]
+    assert isinstance(refusal, Status)
+    assert (refusal.code, refusal.reasons, refusal.plugin) == (Code.ERROR, (message,), "Mine")
+    assert isinstance(found[0], Status) == isinstance(plugin, NodeFilter)  # the others failed at n1 only
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -260,14 +260,14 @@ class TestNominatedPods:
         assert [args[2].name for _, args in asked.calls] == ["n0"]
 
     def test_a_plugin_that_cannot_add_nominated_pods_fails_the_attempt(self, state: AttemptState):
-        with pytest.raises(PluginError, match='running PreFilter plugin "A": KeyError'):
+        with pytest.raises(PluginError, match='running AddPod on PreFilter plugin "A": KeyError'):
             self.run(PreFilter("A", add_pods=KeyError("x")), nominated={2: [pod("a")]}, state=state)
 
     def test_an_error_with_nominated_pods_is_an_error(self, state: AttemptState):
         def fails(_state: Any, _pod: Any, node: Any) -> Status | None:
             return Status.failed("odd") if any(True for _ in node.pods) else None
 
-        with pytest.raises(PluginError, match='running Filter plugin "A" for node "n2": odd'):
+        with pytest.raises(PluginError, match='running "A" filter plugin: odd'):
             self.run(NodeFilter("A", fails), nominated={2: [pod("a")]}, state=state)
 
     def test_the_requests_of_nominated_pods_count_on_their_node(self):

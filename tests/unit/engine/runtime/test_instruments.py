@@ -12,7 +12,7 @@ from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import Code, Diagnosis, QueuedPodInfo, Status, Wait
-from scheduler.framework.interface import ExtensionPoint
+from scheduler.framework.interface import ExtensionCall, ExtensionPoint
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import pod
 from tests.support.scripted_plugins import framework_of
@@ -38,7 +38,7 @@ class Measurements:
         assert seconds >= 0
         self.points.append((profile, point.metric_name, code.value))
 
-    def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
+    def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
         assert seconds >= 0
         self.plugins.append((plugin, point.metric_name, code.value))
 

@@ -86,8 +86,8 @@ POINTS: dict[str, tuple[type[Puppet], str, Run]] = {
         "PreFilter",
         lambda it: it.filtering.run_pre_filter(AttemptState(), POD, SNAPSHOT, Diagnosis.blank(2)),
     ),
-    "add_pods": (puppets.PreFilter, "PreFilter", adding),
-    "remove_pods": (puppets.PreFilter, "PreFilter", adding),
+    "add_pods": (puppets.PreFilter, "PreFilterExtensionAddPod", adding),
+    "remove_pods": (puppets.PreFilter, "PreFilterExtensionRemovePod", adding),
     "filter": (puppets.Filter, "Filter", filtering),
     "filter_node": (puppets.NodeFilter, "Filter", filtering),
     "post_filter": (
@@ -102,7 +102,7 @@ POINTS: dict[str, tuple[type[Puppet], str, Run]] = {
     "permit": (puppets.Permit, "Permit", lambda it: it.run_permit(STATE, POD, "n0")),
     "pre_bind_pre_flight": (
         puppets.PreBind,
-        "PreBind",
+        "PreBindPreFlight",
         lambda it: it.run_pre_bind_pre_flights(STATE, POD, "n0"),
     ),
     "pre_bind": (
@@ -114,11 +114,21 @@ POINTS: dict[str, tuple[type[Puppet], str, Run]] = {
 }
 """Method -> plugin, its point's name, how the profile runs it."""
 
+RUNNING = {
+    "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "Mine"',
+    "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "Mine"',
+    "Filter": 'running "Mine" filter plugin',
+    "Score": 'running Score plugins: plugin "Mine" failed with',
+    "PreBindPreFlight": 'running PreBindPreFlight "Mine"',
+}
+"""The beginnings of messages that kube-scheduler's framework.go writes in their own way."""
+
 
 def run(method: str, answer: Any) -> tuple[Any, str]:
     """Run a profile whose plugin Mine returns one value; return the result and the expected prefix of errors."""
     kind, point, it = POINTS[method]
-    return it(framework_of(kind("Mine", **{method: answer}))), f'running {point} plugin "Mine"'
+    running = RUNNING.get(point, f'running {point} plugin "Mine"')
+    return it(framework_of(kind("Mine", **{method: answer}))), running
 
 
 @pytest.mark.parametrize("method", POINTS)
@@ -128,9 +138,8 @@ def test_an_exception_is_an_error_with_plugin_point_and_logged_traceback(
     raised = KeyError("licence")
     status, running = run(method, raised)
 
-    node = ' for node "n0"' if method.endswith("_node") else ""
     assert status.code is Code.ERROR
-    assert status.message == f"{running}{node}: KeyError: 'licence'"
+    assert status.message == f"{running}: KeyError: 'licence'"
     assert status.plugin == "Mine"
     assert status.error is raised
     [record] = caplog.records
@@ -138,6 +147,7 @@ def test_an_exception_is_an_error_with_plugin_point_and_logged_traceback(
     assert record.exc_info is not None
     assert record.exc_info[1] is raised
     assert vars(record)["extension_point"] == POINTS[method][1]
+    assert vars(record).get("node") == ("n0" if method.endswith("_node") else None)
 
 
 ODD: dict[str, list[Any]] = {
@@ -224,7 +234,7 @@ def test_reasons_given_as_one_string_are_not_split(method: str):
 def test_outcomes_of_another_type_are_refused_with_the_expected_one(answer: Any, expected: str):
     status, _ = run("filter", answer)
 
-    assert status.message.startswith('running Filter plugin "Mine": ')
+    assert status.message.startswith('running "Mine" filter plugin: ')
     assert expected in status.message
 
 
@@ -247,24 +257,28 @@ def test_a_filter_may_give_any_results_for_nodes_outside_the_search():
         pytest.param(True, "TypeError: filter_node returns a Status or None, was True", id="a bool"),
     ],
 )
-def test_a_malformed_result_for_a_node_names_the_node(answer: Any, expected: str):
+def test_a_malformed_result_for_a_node_is_logged_with_the_node(
+    answer: Any, expected: str, caplog: pytest.LogCaptureFixture
+):
     def at_n1(_state: Any, _pod: Any, node: Any) -> Any:
         return answer if node.name == "n1" else None
 
     status, running = run("filter_node", at_n1)
 
-    assert status.message == f'{running} for node "n1": {expected}'
+    assert status.message == f"{running}: {expected}"
+    assert [vars(record)["node"] for record in caplog.records] == ["n1"]
 
 
 @pytest.mark.parametrize("method", ["filter", "filter_node"])
-def test_an_error_about_one_node_names_the_node(method: str):
+def test_an_error_at_one_node_is_logged_with_the_node(method: str, caplog: pytest.LogCaptureFixture):
     failed = Outcomes(np.array([0, 1], np.uint16), (PASS, Outcome(Code.ERROR, ("no answer", "twice"))))
     by_node = {"n0": None, "n1": Status(Code.ERROR, ("no answer", "twice"))}
     answers = {"filter": failed, "filter_node": lambda _state, _pod, node: by_node[node.name]}
 
     status, running = run(method, answers[method])
 
-    assert status.message == f'{running} for node "n1": no answer, twice'
+    assert status.message == f"{running}: no answer, twice"
+    assert [vars(record)["node"] for record in caplog.records] == ["n1"]
 
 
 def test_a_numpy_integer_is_a_score():

@@ -92,22 +92,41 @@ def test_scores_are_normalized_before_weights_apply():
     assert ranked(doubled, weights={"Mine": 3}).total.tolist() == [150, 300]
 
 
+def raising(*_: Any) -> None:
+    raise KeyError("x")
+
+
+FAILED = 'running Score plugins: plugin "Mine" failed with: '
+NORMALIZING = 'running Normalize on Score plugins: plugin "Mine" failed with: '
+INVALID = (
+    'applying score defaultWeights on Score plugins: plugin "Mine" returns an invalid score {}, '
+    "it should in the range of [0, 100] after normalizing"
+)
+
+
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
-        pytest.param(Score("Mine", int64s(0, 101, 0, 0)), 'invalid score 101 for node "n1"', id="too high"),
-        pytest.param(Score("Mine", int64s(0, 0, 0, -1)), 'invalid score -1 for node "n3"', id="negative"),
-        pytest.param(Score("Mine", np.ones(4)), "score returns int64 (4,), was float64 (4,)", id="of another dtype"),
-        pytest.param(Score("Mine", int64s(1, 2)), "score returns int64 (4,), was int64 (2,)", id="of feasible nodes only"),
-        pytest.param(Score("Mine", [1, 2, 3, 4]), "score returns int64 (4,), was list", id="a list"),
-        pytest.param(Normalized(int64s(1, 1, 1, 1), None), "normalize returns int64 (4,), was NoneType", id="normalized in place"),
-        pytest.param(Normalized(int64s(1, 1, 1, 1), np.ones(4)), "normalize returns int64 (4,), was float64", id="normalized to floats"),
-        pytest.param(Normalized(int64s(1, 1, 1, 1), int64s(1, 1, 1, 200)), 'invalid score 200 for node "n3"', id="normalized too high"),
-        pytest.param(NodeScore("Mine", lambda *_: 101), 'invalid score 101 for node "n1"', id="too high, by node"),
+        pytest.param(Score("Mine", int64s(0, 101, 0, 0)), INVALID.format(101), id="too high"),
+        pytest.param(Score("Mine", int64s(0, 0, 0, -1)), INVALID.format(-1), id="negative"),
+        pytest.param(Score("Mine", np.ones(4)), FAILED + "ValueError: score returns int64 (4,), was float64 (4,)", id="of another dtype"),
+        pytest.param(Score("Mine", int64s(1, 2)), FAILED + "ValueError: score returns int64 (4,), was int64 (2,)", id="of feasible nodes only"),
+        pytest.param(Score("Mine", [1, 2, 3, 4]), FAILED + "ValueError: score returns int64 (4,), was list", id="a list"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), None), NORMALIZING + "ValueError: normalize returns int64 (4,), was NoneType", id="normalized in place"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), np.ones(4)), NORMALIZING + "ValueError: normalize returns int64 (4,), was float64", id="normalized to floats"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), int64s(1, 1, 1, 200)), INVALID.format(200), id="normalized too high"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), raising), NORMALIZING + "KeyError: 'x'", id="normalize raises"),
+        pytest.param(NodeScore("Mine", lambda *_: 101), INVALID.format(101), id="too high, by node"),
     ],
 )  # fmt: skip
-def test_an_invalid_score_is_named_with_its_node(plugin: Plugin, expected: str):
-    assert expected in error(plugin)
+def test_an_invalid_score_is_reported_as_by_kube_scheduler(plugin: Plugin, expected: str):
+    assert error(plugin).startswith(expected)
+
+
+def test_the_node_of_an_invalid_score_is_logged(caplog: pytest.LogCaptureFixture):
+    error(Score("Mine", int64s(0, 0, 0, -1)))
+
+    assert [vars(record)["node"] for record in caplog.records] == ["n3"]
 
 
 def test_scores_of_infeasible_nodes_are_ignored():
