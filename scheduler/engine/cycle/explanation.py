@@ -82,16 +82,18 @@ def explain(decision: Decision, names: Sequence[str]) -> Explanation:
     if rejection is None and (left_out := diagnosis.n_not_examined):
         explanation["notExamined"] = left_out
     if decision.scores is not None:
-        explanation |= _ranking(decision.scores, names)
+        explanation |= _ranking(decision, decision.scores, names)
     explanation["preemption"] = _preemption(decision.state, names)
     return explanation
 
 
-def _ranking(scores: Scores, names: Sequence[str]) -> dict[str, Any]:
+def _ranking(decision: Decision, scores: Scores, names: Sequence[str]) -> dict[str, Any]:
     total = scores.total
-    best = scores.rows[total == total.max()].tolist()  # attempts in the log have totals only
+    best = sorted(names[row] for row in scores.rows[total == total.max()].tolist())
+    if decision.node_name and decision.node_name == decision.pod.pod.status.nominated_node_name:
+        best = [decision.node_name]  # evaluated before the scores of other nodes
     weights = {each.plugin: each.weight for each in scores.plugins}
-    return {"weights": weights, "best": sorted(names[row] for row in best)}
+    return {"weights": weights, "best": best}
 
 
 def _preemption(state: CycleState, names: Sequence[str]) -> dict[str, Any] | None:

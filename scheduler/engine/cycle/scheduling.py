@@ -9,8 +9,7 @@ Source:
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -91,7 +90,7 @@ def schedule_pod(
         random: breaks ties between nodes.
         sampling: limits the search for feasible nodes; None searches all nodes.
         exhaustive: evaluate and score all nodes even if the decision does not need it, for a pod that is nominated to
-            a node or that fits on one node only.
+            a node or that fits on one node only. The decision stays the same.
         avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
         may_preempt: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
         yields_to_loop: whether to raise NeedsTime instead of doing the plugins' work at once; see `answer_in_slices`.
@@ -149,11 +148,9 @@ async def decide(
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
-        feasible = _NOWHERE
-        with suppress(PluginError):
-            feasible, trial = cycle.own_node()
-            if extenders is not None:
-                feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, trial)
+        feasible = await cycle.own_node(extenders)
+        if feasible.size and exhaustive:
+            return cycle.nominated(feasible, avoided)
         if feasible.size:
             cycle.diagnosis.look_at_only(feasible)
         else:
@@ -163,10 +160,9 @@ async def decide(
         if not feasible.size:
             return await cycle.nothing_fits()
         feasible = cycle.diagnosis.avoid(feasible, avoided)
-        if options.choose is not None:
-            return cycle.chosen(options.choose(pod, feasible, snapshot))
-        if len(feasible) == 1 and not exhaustive:
-            return cycle.chosen(int(feasible[0]))
+        if options.choose is not None or (len(feasible) == 1 and not exhaustive):
+            choose = options.choose
+            return cycle.chosen(choose(pod, feasible, snapshot) if choose else int(feasible[0]))
         scores = framework.scoring.run(cycle.state, pod, snapshot, feasible)
         if extenders is not None:
             others = await extenders.scores(pod, snapshot, feasible, lambda: scores.total)
@@ -235,21 +231,24 @@ class _Cycle:
             raise PluginError(status)
         return status.is_success
 
-    def own_node(self) -> tuple[Rows, Diagnosis]:
-        """Evaluate the node to which the pod is nominated.
+    async def own_node(self, extenders: Extenders | None) -> Rows:
+        """Return the node to which the pod is nominated, if it fits there.
 
-        Preemption freed capacity there, so that node is probably the only one that fits. A rejection is not final: the
-        node is evaluated again with all others.
-
-        Raises:
-            PluginError: a plugin failed.
+        Preemption freed capacity there, so that node is probably the only one that fits. A rejection or a failure is not
+        final: the node is evaluated again with all others.
         """
         name = self.pod.pod.status.nominated_node_name
-        row = self.snapshot.row_of(name) if name and not self.state.exhaustive else None
+        row = self.snapshot.row_of(name) if name else None
         if row is None or (self.options.within is not None and row not in self.options.within):
-            return _NOWHERE, self.diagnosis
+            return _NOWHERE
         trial = Diagnosis.blank(self.snapshot.n_nodes)
-        return self._find(np.array([row], dtype=np.intp), trial), trial
+        try:
+            feasible = self._find(np.array([row], dtype=np.intp), trial)
+            if extenders is not None:
+                feasible = await _left_by_extenders(extenders, self.pod, self.snapshot, feasible, trial)
+        except PluginError:
+            return _NOWHERE
+        return feasible
 
     def all_nodes(self, extenders: Extenders | None) -> Rows:
         """Evaluate all nodes that PreFilter left.
@@ -281,6 +280,17 @@ class _Cycle:
         if row is None:
             return Decision(self.pod, self.state, self.diagnosis, status=Status.unschedulable())
         return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
+
+    def nominated(self, own: Rows, avoided: Mapping[int, str]) -> Decision:
+        """Return the decision for the nominated node, which fits; the other nodes are evaluated, but do not change it."""
+        row = int(own[0])
+        try:
+            feasible = self.diagnosis.avoid(self.all_nodes(None), avoided)
+            scores = self.framework.scoring.run(self.state, self.pod, self.snapshot, feasible)
+        except PluginError:
+            self.diagnosis.look_at_only(own)
+            return self.chosen(row)
+        return self.chosen(row, replace(scores, best=own))
 
     async def nothing_fits(self) -> Decision:
         """Run PostFilter, and return the decision that no node fits."""

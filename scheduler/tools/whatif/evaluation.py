@@ -99,7 +99,7 @@ def evaluate_in_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -
     groups = _Groups(scheduler, places=True)
     for pod in sorted(pods, key=lambda pod: -pod.priority):
         judged, decision = _evaluate(scheduler, pod, groups)
-        if decision is not None and decision.scores is not None:
+        if decision is not None and decision.node_name:
             reserved = _place(scheduler, decision, judged.explanation)
             judged = judged._replace(status=reserved, diagnosis=None)
         yield judged
@@ -164,7 +164,7 @@ def _as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
 
 def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:
     """Assume the pod on the first of the best nodes, if Reserve accepts it; return the status of Reserve."""
-    chosen = explanation["best"][0]
+    chosen = next(iter(explanation.get("best", ())), decision.node_name)
     reserved = place(scheduler, decision, chosen)
     if reserved.is_success:
         explanation["chosen"] = chosen

@@ -427,6 +427,9 @@ def _goes(explanation: Explanation, *, drawn: bool) -> str:
     if "group" in explanation and explanation["result"] != "schedulable":
         return ""  # a node fits, but the pod waits for the others of its group
     chosen, best = explanation.get("chosen"), explanation.get("best", [])
+    nominated = explanation.get("nominatedNodeName")
+    if nominated and nominated in {chosen, *best[:1]}:
+        return f"Chosen node: {nominated}, the nominated node."
     if chosen is None and len(best) > 1:
         return f"Chosen node: one of {some(best, _NAMES_SHOWN)}, at random among the {len(best)} with the highest total."
     if chosen is None:
@@ -434,8 +437,6 @@ def _goes(explanation: Explanation, *, drawn: bool) -> str:
     if len(best) > 1:
         how = "at random among" if drawn else "the first of"
         return f"Chosen node: {chosen}, {how} the {len(best)} with the highest total."
-    if "total" not in explanation["nodes"].get(chosen, {}) and explanation.get("nominatedNodeName") == chosen:
-        return f"Chosen node: {chosen}, the nominated node."
     return f"Chosen node: {chosen}."
 
 

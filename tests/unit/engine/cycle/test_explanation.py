@@ -25,15 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.framework import Plugin
+    from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
 SNAPSHOT = snapshot_of("n0", "n1", "n2")
 POD = pod("web", namespace="shop")
+NOMINATED = pod("web", status={"nominatedNodeName": "n1"})
 
 
-def explained(*plugins: Plugin, snapshot: Snapshot = SNAPSHOT, weights: Any = None) -> dict[str, Any]:
+def explained(
+    *plugins: Plugin, snapshot: Snapshot = SNAPSHOT, weights: Any = None, each: PodInfo = POD
+) -> dict[str, Any]:
     framework = framework_of(*plugins, weights=weights)
-    decision = schedule_pod(framework, POD, snapshot, nominated={}, random=Random(1), exhaustive=True)
+    decision = schedule_pod(framework, each, snapshot, nominated={}, random=Random(1), exhaustive=True)
     explanation = explain(decision, snapshot.names)
     json.dumps(explanation)  # only plain JSON values
     return explanation
@@ -80,13 +84,46 @@ def test_all_nodes_with_the_highest_total_are_named():
 
 
 def test_unsampled_nodes_are_counted_and_not_feasible():
-    nominated = pod("web", status={"nominatedNodeName": "n1"})
-    decision = schedule_pod(framework_of(), nominated, SNAPSHOT, nominated={}, random=Random(1))
+    decision = schedule_pod(framework_of(), NOMINATED, SNAPSHOT, nominated={}, random=Random(1))
 
     explanation = explain(decision, SNAPSHOT.names)
 
     assert explanation["nodes"] == {"n1": {"feasible": True}}
     assert (explanation["nominatedNodeName"], explanation["notExamined"]) == ("n1", 2)
+
+
+def test_the_nominated_node_is_the_best_one_whatever_the_scores():
+    explanation = explained(NodeScore("A", lambda _state, _pod, node: 10 * node.row), each=NOMINATED)
+
+    assert (explanation["result"], explanation["best"]) == ("schedulable", ["n1"])
+    assert {name: verdict["total"] for name, verdict in explanation["nodes"].items()} == {
+        "n0": 0,
+        "n1": 10,
+        "n2": 20,
+    }
+
+
+def test_a_nominated_node_that_does_not_fit_has_no_influence():
+    refused = NodeFilter("F", refusing("n1", status=Status.unschedulable("full")))
+    explanation = explained(refused, NodeScore("A", 1), each=NOMINATED)
+
+    assert (explanation["result"], explanation["best"]) == ("schedulable", ["n0", "n2"])
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        NodeFilter("F", refusing("n2", status=Status.failed("no answer"))),
+        NodeScore("S", lambda _state, _pod, node: {"n0": 0, "n1": 1}[node.name]),
+    ],
+    ids=["Filter", "Score"],
+)
+def test_a_failure_at_another_node_does_not_affect_a_nominated_pod(plugin: Plugin):
+    explanation = explained(plugin, each=NOMINATED)
+
+    assert (explanation["result"], explanation["message"]) == ("schedulable", None)
+    assert explanation["nodes"] == {"n1": {"feasible": True}}
+    assert explanation["notExamined"] == 2
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,18 @@ def test_a_nominated_pod_is_evaluated_on_all_nodes() -> None:
     assert [name for name, verdict in explanation["nodes"].items() if "total" in verdict] == ["n1", "n2"]
 
 
+def test_in_a_sequence_a_nominated_pod_goes_to_its_node() -> None:
+    vip = pod_object("vip", cpu="1", status={"nominatedNodeName": "n2"})
+    busy = pod_object("busy", cpu="2", node="n2")
+    scheduler = scheduler_of(node_object("n1", cpu="4"), node_object("n2", cpu="4"), vip, busy)
+
+    (explanation,) = _explanations(evaluate_in_sequence, scheduler, _pods(vip))
+
+    totals = {name: verdict["total"] for name, verdict in explanation["nodes"].items()}
+    assert totals["n1"] > totals["n2"]
+    assert (explanation["best"], explanation["chosen"]) == (["n2"], "n2")
+
+
 class Licences(ReservePlugin):
     """Has one licence."""
 
