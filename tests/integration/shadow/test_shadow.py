@@ -265,6 +265,20 @@ def test_a_node_that_may_not_have_been_sampled_gets_no_verdict(
     assert causes(service) == {cause: 1}
 
 
+@pytest.mark.parametrize(("chosen", "cause"), [("a", BEST), ("b", WORSE)])
+def test_a_nomination_before_pre_bind_is_no_preemption(tmp_path: Path, chosen: str, cause: str) -> None:
+    """The nomination announces the Binding, which is evaluated as if it had not been announced."""
+
+    async def story(at: Cluster) -> None:
+        at.add_pods(pod("new"))
+        at.server.store.patch("pods", "new", {"status": {"nominatedNodeName": chosen}}, subresource="status")
+        await Other(at).bind("new", chosen)
+
+    service = judged(tmp_path, [node("a"), node("b")], story, pods=[pod("there", node="b")])
+
+    assert causes(service) == {cause: 1}
+
+
 WAITING = {
     "so would we": ([node("a", cpu="250m")], [], {WAITS: 1}),
     "we would place it": ([node("a")], [], {PLACED: 1}),

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.storage import pod_claims
 
 _UNSCHEDULABLE: Final = "Unschedulable"
 
@@ -25,7 +28,7 @@ class ShadowedDecision:
 
     Attributes:
         what: the kind of decision.
-        pod: the pod before the decision, without a node.
+        pod: the pod before the decision, without a node, and without a nomination that announced this decision.
         node_name: the chosen or nominated node; "" if the pod waits.
     """
 
@@ -35,20 +38,42 @@ class ShadowedDecision:
 
 
 def decision_in(old: Any, new: Any, scheduler_name: str) -> ShadowedDecision | None:
-    """Return the decision of a scheduler in a change of a pod; None if there is none."""
+    """Return the decision of a scheduler in a change of a pod; None if there is none.
+
+    A nomination is a preemption if the pod did not fit. If it fits and waits at Permit or needs PreBind, kube-scheduler
+    nominates the chosen node as well, and the decision is reported with the Binding.
+
+    Source:
+        kube-scheduler v1.36, schedule_one.go, bindingCycle (gate NominatedNodeNameForExpectation) and
+        handleSchedulingFailure.
+    """
     if not (isinstance(old, PodInfo) and isinstance(new, PodInfo)):
         return None
     if new.scheduler_name != scheduler_name or old.node_name or new.is_terminal:
         return None
+    before, message = _unschedulable(old), _unschedulable(new)
     if new.node_name:
-        return ShadowedDecision(ShadowedOutcome.PLACED, old, new.node_name)
+        return ShadowedDecision(ShadowedOutcome.PLACED, old if before else _not_nominated(old), new.node_name)
+    did_not_fit = bool(message) and message != before
     nominated = new.pod.status.nominated_node_name
-    if nominated and nominated != old.pod.status.nominated_node_name:
+    # A repeated preemption does not change the message; nor does the choice of a node after a failed attempt.
+    is_preemption = did_not_fit or (bool(message) and not _needs_pre_bind(new))
+    if nominated and nominated != old.pod.status.nominated_node_name and is_preemption:
         return ShadowedDecision(ShadowedOutcome.PREEMPTS, old, nominated)
-    message = _unschedulable(new)
-    if message and message != _unschedulable(old):
-        return ShadowedDecision(ShadowedOutcome.WAITS, old)
-    return None
+    return ShadowedDecision(ShadowedOutcome.WAITS, old) if did_not_fit else None
+
+
+def _needs_pre_bind(pod: PodInfo) -> bool:
+    """Return whether volumes may have to be bound, or devices reserved, before the pod is bound."""
+    return bool(pod_claims(pod.pod) or pod.pod.spec.resource_claims)
+
+
+def _not_nominated(pod: PodInfo) -> PodInfo:
+    """Return a pending pod without its nomination."""
+    if not pod.pod.status.nominated_node_name:
+        return pod
+    status = replace(pod.pod.status, nominated_node_name="")
+    return PodInfo(replace(pod.pod, status=status), pod.raw, resources=pod.resources)
 
 
 def _unschedulable(pod: PodInfo) -> str:

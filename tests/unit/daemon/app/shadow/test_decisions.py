@@ -19,6 +19,9 @@ def waiting(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
     return {"conditions": [said]}
 
 
+WITH_VOLUME = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+WITH_DEVICES = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
+
 CASES: dict[str, tuple[Any, Any, tuple[ShadowedOutcome, str] | None]] = {
     "it was placed": (theirs(), theirs(node="a"), (ShadowedOutcome.PLACED, "a")),
     "it waits": (theirs(), theirs(status=waiting("no")), (ShadowedOutcome.WAITS, "")),
@@ -32,6 +35,27 @@ CASES: dict[str, tuple[Any, Any, tuple[ShadowedOutcome, str] | None]] = {
     "room is made": (
         theirs(),
         theirs(status={**waiting("no"), "nominatedNodeName": "a"}),
+        (ShadowedOutcome.PREEMPTS, "a"),
+    ),
+    "room is made again on another node": (
+        theirs(status={**waiting("no"), "nominatedNodeName": "a"}),
+        theirs(status={**waiting("no"), "nominatedNodeName": "b"}),
+        (ShadowedOutcome.PREEMPTS, "b"),
+    ),
+    "it fits and its volumes or devices follow": (theirs(), theirs(status={"nominatedNodeName": "a"}), None),
+    "it fits after a failed attempt, and its volume follows": (
+        theirs(status=waiting("no"), **WITH_VOLUME),
+        theirs(status={**waiting("no"), "nominatedNodeName": "a"}, **WITH_VOLUME),
+        None,
+    ),
+    "it fits after a failed attempt, and its devices follow": (
+        theirs(status=waiting("no"), **WITH_DEVICES),
+        theirs(status={**waiting("no"), "nominatedNodeName": "a"}, **WITH_DEVICES),
+        None,
+    ),
+    "room is made for a pod with a volume": (
+        theirs(status=waiting("no"), **WITH_VOLUME),
+        theirs(status={**waiting("not yet"), "nominatedNodeName": "a"}, **WITH_VOLUME),
         (ShadowedOutcome.PREEMPTS, "a"),
     ),
     "room was made": (
@@ -57,3 +81,20 @@ def test_the_outcome_and_the_node_of_a_decision(
 
     assert (found and (found.what, found.node_name)) == expected
     assert found is None or found.pod is old
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"nominatedNodeName": "a"}, "", id="nominated when it fitted"),
+        pytest.param({**waiting("no"), "nominatedNodeName": "a"}, "a", id="nominated after a preemption"),
+    ],
+)
+def test_a_binding_is_evaluated_without_the_nomination_that_announced_it(
+    status: dict[str, Any], expected: str
+) -> None:
+    found = decision_in(theirs(status=status), theirs(status=status, node="a"), "theirs")
+
+    assert found is not None
+    assert found.what is ShadowedOutcome.PLACED
+    assert found.pod.pod.status.nominated_node_name == expected
