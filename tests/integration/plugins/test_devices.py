@@ -26,6 +26,7 @@ from tests.integration.groups.test_pod_groups import POD_GROUPS, members, placed
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
+from tests.unit.plugins.dynamic_resources.structured.node_search import device, long_search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -286,6 +287,40 @@ async def test_a_new_slice_adds_capacity_for_a_waiting_pod(tmp_path: Path) -> No
         create(it, resource_slice("n"))
 
         await it.until(lambda: it.node_of("web") == "n")
+
+
+NO_FILTER_TIMEOUT = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: DynamicResources
+    args: {filterTimeout: 0s}
+"""
+LONG_DEVICES, LONG_CLAIM = long_search()
+FITTING = [device(f"other-{number}", row=0, column=0) for number in range(5)]
+SEARCHES: dict[str, tuple[Any, Any, Any]] = {
+    "21 of 20 devices": (resource_claim("one", exactly(count=21)), 21, 20),
+    "devices with constraints": (LONG_CLAIM, FITTING, LONG_DEVICES),
+}
+
+
+@pytest.mark.parametrize(("wanted", "here", "there"), SEARCHES.values(), ids=SEARCHES)
+@virtually
+async def test_a_search_without_a_limit_ends_with_a_placement(
+    tmp_path: Path, wanted: Any, here: Any, there: Any
+) -> None:
+    """kube-scheduler's test of filterTimeout 0s, and a search that takes thousands of steps on the node without a place."""
+    async with cluster(tmp_path) as it, it.daemon(NO_FILTER_TIMEOUT):
+        it.add_nodes(node_object("worker-0"), node_object("worker-1"))
+        create(
+            it, device_class(), resource_slice("worker-0", here), resource_slice("worker-1", there), wanted
+        )
+        it.add_pods(claiming("web", "one"))
+        await it.until(lambda: it.node_of("web"))
+
+        assert it.node_of("web") == "worker-0"
+        assert it.notes("web", "FailedScheduling") == []
 
 
 @virtually
