@@ -229,6 +229,10 @@ _RUNNING: Mapping[Point, str] = {
 }
 
 
+_OWN_WORDS = frozenset({ExtensionPoint.POST_FILTER, ExtensionPoint.PLACEMENT_GENERATE})
+"""Points where the message of a plugin's ERROR stays as it is. An exception is still reported with the plugin's name."""
+
+
 def running(plugin: str, point: Point) -> str:
     """Return the beginning of the message about a failed plugin.
 
@@ -474,9 +478,9 @@ class PluginCalls:
             return status
         if not is_worded(status):
             return self._malformed(plugin, point, status)
-        if status.code is Code.ERROR:
+        if status.code is Code.ERROR and point not in _OWN_WORDS:
             return self._failed(plugin, point, status.message, status.error)
-        if status.code not in allows:
+        if status.code is not Code.ERROR and status.code not in allows:
             return self._malformed(plugin, point, status)
         return Status(status.code, status.reasons, plugin.name, status.error)
 

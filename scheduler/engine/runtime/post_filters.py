@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduler.engine.runtime.calls import NO_OTHER, is_post_filter, is_worded
+from scheduler.engine.runtime.calls import NO_OTHER, is_post_filter
 from scheduler.framework.interface import ExtensionPoint, PostFilterResult
 from scheduler.framework.status import Code, Status
 
@@ -54,9 +53,6 @@ async def ask_post_filters(
         if isinstance(result, Status):
             return PostFilterResult(result)
         status = call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
-        if result.status.code is Code.ERROR and is_worded(result.status):
-            # The error ends the point with its own message, which follows the reasons of the Filter plugins.
-            return PostFilterResult(replace(result.status, plugin=plugin.name))
         if status.code is Code.ERROR:
             return PostFilterResult(status)
         if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
