@@ -270,12 +270,13 @@ class PodGroupObject(ApiStruct, frozen=True):
         return next((each for each in self.status.conditions if each.type == type_), Condition())
 
     def as_group(self, key: GroupKey, features: Features) -> PodGroup:
-        """Return the enabled fields of the object in the form that all kinds share.
+        """Return the enabled fields of the object in the form that all kinds share. Without GangScheduling it is no gang.
 
         The Priority admission writes 0 without a class. Before Kubernetes 1.37 the priority counts only with a class or
         above 0; since then it must be that of all pods.
         """
-        spec, gang = self.spec, self.spec.scheduling_policy.gang
+        spec = self.spec
+        gang = spec.scheduling_policy.gang if features.enabled("GangScheduling") else None
         by_topology = features.enabled("TopologyAwareWorkloadScheduling")
         as_one = features.enabled("WorkloadAwarePreemption")
         topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
@@ -389,15 +390,18 @@ class GangScheduling(Gangs):
         self._members = members
         self._features = features
         self._releases = args.releases
+        # kube-scheduler v1.36, schedule_one_podgroup.go: without these, nothing reads the object in a cycle.
+        readers = ("GangScheduling", "TopologyAwareWorkloadScheduling")
+        self._needs_object = any(map(features.enabled, readers))
         if features.enabled("PodGroupMinCountMutable"):
             self.group_events = MappingProxyType({POD_GROUPS: ActionType.ADD | ActionType.UPDATE})
         self._conditions = GroupConditions(objects=objects, background=background, statuses=statuses)
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
-        return (
-            None if found is None else replace(found.as_group(key, self._features), releases=self._releases)
-        )
+        if found is not None:
+            return replace(found.as_group(key, self._features), releases=self._releases)
+        return None if self._needs_object else PodGroup(key, "", preempts_as_one=False)
 
     def attempted(self, group: PodGroup, status: Status) -> None:
         self._conditions.tell(group.key.key, status)
@@ -461,7 +465,7 @@ class GangScheduling(Gangs):
         return len(self._members.placed(group.key)) >= group.min_count
 
     def not_found(self, key: GroupKey) -> Status:
-        return Status.failed(f'failed to get podGroup {key.key}: podgroup "{key.name}" not found')
+        return Status.failed(f"failed to get podGroup {key.key}: {key.not_found}")
 
     def permit_seconds(self, group: PodGroup) -> float:
         return _PERMIT_SECONDS

@@ -74,6 +74,10 @@ GATED_PLUGINS: Mapping[str, str] = {
 }
 """Plugin -> the feature gate that enables it, in any profile."""
 
+GROUP_READERS: Mapping[str, str] = {"GangScheduling": "GenericWorkload"}
+"""Plugin that reads the objects of groups -> the feature gate with which it reads them in every profile, even if it is
+not enabled at any extension point."""
+
 UPSTREAM_PLUGINS = frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) | {*GATED_PLUGINS}
 """Every plugin of kube-scheduler, including those behind alpha feature gates."""
 

@@ -40,6 +40,11 @@ class GroupKey(NamedTuple):
         """`namespace/name`, as in logs, messages and stores."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def not_found(self) -> str:
+        """The message of kube-scheduler about a missing object."""
+        return f'podgroup.{self.kind.partition("/")[0]} "{self.name}" not found'
+
 
 def group_of(pod: Pod) -> GroupKey | None:
     """Return the group that a pod refers to; Kubernetes' own field takes precedence, then the label."""

@@ -45,7 +45,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "Status(code=<Code.UNSCHEDULABLE",
         "preempted",
         "is not bound, because too few members can be bound",
-        "failed to get podGroup",  # which was deleted meanwhile
+        "podgroup.scheduling.",  # which was deleted meanwhile
         "cannot determine domain for already scheduled pods",  # it is gone, or was made another
         # A guest that goes wrong.
         "wasm: ",

@@ -444,7 +444,7 @@ class PodGroupCycle:
         except ObjectError as error:
             return Status.failed(f"failed to get podGroup {key.key}: {error}", error)
         if group is None:
-            return Status.failed(f'failed to get podGroup {key.key}: podgroup "{key.name}" not found')
+            return Status.failed(key.not_found)
         return group, plugin
 
 

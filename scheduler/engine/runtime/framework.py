@@ -100,11 +100,13 @@ class EnabledPlugins:
         at: extension point -> plugins.
         weights: name of a Score plugin -> its weight.
         placement_weights: name of a PlacementScore plugin -> its weight.
+        readers: plugins at no extension point, which only read the objects of groups that no other plugin reads.
     """
 
     at: Mapping[ExtensionPoint, Sequence[Plugin]]
     weights: Mapping[str, int] = field(default_factory=dict)
     placement_weights: Mapping[str, int] = field(default_factory=dict)
+    readers: Sequence[Plugin] = ()
 
     def filters_with(self, has: Callable[[FilterPlugin], bool]) -> frozenset[str]:
         """Return the names of the Filter plugins with a property."""
@@ -113,7 +115,8 @@ class EnabledPlugins:
 
     def all(self) -> Sequence[Plugin]:
         """Return each plugin once, in order of first appearance."""
-        return list({id(plugin): plugin for plugins in self.at.values() for plugin in plugins}.values())
+        by_id = {id(plugin): plugin for plugins in (self.readers, *self.at.values()) for plugin in plugins}
+        return list(by_id.values())
 
 
 class Framework:

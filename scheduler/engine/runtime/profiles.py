@@ -7,7 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
+from scheduler.configuration.defaults import (
+    GATED_PLUGINS,
+    GROUP_READERS,
+    UPSTREAM_PLUGINS,
+    enabled_names,
+)
 from scheduler.configuration.profile_plugins import decode_args, expand_in_steps, find_args
 from scheduler.engine.runtime.adapters import slow_last
 from scheduler.engine.runtime.dry_run import DryRun
@@ -23,8 +28,9 @@ from scheduler.loop_work import calls_plugin_code, loop_work
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 
+    from scheduler.configuration.feature_gates import Features as GivenFeatures
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.profile_plugins import Expansion
     from scheduler.configuration.types import Profile
@@ -149,10 +155,16 @@ def build_in_steps(
         )
         built, wrong = _build(path, names, loader, own)
         faults.extend(wrong)
+        readers: list[Plugin] = []
+        for reader, features in _readers(names, loader, configuration.features):
+            read, wrong = _build(path, [reader], loader, {**own, Features: features})
+            readers.extend(read.values())
+            faults.extend(wrong)
         if not faults:
             has_extenders = bool(configuration.settings.extenders)
+            enabled = _enabled(expansion, built, readers)
             frameworks[name] = Framework(
-                name, _enabled(expansion, built), instruments, budget=budget, has_extenders=has_extenders
+                name, enabled, instruments, budget=budget, has_extenders=has_extenders
             )
             dry_run.filtering = frameworks[name].filtering
     if faults:
@@ -186,7 +198,7 @@ class _Loader:
         """Find the plugins of all profiles; each step is one profile."""
         for path, profile in _profiles(configuration):
             yield
-            for name in enabled_names(profile.plugins):
+            for name in dict.fromkeys((*enabled_names(profile.plugins), *GROUP_READERS)):
                 if name in UPSTREAM_PLUGINS and not registry.knows(name):
                     continue
                 try:
@@ -295,7 +307,16 @@ def _build(
     return built, faults
 
 
-def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugins:
+def _readers(
+    names: Collection[str], loader: _Loader, features: GivenFeatures
+) -> Iterator[tuple[str, GivenFeatures]]:
+    """Yield the names of plugins that only read the objects of groups, with what is on for them: not their own gate."""
+    for name, gate in GROUP_READERS.items():
+        if name in loader.found and name not in names and features.enabled(gate):
+            yield name, replace(features, names=features.names - {GATED_PLUGINS[name]})
+
+
+def _enabled(expansion: Expansion, built: Mapping[str, Plugin], readers: Sequence[Plugin]) -> EnabledPlugins:
     return EnabledPlugins(
         at={
             point: slow_last([built[plugin.name] for plugin in plugins])
@@ -303,6 +324,7 @@ def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugin
         },
         weights=_weights(expansion, ExtensionPoint.SCORE, built),
         placement_weights=_weights(expansion, ExtensionPoint.PLACEMENT_SCORE, built),
+        readers=readers,
     )
 
 
