@@ -389,6 +389,7 @@ class GangScheduling(Gangs):
         self._objects = objects
         self._members = members
         self._features = features
+        self.are_entities = features.enabled("PodGroupEntities")
         self._releases = args.releases
         # kube-scheduler v1.36, schedule_one_podgroup.go: without these, nothing reads the object in a cycle.
         readers = ("GangScheduling", "TopologyAwareWorkloadScheduling")
@@ -417,7 +418,7 @@ class GangScheduling(Gangs):
         return None
 
     def failed_before(self, key: GroupKey, status: Status) -> None:
-        if self._features.enabled("PodGroupEntities"):
+        if self.are_entities:
             self._conditions.tell(key.key, status)
 
     def fault(self, group: PodGroup, pod: PodInfo, first: PodInfo) -> str:

@@ -143,10 +143,13 @@ class PodGroupPlugin(Plugin):
 
     Attributes:
         group_kinds: the kinds of group objects.
+        are_entities: whether its groups are decided as in Kubernetes 1.37, see `PodGroup.is_entity`; then the pods of a
+            group wait in the queue as one entity.
         waiting: message for a member that fits while too few others do.
     """
 
     group_kinds: ClassVar[frozenset[str]] = frozenset()
+    are_entities = False
     waiting: ClassVar[str] = "waiting for minCount pods from a gang to be scheduled"
 
     @abstractmethod

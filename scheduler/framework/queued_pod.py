@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+
+ITS_GROUP: Final = "PodGroup"
+"""What gates a pod that waits for other pods of its group, instead of a plugin."""
 
 
 @dataclass(slots=True)
@@ -26,8 +30,9 @@ class QueuedPodInfo:
         quarantine_seconds: time in quarantine instead of backoff; 0 if its last attempt was within its budget.
         unschedulable_plugins: plugins that rejected it in its last attempt: their events may requeue it.
         pending_plugins: those of them that returned PENDING: their events requeue it without backoff.
-        gating_plugin: plugin whose PreEnqueue keeps it gated; "" for none.
+        gating_plugin: plugin whose PreEnqueue keeps it gated, or `ITS_GROUP`; "" for none.
         was_flushed_from_unschedulable: whether a flush without an event caused its current attempt.
+        group: the group that it refers to; None for none.
     """
 
     pod: PodInfo
@@ -42,7 +47,13 @@ class QueuedPodInfo:
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
+    group: GroupKey | None = None
 
     @property
     def is_gated(self) -> bool:
         return bool(self.gating_plugin)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for other pods of its group."""
+        return self.gating_plugin == ITS_GROUP

@@ -48,11 +48,7 @@ def group_queue_state(parts: Parts, key: GroupKey) -> dict[str, Any]:
         "placed": len({pod.uid for pod in parts.cache.groups.placed(key)}),
         "requeuingEvents": requeuing_events(
             parts,
-            {
-                (each.pod.scheduler_name, plugin)
-                for each in members
-                for plugin in each.unschedulable_plugins | frozenset({each.gating_plugin} - {""})
-            },
+            {(each.pod.scheduler_name, plugin) for each in members for plugin in each.unschedulable_plugins},
         ),
     }
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.recording.notes import AnyNote
     from scheduler.objects.pod import PodInfo
 
-_QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if name != "pod")
+_QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if name not in {"pod", "group"})
 
 
 class State(msgspec.Struct, kw_only=True):

@@ -44,7 +44,6 @@ class FailureHandler:
         nominated_node_name: str | None = "",
         unschedulable_plugins: frozenset[str] = frozenset(),
         pending_plugins: frozenset[str] = frozenset(),
-        keeps_turn: bool = False,
     ) -> None:
         """Handle an attempt that did not bind its pod.
 
@@ -54,7 +53,6 @@ class FailureHandler:
             nominated_node_name: the node to nominate; "" clears a nomination, None keeps it.
             unschedulable_plugins: the plugins that rejected the pod; their events may requeue it.
             pending_plugins: those of them that returned PENDING.
-            keeps_turn: whether the pod is tried again at once.
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
         quarantine_seconds = 0.0
@@ -85,7 +83,6 @@ class FailureHandler:
                 pending_plugins=pending_plugins,
                 is_error=not status.is_rejected,
                 quarantine_seconds=quarantine_seconds,
-                keeps_turn=keeps_turn,
             )
         )
         # Its newest version cannot be decoded, which was already reported; or it runs, whatever becomes of its resize.

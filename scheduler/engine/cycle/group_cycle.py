@@ -307,8 +307,7 @@ class PodGroupCycle:
         for member in tried.members:
             await self._pauses.yield_to_loop()
             if member.assumed is None:
-                # An entity of which some members are placed is tried again at once, and may preempt for the others.
-                self._fail(member, member.status, wakers, keeps_turn=tried.group.is_entity)
+                self._fail(member, member.status, wakers)
                 continue
             if not isinstance(member.permitted, Status):  # it may have waited for members after it
                 member.permitted = self._pods.permit(member.assumed)
@@ -391,9 +390,7 @@ class PodGroupCycle:
             found |= member.refused_by
         return frozenset(found)
 
-    def _fail(
-        self, member: Member, status: Status, wakers: frozenset[str], *, keeps_turn: bool = False
-    ) -> None:
+    def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
         """Requeue a member without a node."""
         diagnosis = member.decision.diagnosis
         plugins = frozenset({status.plugin} - {""}) or diagnosis.unschedulable_plugins
@@ -403,7 +400,6 @@ class PodGroupCycle:
             nominated_node_name=member.expected or member.decision.nominated_node_name,
             unschedulable_plugins=plugins | wakers if plugins else plugins,
             pending_plugins=diagnosis.pending_plugins,
-            keeps_turn=keeps_turn,
         )
 
     def _fail_fitting(

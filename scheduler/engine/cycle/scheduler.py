@@ -13,7 +13,7 @@ import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.engine.cycle.time_slices import PausableAttempt, TimeSlices
 from scheduler.engine.queue.pod_places import Place
@@ -21,7 +21,7 @@ from scheduler.engine.runtime.budget import LONG_SECONDS, AttemptUsage
 from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from scheduler.engine.cycle.attempt import AssumedPod
     from scheduler.engine.cycle.binding import BindingCycle
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +57,12 @@ class _Group:
         attempt: the attempt at them.
         key: the key of the group.
         usage: the CPU time that the attempt used.
-        late: members that were popped during a pause of the attempt; they are tried after its end.
     """
 
     members: Sequence[QueuedPodInfo]
     attempt: PausableAttempt[Sequence[AssumedPod]]
     key: GroupKey
     usage: AttemptUsage = field(default_factory=AttemptUsage)
-    late: list[QueuedPodInfo] = field(default_factory=list)
 
 
 class Scheduler:
@@ -182,12 +182,9 @@ class Scheduler:
         key = self._profiles.group_of(queued.pod)
         if key is not None:
             members = await self._popped_with(queued)
-            self._in_hand.update(member.pod.uid for member in members)
-            pauses = next((each for each in self._paused if each.key == key), None)
-            if pauses is not None:
-                # With two attempts at one group, each would lack the other's members.
-                pauses.late.extend(members)
+            if not members:  # the pod waits for others of its group
                 return
+            self._in_hand.update(member.pod.uid for member in members)
             group = _Group(members, PausableAttempt(self._groups.schedule(members), ()), key)
             if self._paused and self._paused[0].attempt.holds:
                 # Two groups with some assumed members may both fail for lack of capacity.
@@ -217,8 +214,8 @@ class Scheduler:
             group.attempt.close()  # it may be paused, if this task was cancelled at the end of a freeze
             raise
         if group.attempt.is_over:
+            await self._end(group, is_placed=bool(assumed))
             await self._settle(group.members, assumed, bindings)
-            self._try_late(group.late)
             return
         if group.attempt.holds:
             self._paused.appendleft(group)
@@ -227,14 +224,22 @@ class Scheduler:
         now = self._now()
         self._due = now + (now - began)
 
-    def _try_late(self, late: Sequence[QueuedPodInfo]) -> None:
-        """Requeue late members, so that they are tried with all pending members of their group."""
-        for member in late:
-            uid = member.pod.uid
-            if self._queue.place_of(uid) is Place.IN_FLIGHT:
-                self._queue.add_unschedulable(member)
-                self._bus.activate((uid,))
-            self._put_down(uid)
+    async def _end(self, group: _Group, *, is_placed: bool) -> None:
+        """End the attempt at a group in the queue."""
+        try:
+            await self._in_slices(self._queue.end_group(group.key, is_placed=is_placed))
+        except Exception:
+            # A bug of this scheduler: the consistency checker finds the members that are still in flight.
+            logger.exception("The attempt at a group could not be ended", extra={"group": group.key.key})
+        self._bus.wake()
+
+    async def _in_slices(self, work: Generator[None, None, T]) -> T:
+        """Do work of the queue in time slices, and end the freeze that it may have begun."""
+        try:
+            return await self._slices.done(work)
+        finally:
+            if self._freeze.is_on:
+                await self._freeze.end()
 
     async def _settle(
         self,
@@ -310,7 +315,7 @@ class Scheduler:
     async def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
         """Pop the other members of a popped pod's group; after a failure requeue them, except the first."""
         try:
-            return await self._slices.done(self._queue.pop_group(first))
+            return await self._in_slices(self._queue.pop_group(first))
         except Exception:
             # A bug of this scheduler: the first is tried as the only pending member of its group.
             logger.exception("The group could not be popped from the queue", extra={"pod": first.pod.key})
@@ -320,9 +325,6 @@ class Scheduler:
                 if is_ours and self._queue.place_of(uid) is Place.IN_FLIGHT:
                     self._rescue(each)
             return [first]
-        finally:
-            if self._freeze.is_on:
-                await self._freeze.end()
 
     async def _wait_for_work(self) -> None:
         now = self._time.monotonic()

@@ -100,6 +100,11 @@ class Profiles:
             return None
         return None if pod.has_deferred_resize else key  # members on nodes are resized one by one
 
+    def entity_of(self, pod: PodInfo) -> GroupKey | None:
+        key = self.group_of(pod)
+        is_entity = key is not None and self.frameworks[pod.scheduler_name].groups[key.kind].are_entities
+        return key if is_entity else None
+
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
         framework = self.frameworks.get(profile)
         return _NOTHING_REGISTERED if framework is None else framework.events

@@ -29,6 +29,10 @@ class QueuePlugins(Protocol):
         """Return the group with which a pod is tried; None if it is tried alone."""
         ...
 
+    def entity_of(self, pod: PodInfo) -> GroupKey | None:
+        """Return the group with which a pod waits as one entity; None if it waits on its own."""
+        ...
+
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
         """Return the registrations of each plugin of a profile.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.queue.contents import BackoffQueue, QueueContents, QueueView
 from scheduler.engine.queue.event_requeuer import Backlog, EventRequeuer, QueueWork
+from scheduler.engine.queue.group_attempts import GroupAttempts
 from scheduler.engine.queue.hints import Hints, RequeueStrategy
 from scheduler.engine.queue.in_flight import InFlightEvent
 from scheduler.engine.queue.pod_places import Place
@@ -25,24 +26,30 @@ from scheduler.framework.events import (
     EventResource,
     pod_changes,
 )
-from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.queued_pod import ITS_GROUP, QueuedPodInfo
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from scheduler.engine.ports import Time
+    from scheduler.engine.queue.group_attempts import GroupAttempt
     from scheduler.engine.queue.ports import QueueObserver, QueuePlugins
     from scheduler.engine.state.nominator import Nominator
     from scheduler.engine.state.pod_groups import PodGroups
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 logger = logging.getLogger(__name__)
 
 
-def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status | None:
+def pre_enqueue_refusal(
+    plugins: QueuePlugins, attempts: GroupAttempts, queued: QueuedPodInfo
+) -> Status | None:
     """Run PreEnqueue; return the rejection that gates the pod, and store its plugin in `queued`. None admits the pod.
+
+    A pod that PreEnqueue admits is gated by other pods of its group as long as they keep it waiting.
 
     Raises:
         AssertionError: the rejection names no plugin, so no event could requeue the pod.
@@ -51,6 +58,8 @@ def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status 
         kube-scheduler v1.36, backend/queue/scheduling_queue.go, runPreEnqueuePlugins.
     """
     status = plugins.run_pre_enqueue(queued.pod)
+    if queued.group is not None:
+        status = attempts.admitted(queued, status)
     if status.is_success:
         queued.gating_plugin = ""
         return None
@@ -62,8 +71,9 @@ def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status 
             extra={"plugin": status.plugin, "pod": queued.pod.key, "error": status.message},
         )
     queued.gating_plugin = status.plugin
-    # Also one of the rejecting plugins, so that its hints are called.
-    queued.unschedulable_plugins |= {status.plugin}
+    if status.plugin != ITS_GROUP:
+        # Also one of the rejecting plugins, so that its hints are called.
+        queued.unschedulable_plugins |= {status.plugin}
     return status
 
 
@@ -113,6 +123,7 @@ class SchedulingQueue(QueueView):
             initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, plugins=plugins
         )
         super().__init__(QueueContents(plugins=plugins, backoff=backoff, groups=groups, observer=observer))
+        self._attempts = GroupAttempts(self._contents, plugins)
         self._plugins = plugins
         self._nominator = nominator
         self._time = time
@@ -147,7 +158,7 @@ class SchedulingQueue(QueueView):
             self._admit(new, UNSCHEDULABLE_POD_UPDATE.label)
             return
 
-        self._contents.groups.note_pending(new)
+        queued.group = self._contents.groups.note_pending(new)
         place = self.place_of(new.uid)
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(new.uid, new)
@@ -170,7 +181,10 @@ class SchedulingQueue(QueueView):
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(uid, None)
         elif place is not Place.OUTSIDE:
+            queued = self._contents.pods[uid]
             self._contents.drop(uid, at=self._time.monotonic(), why=why)
+            if queued.group is not None:
+                self._requeue_held(queued.group)
 
     def readd(self, pod: PodInfo, why: str) -> None:
         """Add a pod again that was found in an inconsistent state; all its remains in the queue are removed first."""
@@ -179,8 +193,11 @@ class SchedulingQueue(QueueView):
 
     def purge(self, uid: str, why: str) -> None:
         """Remove all remains of a pod that should not be in the queue."""
+        queued = self.get(uid)
         self._contents.discard(uid, at=self._time.monotonic(), why=why)
         self._nominator.delete(uid)
+        if queued is not None and queued.group is not None:
+            self._requeue_held(queued.group)
 
     def resume(
         self,
@@ -191,8 +208,11 @@ class SchedulingQueue(QueueView):
         """Take over the `pods` of another queue: by uid its order (`in_turn`) and its `flushes`."""
         known = {queued.pod.uid: queued for queued in pods}
         for queued in known.values():
-            self._contents.groups.note_pending(queued.pod)
+            queued.group = self._contents.groups.note_pending(queued.pod)
             self._contents.pods[queued.pod.uid] = queued
+            if queued.is_gated:
+                note = self._attempts.note_held if queued.is_held else self._attempts.note_gated
+                note(queued)
         for uid, place in in_turn:
             self._contents.resume(known[uid], place)
         for uid, at in flushes:
@@ -218,19 +238,22 @@ class SchedulingQueue(QueueView):
         return self._contents.pop(self._time.monotonic())
 
     def pop_group(self, first: QueuedPodInfo) -> Generator[None, None, list[QueuedPodInfo]]:
-        """Remove all pods of a popped pod's group that may be tried, wherever they wait; one in each step.
+        """Begin an attempt at a popped pod's group: remove all its pods that may be tried; one in each step.
 
-        Pods must not be added or removed between the steps.
+        Pods must not be added or removed between the steps. The caller must call `end_group` afterwards if there are members.
 
         Returns:
-            The members, including the popped pod: by descending priority, then by the time of their first attempt.
+            The members, including the popped pod: by descending priority, then by the time of their first attempt. None if
+            the popped pod has to wait for others of its group.
 
         Source:
             kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.
         """
-        at, key = self._time.monotonic(), self._plugins.group_of(first.pod)
+        at, key, attempts = self._time.monotonic(), self._plugins.group_of(first.pod), self._attempts
         members = [first]
-        for uid in () if key is None else list(self._contents.groups.pending(key)):
+        if key is None:
+            return members
+        for uid in () if attempts.is_running(key) else list(self._contents.groups.pending(key)):
             yield
             place = self.place_of(uid)
             if place in {Place.UNSCHEDULABLE, Place.GATED}:
@@ -238,8 +261,72 @@ class SchedulingQueue(QueueView):
                 place = self._requeue(queued, RequeueStrategy.IMMEDIATELY, FORCE_ACTIVATE.label, at=at)
             if place in _RETRIED and not self._contents.pods[uid].quarantine_seconds:
                 members.append(self._contents.pop_with(uid, first, at))
+        if attempts.keeps_waiting(key):
+            for queued in members:
+                yield
+                self._hold(queued, at)
+            return []
         members.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt_timestamp or at))
+        attempts.begin(key, members)
         return members
+
+    def end_group(self, key: GroupKey, *, is_placed: bool) -> Generator[None, None, None]:
+        """End an attempt at a group: requeue the members that came back, and those that arrived; one in each step.
+
+        Pods must not be added or removed between the steps. Does nothing if no attempt is running.
+
+        Args:
+            key: the group.
+            is_placed: whether the attempt placed members. Then the others of an entity are tried again at once, at the
+                position before the attempt.
+        """
+        attempt, at = self._attempts.end(key), self._time.monotonic()
+        if attempt is None:
+            return
+        back = yield from self._returned(attempt)
+        arrived = self._attempts.arrived(key)
+        held = [queued for queued in arrived if queued.is_held]
+        strategy = None
+        if attempt.is_entity and back:
+            attempt.share_result(back, arrived, is_placed=is_placed, at=at)
+            if is_placed:
+                strategy = RequeueStrategy.IMMEDIATELY
+            else:
+                least = RequeueStrategy.AFTER_BACKOFF if held else RequeueStrategy.SKIP
+                strategy = yield from self._strategy_of_entity(back, least)
+        for queued in back:
+            yield
+            uid = queued.pod.uid
+            self._come_back(queued, uid, attempt.returned[uid], at, strategy)
+        for queued in held:
+            yield
+            after = RequeueStrategy.IMMEDIATELY if strategy is None else strategy
+            if queued.quarantine_seconds:
+                after = RequeueStrategy.AFTER_BACKOFF
+            self._requeue(queued, after, FORCE_ACTIVATE.label, at=at)
+
+    def _returned(self, attempt: GroupAttempt) -> Generator[None, None, list[QueuedPodInfo]]:
+        """Return the members that came back from an attempt and still exist."""
+        back, in_flight = [], self._contents.in_flight
+        for uid in attempt.returned:
+            yield
+            if uid in in_flight and in_flight.newest(uid) is not None:
+                back.append(self._contents.pods[uid])
+            else:
+                self.done(uid)
+        return back
+
+    def _strategy_of_entity(
+        self, members: Iterable[QueuedPodInfo], least: RequeueStrategy
+    ) -> Generator[None, None, RequeueStrategy]:
+        """Return how an entity goes on after the events since its members were popped: one that is helped is enough."""
+        best = least
+        for queued in members:
+            yield
+            if best is RequeueStrategy.SKIP or queued.pending_plugins:
+                events = self._contents.in_flight.events_since(queued.pod.uid)
+                best = max(best, self._hints.strategy_of_all(queued, events)[0])
+        return best
 
     def add_unschedulable(
         self,
@@ -249,11 +336,11 @@ class SchedulingQueue(QueueView):
         pending_plugins: Iterable[str] = (),
         is_error: bool = False,
         quarantine_seconds: float = 0.0,
-        keeps_turn: bool = False,
     ) -> Place:
         """Take back a pod whose attempt failed; ends the attempt.
 
-        The pod becomes unschedulable, unless an event during the attempt requeues it.
+        The pod becomes unschedulable, unless an event during the attempt requeues it. A pod whose group is being tried stays
+        in flight until the end of that attempt.
 
         Args:
             queued: the pod that `pop` returned.
@@ -263,7 +350,6 @@ class SchedulingQueue(QueueView):
                 again after a separate backoff. The same holds if no plugin is named.
             quarantine_seconds: for an error: the quarantine that replaces the backoff, unless the pod changed meanwhile; the
                 caller has counted the attempt.
-            keeps_turn: whether it is tried again at once, at its position before the attempt.
 
         Returns:
             The pod's place; OUTSIDE if it was deleted meanwhile.
@@ -272,18 +358,18 @@ class SchedulingQueue(QueueView):
             AssertionError: the pod is not in flight.
         """
         uid, at, in_flight = queued.pod.uid, self._time.monotonic(), self._contents.in_flight
-        if uid not in in_flight:
+        try:
+            newest = in_flight.newest(uid)
+        except KeyError:
             problem = "came back without being in flight"
-            raise AssertionError(self._contents.places.objection(uid, problem))
-        newest = in_flight.newest(uid)
+            raise AssertionError(self._contents.places.objection(uid, problem)) from None
         if newest is None:
             self.done(uid)
             return Place.OUTSIDE
 
         is_changed = is_changed_pod(queued.pod, newest)
         queued.pod = newest
-        if not keeps_turn:
-            queued.timestamp = at
+        queued.timestamp = at
         queued.quarantine_seconds = 0.0 if is_changed else quarantine_seconds
         if is_changed or not quarantine_seconds:
             queued.over_budget_count = 0
@@ -299,12 +385,23 @@ class SchedulingQueue(QueueView):
             queued.consecutive_errors_count += 1
             aside = queued.quarantine_seconds
             why = f"over budget; quarantined for {aside:.0f}s" if aside else "failed with an error"
-        # Events that happened while it was in flight.
-        strategy, event = self._hints.strategy_of_all(queued, in_flight.events_since(uid))
-        if event is not None:
-            why = f"{why}; {event.label} happened meanwhile"
-        if keeps_turn:
-            strategy = RequeueStrategy.IMMEDIATELY
+        attempt = self._attempts.of_pod.get(uid)
+        if attempt is not None and attempt.key == queued.group:
+            attempt.returned[uid] = why
+            return Place.IN_FLIGHT
+        if queued.group is not None and not quarantine_seconds:
+            self._attempts.join(queued)
+        return self._come_back(queued, uid, why, at)
+
+    def _come_back(
+        self, queued: QueuedPodInfo, uid: str, why: str, at: float, strategy: RequeueStrategy | None = None
+    ) -> Place:
+        """Requeue a pod that came back; without a strategy by the events that happened while it was in flight."""
+        in_flight = self._contents.in_flight
+        if strategy is None:
+            strategy, event = self._hints.strategy_of_all(queued, in_flight.events_since(uid))
+            if event is not None:
+                why = f"{why}; {event.label} happened meanwhile"
         in_flight.end(uid)
         return self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, at=at, why=why)
 
@@ -422,6 +519,11 @@ class SchedulingQueue(QueueView):
             elif place in {Place.UNSCHEDULABLE, Place.GATED}:
                 self._requeue(self._contents.pods[uid], RequeueStrategy.IMMEDIATELY, label, at=at)
 
+    def check(self) -> None:
+        """Assert the invariants."""
+        super().check()
+        self._attempts.check()
+
     @property
     def backlog(self) -> int:
         """The number of events that some of the waiting pods were not yet checked against."""
@@ -476,9 +578,11 @@ class SchedulingQueue(QueueView):
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._time.monotonic()
-        self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
-        queued, strategy = QueuedPodInfo(pod, at), RequeueStrategy.IMMEDIATELY
-        if take_quarantine_from_condition(queued, pod, at):
+        group = self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
+        queued, strategy = QueuedPodInfo(pod, at, group=group), RequeueStrategy.IMMEDIATELY
+        if take_quarantine_from_condition(queued, pod, at) or (
+            group is not None and self._attempts.join(queued)
+        ):
             strategy = RequeueStrategy.AFTER_BACKOFF
         if self._requeue(queued, strategy, label, at=at) in _RETRIED:
             self._nominator.add(pod)
@@ -508,7 +612,7 @@ class SchedulingQueue(QueueView):
         """Move a pod to the place of the strategy, if PreEnqueue admits it; return the place."""
         if strategy is RequeueStrategy.SKIP:
             place = Place.UNSCHEDULABLE
-        elif (refusal := pre_enqueue_refusal(self._plugins, queued)) is not None:
+        elif (refusal := pre_enqueue_refusal(self._plugins, self._attempts, queued)) is not None:
             place = Place.GATED
             why = f"{why or label}; gated by {refusal.plugin}: {refusal.message}"
         elif strategy is RequeueStrategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
@@ -518,12 +622,32 @@ class SchedulingQueue(QueueView):
         flush_at = None if place in _RETRIED else self._flush_at(queued, at)
         return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at, shown=shown)
 
+    def _hold(self, queued: QueuedPodInfo, at: float) -> None:
+        """Put a popped pod back, because it has to wait for other pods of its group."""
+        queued.attempts -= 1
+        queued.gating_plugin = ITS_GROUP
+        self._attempts.note_held(queued)
+        self._contents.in_flight.end(queued.pod.uid)
+        flush_at, why = self._flush_at(queued, at), "not tried: it waits for other pods of its group"
+        self._contents.put(
+            queued, Place.GATED, at=at, label=SCHEDULE_ATTEMPT_FAILURE, why=why, flush_at=flush_at
+        )
+
+    def _requeue_held(self, key: GroupKey) -> None:
+        """Requeue one of the pods that waited for a member that has left the queue; the others are tried with it."""
+        held = None if self._attempts.keeps_waiting(key) else self._attempts.first_held(key)
+        if held is not None:
+            label, at = FORCE_ACTIVATE.label, self._time.monotonic()
+            self._requeue(held, RequeueStrategy.AFTER_BACKOFF, label, at=at)
+
     def _flush_at(self, queued: QueuedPodInfo, at: float) -> float | None:
         """Return when a pod is tried again without an event.
 
-        Never for a gated pod, unless the plugin that gates it registered for all events.
+        Never for a gated pod, unless the plugin that gates it registered for all events, or it waits for its group.
         """
-        if queued.is_gated and not self._requeuer.is_relevant(queued, UNSCHEDULABLE_TIMEOUT):
+        if queued.is_gated and not (
+            queued.is_held or self._requeuer.is_relevant(queued, UNSCHEDULABLE_TIMEOUT)
+        ):
             return None
         return at + self._max_in_unschedulable_seconds
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, KeysView
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
+
+
+_NOBODY: KeysView[str] = dict[str, None]().keys()
 
 
 class _Members:
@@ -46,10 +49,10 @@ class PodGroups:
         self._groups: dict[GroupKey, _Members] = {}
         self.keys_of_pending: dict[str, GroupKey] = {}
 
-    def pending(self, key: GroupKey) -> Collection[str]:
+    def pending(self, key: GroupKey) -> KeysView[str]:
         """Return the uids of a group's pods in the queue, in arrival order."""
         members = self._groups.get(key)
-        return () if members is None else members.pending.keys()
+        return _NOBODY if members is None else members.pending.keys()
 
     def all_pending(self) -> Iterator[tuple[GroupKey, Collection[str]]]:
         """Yield each group that has pods in the queue, with their uids."""
@@ -65,15 +68,15 @@ class PodGroups:
         members = self._groups.get(key)
         return 0 if members is None else members.count
 
-    def note_pending(self, pod: PodInfo) -> None:
-        """Record that a pod is in the queue, or its new version, which may belong to another group.
+    def note_pending(self, pod: PodInfo) -> GroupKey | None:
+        """Record that a pod is in the queue, or its new version, which may belong to another group; return its group.
 
         A pod on a node is in the queue for its resize, and no pending member.
         """
         uid, key = pod.uid, None if pod.node_name else pod.group
         before = self.keys_of_pending.get(uid)
         if before == key:
-            return
+            return key
         if before is not None:
             self.drop_pending(uid)
         if key is not None:
@@ -81,6 +84,7 @@ class PodGroups:
             members.pending[uid] = None
             members.count += not members.is_on_node(uid)
             self.keys_of_pending[uid] = key
+        return key
 
     def drop_pending(self, uid: str) -> None:
         """Record that a pod has left the queue."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework.events import describe_changes
+from scheduler.framework.queued_pod import ITS_GROUP
 from scheduler.tools.board.subject import SubjectKind
 from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_in
 
@@ -172,10 +173,7 @@ class PendingPods:
         if pod_group is not None:
             group.pod_groups[pod_group.key] += 1
         if queued is not None:
-            plugins = queued.unschedulable_plugins | (
-                {queued.gating_plugin} if queued.is_gated else frozenset()
-            )
-            group.plugins |= {(pod.scheduler_name, plugin) for plugin in plugins}
+            group.plugins |= {(pod.scheduler_name, plugin) for plugin in queued.unschedulable_plugins}
         group.pods.append((pod.pod.metadata.creation_timestamp, pod.key))
 
     def _causes(self, pod: PodInfo) -> Causes:
@@ -198,5 +196,7 @@ def _condition_message(pod: PodInfo) -> str:
 
 
 def _gated(pod: PodInfo, plugin: str) -> str:
+    if plugin == ITS_GROUP:
+        return "waits for other pods of its group"
     gates = ", ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
     return f"gated by {plugin}: {gates}" if gates else f"gated by {plugin}"

@@ -104,6 +104,8 @@ class GroupEvaluator:
             gate = scheduler.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
             if not gate.is_success:
                 kept_back[pod.key] = gate
+        if kept_back and scheduler.parts.profiles.entity_of(pending[0]) is not None:
+            return self._with_state(key, self._untried(key, kept_back))  # one gated pod gates all
         members = [QueuedPodInfo(pod, 0.0, 1) for pod in pending if pod.key not in kept_back]
         members.sort(key=lambda queued: -queued.pod.priority)
         judged = self._tried(key, members) if members else self._untried(key, kept_back)
@@ -112,9 +114,15 @@ class GroupEvaluator:
             for pod, gate in kept_back.items()
             if members
         ]
-        judged.explanation |= group_queue_state(scheduler.parts, key)
+        return self._with_state(key, judged)
+
+    def _with_state(self, key: GroupKey, judged: GroupEvaluation) -> GroupEvaluation:
+        """Add the group's state in the queue to its explanation."""
+        judged.explanation |= group_queue_state(self._scheduler.parts, key)
         if judged.tried is not None:
-            judged.explanation["requeuingEvents"] = requeuing_events(scheduler.parts, judged.rejectors())
+            judged.explanation["requeuingEvents"] = requeuing_events(
+                self._scheduler.parts, judged.rejectors()
+            )
         return judged
 
     def _tried(self, key: GroupKey, members: list[QueuedPodInfo]) -> GroupEvaluation:

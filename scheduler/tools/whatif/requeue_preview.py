@@ -91,8 +91,13 @@ def _woken_by(scheduler: OfflineScheduler, event: FileWatchEvent) -> frozenset[s
     for key in keys:  # the first member takes the others of its group along
         if key is None:
             continue
-        woken |= {uid for uid in groups.pending(key) if queue.place_of(uid) is not Place.GATED}
+        woken |= {uid for uid in groups.pending(key) if not _is_kept_back(queue.get(uid))}
     return frozenset(woken)
+
+
+def _is_kept_back(queued: QueuedPodInfo | None) -> bool:
+    """Return whether PreEnqueue rejects a pod."""
+    return queued is not None and queued.is_gated and not queued.is_held
 
 
 def _let_happen(scheduler: OfflineScheduler, event: FileWatchEvent) -> None:

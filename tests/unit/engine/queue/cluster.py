@@ -19,7 +19,9 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.events import pod_changes
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import SUCCESS
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from scheduler.framework import QueuedPodInfo
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_group import GroupKey
 
 PROFILE = "custom-scheduler"
 
@@ -102,6 +103,7 @@ class Cluster:
     Attributes:
         held: uids that the PreEnqueue plugin Hold rejects; it waits for CSINodes.
         under_curfew: uids that Curfew rejects; it registered for all events.
+        has_entities: whether groups wait as one entity.
         asked: number of calls of PreEnqueue.
     """
 
@@ -110,6 +112,7 @@ class Cluster:
         self.counts = Counts()
         self.held: set[str] = set()
         self.under_curfew: set[str] = set()
+        self.has_entities = False
         self.asked = Counter[str]()
         self.profiles: dict[str, Mapping[str, Sequence[EventWithHint]]] = {PROFILE: REGISTERED}
         self.nominator = Nominator()
@@ -124,6 +127,9 @@ class Cluster:
 
     def group_of(self, pod: PodInfo) -> GroupKey | None:
         return pod.group
+
+    def entity_of(self, pod: PodInfo) -> GroupKey | None:
+        return pod.group if self.has_entities else None
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority, queued.timestamp)
@@ -156,6 +162,17 @@ class Cluster:
             names.append(queued.pod.name)
             self.queue.done(queued.pod.uid)
         return names
+
+    def pop_group(self) -> list[QueuedPodInfo]:
+        """Pop the next pod with the others of its group; [] if it has to wait for them."""
+        return self.popped_with(self.pop())
+
+    def popped_with(self, first: QueuedPodInfo) -> list[QueuedPodInfo]:
+        return run_to_end(self.queue.pop_group(first))
+
+    def end_group(self, name: str = "g", *, is_placed: bool = False) -> None:
+        """End the attempt at a group."""
+        run_to_end(self.queue.end_group(GroupKey(POD_GROUPS, "default", name), is_placed=is_placed))
 
     def reject(self, pod: PodInfo, *plugins: str, pending: Iterable[str] = ()) -> Place:
         """Add a pod and let its first attempt fail."""

@@ -44,6 +44,9 @@ class Profiles:
     def group_of(self, pod: PodInfo) -> GroupKey | None:
         return pod.group
 
+    def entity_of(self, pod: PodInfo) -> GroupKey | None:
+        return None
+
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority if self.highest_first else queued.pod.priority,)
 
