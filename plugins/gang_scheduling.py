@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from plugins.pod_group_objects import MAY_PREEMPT, Condition, PodGroupObject, scheduled_condition
+from plugins.pod_group_trees import GroupTrees
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,
@@ -37,14 +39,12 @@ from scheduler.framework import (
     WantedStatus,
 )
 from scheduler.framework.pod_groups import SAME_SCHEDULER
-from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.pod import PodInfo
-from scheduler.objects.pod_group import POD_GROUPS, GroupKey
-from scheduler.objects.v1 import PodResourceClaim
+from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from scheduler.framework import CycleState
 
@@ -105,14 +105,14 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         added = ClusterEvent(EventResource.POD, ActionType.ADD)
         return (
             EventWithHint(
-                added, partial(self._hint, ""), self.own_group, partial(_event_keys, ""), self._awaited
+                added, partial(self._hint, ""), self.own_group, partial(self.event_keys, ""), self._awaited
             ),
             *(
                 EventWithHint(
                     ClusterEvent(EventResource.of(kind), action),
                     partial(self._hint, kind),
                     self.own_group,
-                    partial(_event_keys, kind),
+                    partial(self.event_keys, kind),
                     self._awaited,
                 )
                 for kind, action in self.group_events.items()
@@ -121,10 +121,14 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def _hint(self, kind: str, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         key = self.own_group(pod)
-        if key is None or key not in _event_keys(kind, old, new) or self._refusal(pod, key) is not None:
+        if key is None or key not in self.event_keys(kind, old, new) or self._refusal(pod, key) is not None:
             return QueueingHint.SKIP
         helps = not kind or old is None or self.change_helps(old, new)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def event_keys(self, kind: str, old: Any, new: Any) -> Collection[GroupKey]:
+        """Return the groups that an event may help; `kind` is the kind of the object, "" for a pod."""
+        return _group_of_event(kind, old, new)
 
     def change_helps(self, old: Any, new: Any) -> bool:
         """Return whether a change of a group's object may help its members."""
@@ -159,7 +163,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         return None if self.is_enough(group) else Wait(self.permit_seconds(group))
 
 
-def _event_keys(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
+def _group_of_event(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
     """Return the group of an event: at most one, and none if only a status changed."""
     if isinstance(new, PodInfo):
         return () if new.group is None else (new.group,)
@@ -167,134 +171,6 @@ def _event_keys(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
         return ()
     namespace, _, name = object_key(new).partition("/")
     return (GroupKey(kind, namespace, name),)
-
-
-_SCHEDULED_BY_VERSION: Final = {"scheduling.k8s.io/v1alpha2": "PodGroupScheduled"}
-_SCHEDULED: Final = "PodGroupInitiallyScheduled"
-"""The condition that shows the result of a group's scheduling, in versions that are not above."""
-
-
-def scheduled_condition(api_version: str) -> str:
-    """Return the type of the condition that shows the result of a group's scheduling.
-
-    Source:
-        kube-scheduler v1.36 and v1.37 (ff3e4a37), schedule_one_podgroup.go, updatePodGroupCondition.
-    """
-    return _SCHEDULED_BY_VERSION.get(api_version, _SCHEDULED)
-
-
-class GangPolicy(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 GangSchedulingPolicy."""
-
-    min_count: int = 0
-
-
-class SchedulingPolicy(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroupSchedulingPolicy: gang, or else basic."""
-
-    gang: GangPolicy | None = None
-
-
-class TopologyConstraint(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 TopologyConstraint."""
-
-    key: str = ""
-
-
-class SchedulingConstraints(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroupSchedulingConstraints."""
-
-    topology: tuple[TopologyConstraint, ...] = ()
-
-
-class AllDisruptionMode(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 AllDisruptionMode."""
-
-
-class DisruptionMode(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 DisruptionMode: all, or else single."""
-
-    all: AllDisruptionMode | None = None
-
-
-_WHOLE: Final = ("PodGroup", DisruptionMode(AllDisruptionMode()))
-"""The modes in which preempting one pod of a group preempts all: in v1alpha2, and in later versions."""
-
-
-class PodGroupResourceClaimStatus(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroupResourceClaimStatus: the claim that was created from a template."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
-
-
-class PodGroupSpec(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroupSpec; in v1alpha2 the disruption mode is `Pod` or `PodGroup`."""
-
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
-    scheduling_constraints: SchedulingConstraints | None = None
-    disruption_mode: str | DisruptionMode | None = None
-    priority: int | None = None
-    priority_class_name: str = ""
-    preemption_policy: str | None = None
-    resource_claims: tuple[PodResourceClaim, ...] = ()  # PodGroupResourceClaim has the same fields
-
-
-class Condition(ApiStruct, frozen=True):
-    """metav1.Condition."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class PodGroupStatus(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroupStatus."""
-
-    conditions: tuple[Condition, ...] = ()
-    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
-
-
-class PodGroupObject(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1beta1 PodGroup."""
-
-    api_version: str = ""
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
-
-    def scheduled(self) -> Condition:
-        """Return the condition of `scheduled_condition`; an empty condition if there is none."""
-        type_ = scheduled_condition(self.api_version)
-        return next((each for each in self.status.conditions if each.type == type_), Condition())
-
-    def as_group(self, key: GroupKey, features: Features) -> PodGroup:
-        """Return the enabled fields of the object in the form that all kinds share. Without GangScheduling it is no gang.
-
-        The Priority admission writes 0 without a class. Before Kubernetes 1.37 the priority counts only with a class or
-        above 0; since then it must be that of all pods.
-        """
-        spec = self.spec
-        gang = spec.scheduling_policy.gang if features.enabled("GangScheduling") else None
-        by_topology = features.enabled("TopologyAwareWorkloadScheduling")
-        as_one = features.enabled("WorkloadAwarePreemption")
-        topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
-        is_entity = features.enabled("PodGroupEntities")
-        by_policy = features.enabled("PodGroupPreemptionPolicy")
-        is_asked_for = bool(spec.priority_class_name or spec.priority)
-        priority = spec.priority if is_asked_for else None
-        return PodGroup(
-            key,
-            self.metadata.uid,
-            min_count=0 if gang is None else gang.min_count,
-            topology_key=topology[0].key if topology and by_topology else "",
-            leaves_whole=as_one and spec.disruption_mode in _WHOLE,
-            priority=(priority or 0) if is_entity else priority if as_one else None,
-            preempts_as_one=as_one,
-            is_entity=is_entity,
-            preemption_policy=(spec.preemption_policy or MAY_PREEMPT) if by_policy else "",
-        )
 
 
 class GroupConditions:
@@ -354,16 +230,13 @@ def _min_count(obj: Any) -> int | None:
     return None if found is None else found.get("minCount", 0)
 
 
-MAY_PREEMPT: Final = "PreemptLowerPriority"
-"""The preemption policy of pods and groups that name none."""
-
-
 def preemption_policy(pod: PodInfo) -> str:
     """Return whether a pod may preempt: `PreemptLowerPriority` or `Never`."""
     return pod.pod.spec.preemption_policy or MAY_PREEMPT
 
 
 _PERMIT_SECONDS: Final = 300.0
+_OF_TREES: Final = frozenset({POD_GROUPS, COMPOSITE_POD_GROUPS})
 
 
 class GangScheduling(Gangs):
@@ -373,6 +246,7 @@ class GangScheduling(Gangs):
     api_version = 1
     Args = GangArgs
     group_kinds = frozenset({POD_GROUPS})
+    composite_kinds = frozenset({COMPOSITE_POD_GROUPS})
     group_events = MappingProxyType({POD_GROUPS: ActionType.ADD})
     needs = Needs(kinds=frozenset({POD_GROUPS}), rights=frozenset({f"patch {POD_GROUPS}/status"}))
 
@@ -394,20 +268,56 @@ class GangScheduling(Gangs):
         # kube-scheduler v1.36, schedule_one_podgroup.go: without these, nothing reads the object in a cycle.
         readers = ("GangScheduling", "TopologyAwareWorkloadScheduling")
         self._needs_object = any(map(features.enabled, readers))
+        group_events = {POD_GROUPS: ActionType.ADD}
         if features.enabled("PodGroupMinCountMutable"):
-            self.group_events = MappingProxyType({POD_GROUPS: ActionType.ADD | ActionType.UPDATE})
+            group_events[POD_GROUPS] |= ActionType.UPDATE
+        self._trees = GroupTrees(objects, features, self._leaf, releases=args.releases)
+        self._has_trees = features.enabled("CompositePodGroup")
+        if self._has_trees:
+            group_events[COMPOSITE_POD_GROUPS] = ActionType.ADD
+            self.needs = replace(self.needs, kinds=self.needs.kinds | {COMPOSITE_POD_GROUPS})  # type: ignore[misc]  # per instance
+        self.group_events = MappingProxyType(group_events)
         self._conditions = GroupConditions(objects=objects, background=background, statuses=statuses)
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
+        return self._trees.group(key) if self._has_trees else self._leaf(key)
+
+    def _leaf(self, key: GroupKey) -> PodGroup | None:
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
         if found is not None:
             return replace(found.as_group(key, self._features), releases=self._releases)
         return None if self._needs_object else PodGroup(key, "", preempts_as_one=False)
 
+    def root_key(self, key: GroupKey) -> GroupKey:
+        return self._trees.root_key(key) if self._has_trees else key
+
+    def leaf_keys(self, key: GroupKey) -> Sequence[GroupKey]:
+        return self._trees.leaf_keys(self._trees.root_key(key)) if self._has_trees else (key,)
+
+    def tree(self, key: GroupKey) -> PodGroup | None:
+        return self._trees.tree(key) if self._has_trees else self._leaf(key)
+
+    def lineage(self, key: GroupKey) -> Sequence[PodGroup]:
+        return self._trees.lineage(key) if self._has_trees else super().lineage(key)
+
+    def event_keys(self, kind: str, old: Any, new: Any) -> Collection[GroupKey]:
+        """Return all groups of pods in the tree of an event's group."""
+        found = super().event_keys(kind, old, new)
+        if not self._has_trees:
+            return found
+        return [leaf for key in found if key.kind in _OF_TREES for leaf in self.leaf_keys(key)]
+
     def attempted(self, group: PodGroup, status: Status) -> None:
         self._conditions.tell(group.key.key, status)
 
     def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
+        if self._has_trees:
+            fault = self._trees.fault(key)
+            if fault:
+                return Status.unschedulable(f"failed to build hierarchy snapshot: {fault}", resolvable=False)
+            root = self._trees.tree(self._trees.root_key(key))
+            if root is not None and root.is_composite:
+                return self._refusal_of_tree(root)
         if group is None:
             missing = f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
             return Status.unschedulable(missing, resolvable=False)
@@ -416,6 +326,17 @@ class GangScheduling(Gangs):
                 "waiting for minCount pods from a gang to appear in scheduling queue", resolvable=False
             )
         return None
+
+    def _refusal_of_tree(self, root: PodGroup) -> Status | None:
+        """Return why no pod of a tree may be tried yet.
+
+        Source:
+            kube-scheduler v1.37, plugins/gangscheduling/gangscheduling.go, checkCPGHierarchyReadiness.
+        """
+        if root.has_quorum({leaf.key: self._members.count(leaf.key) for leaf in root.leaves}):
+            return None
+        waiting = f'waiting for composite pod group "{root.key.name}" tree to meet quorum'
+        return Status.unschedulable(waiting, resolvable=False)
 
     def failed_before(self, key: GroupKey, status: Status) -> None:
         if self.are_entities:

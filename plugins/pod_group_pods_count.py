@@ -30,7 +30,7 @@ class PodGroupPodsCount(PlacementScorePlugin):
     def score_placement(
         self, group: PodGroup, placement: Placement, assigned: Sequence[PodInfo], snapshot: Snapshot
     ) -> int:
-        return len(self._members.placed(group.key)) + len(assigned)
+        return sum(len(self._members.placed(leaf.key)) for leaf in group.leaves) + len(assigned)
 
     def foresee(
         self, group: PodGroup, placement: Placement, members: Sequence[PodInfo], snapshot: Snapshot

@@ -15,15 +15,17 @@ from scheduler.framework import (
     ClusterEvent,
     EventResource,
     EventWithHint,
+    Features,
     Placement,
     PlacementGeneratePlugin,
     PodGroupMembers,
+    PodGroupObjects,
     QueueingHint,
     Status,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from scheduler.framework import PodGroup
     from scheduler.objects.pod import PodInfo
@@ -41,18 +43,15 @@ def _groups(pod: PodInfo) -> tuple[GroupKey, ...]:
     return () if pod.group is None else (pod.group,)
 
 
-def _after_deletion(waiting: PodInfo, gone: PodInfo, _: None) -> QueueingHint:
-    return QueueingHint.QUEUE if gone.group == waiting.group else QueueingHint.SKIP
-
-
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
     """Creates a placement for each domain; for a group with placed pods, only for their domain."""
 
     name = "TopologyPlacementGenerator"
     api_version = 1
 
-    def __init__(self, *, members: PodGroupMembers) -> None:
-        self._members = members
+    def __init__(self, *, members: PodGroupMembers, groups: PodGroupObjects, features: Features) -> None:
+        self._members, self._groups = members, groups
+        self._has_trees = features.enabled("CompositePodGroup")
 
     def events(self) -> Sequence[EventWithHint]:
         """Register for added and relabelled nodes, and for deleted pods of the group: other domains may fit then."""
@@ -60,12 +59,23 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
             EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
-                _after_deletion,
+                self._after_deletion,
                 _group,
-                lambda gone, _: _groups(gone),
+                lambda gone, _: self._in_tree_of(gone),
                 _groups,
             ),
         )
+
+    def _after_deletion(self, waiting: PodInfo, gone: PodInfo, _: None) -> QueueingHint:
+        return QueueingHint.QUEUE if waiting.group in self._in_tree_of(gone) else QueueingHint.SKIP
+
+    def _in_tree_of(self, pod: PodInfo) -> Collection[GroupKey]:
+        """Return the groups that a topology constraint may place together with a pod."""
+        if pod.group is None or not self._has_trees:
+            return _groups(pod)
+        lineage = self._groups.lineage(pod.group)
+        tree = self._groups.tree(lineage[-1].key) if lineage else None
+        return _groups(pod) if tree is None else tree.leaf_keys
 
     def generate_placements(
         self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
@@ -92,7 +102,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     def _domain_of_placed(self, group: PodGroup, snapshot: Snapshot) -> str | Status | None:
         """Return the domain of the group's placed pods; None if there are none."""
         domains: set[str] = set()
-        for pod in self._members.placed(group.key):
+        for pod in (pod for leaf in group.leaves for pod in self._members.placed(leaf.key)):
             row = snapshot.row_of(pod.node_name)
             if row is None:
                 return Status.failed(

@@ -90,11 +90,13 @@ class Unit:
         pods: at least one.
         priority: the priority of the unit.
         is_group: whether it is a group, and not a single pod.
+        is_composite: whether it is a group of groups.
     """
 
     pods: tuple[PodInfo, ...]
     priority: int
     is_group: bool = False
+    is_composite: bool = False
 
     @property
     def is_leaving(self) -> bool:
@@ -103,7 +105,8 @@ class Unit:
     @property
     def importance(self) -> tuple[float, ...]:
         """The sort key; the most important unit has the least."""
-        return (-self.priority, not self.is_of_group, -len(self.pods), min(map(started, self.pods)))
+        rank = 2 if self.is_composite else 1 if self.is_of_group else 0
+        return (-self.priority, -rank, -len(self.pods), min(map(started, self.pods)))
 
     @property
     def is_of_group(self) -> bool:
@@ -121,13 +124,15 @@ class VictimUnits:
         self._groups = groups
 
     def priority_of(self, pod: PodInfo) -> int:
-        """Return the priority of a possible victim: that of its group, if the group is an entity."""
-        return _priority_in(None if pod.group is None else self._groups.pod_group(pod.group), pod)
+        """Return the priority of a possible victim: that of the root of its group, if groups are entities."""
+        lineage = () if pod.group is None else self._groups.lineage(pod.group)
+        return _priority_in(lineage[-1] if lineage else None, pod)
 
     def of(self, snapshot: Snapshot) -> Generator[None, None, Sequence[Unit]]:
         """Return the units of all pods on nodes, in steps; only the first step reads the snapshot."""
         there = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
-        groups: dict[GroupKey, PodGroup | None] = {}
+        lineages: dict[GroupKey, Sequence[PodGroup]] = {}
+        found: set[GroupKey] = set()  # the groups that leave as a whole
         units: list[Unit] = []
         for number, pod in enumerate(there):
             if number % _PODS_A_STEP == 0:
@@ -136,24 +141,29 @@ class VictimUnits:
             if key is None:
                 units.append(Unit((pod,), pod.priority))
                 continue
-            is_first = key not in groups
-            if is_first:
-                groups[key] = self._groups.pod_group(key)
-            group = groups[key]
-            if group is None or not group.leaves_whole:
-                units.append(Unit((pod,), _priority_in(group, pod)))
-            elif is_first:
+            if key not in lineages:
+                lineages[key] = self._groups.lineage(key)
+            lineage = lineages[key]
+            root, whole = lineage[-1] if lineage else None, _whole(lineage)
+            if whole is None:
+                units.append(Unit((pod,), _priority_in(root, pod)))
+            elif whole.key not in found:
+                found.add(whole.key)
                 # The pods may have ended since the first step.
-                pods = tuple(self._members.placed(key)) or (pod,)
-                units.append(Unit(pods, priority_of(group, pods), is_group=True))
+                pods = self._placed(whole) or (pod,)
+                units.append(Unit(pods, priority_of(root, pods), True, whole.is_composite))
         return units
 
     def on_node(self, pods: Iterable[PodInfo]) -> list[Unit]:
         """Return the units of some pods of one node, each with all its pods on any node."""
         return [
-            Unit(tuple(unit), self.priority_of(unit[0]), is_group=len(unit) > 1)
+            Unit(tuple(unit), self.priority_of(unit[0]), len(unit) > 1, self._is_of_composite(unit[0]))
             for unit in self.together(pods)
         ]
+
+    def _is_of_composite(self, pod: PodInfo) -> bool:
+        whole = self._whole_of(pod)
+        return whole is not None and whole.is_composite
 
     def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:
         """Yield pods in their order, each with all pods that leave with it, on any node; no pod twice."""
@@ -161,13 +171,25 @@ class VictimUnits:
         for pod in pods:
             if pod.uid in seen:
                 continue
-            key = pod.group
-            group = None if key is None else self._groups.pod_group(key)
-            is_whole = group is not None and group.leaves_whole
-            unit = tuple(self._members.placed(key)) if key is not None and is_whole else ()
+            whole = self._whole_of(pod)
+            unit = () if whole is None else self._placed(whole)
             unit = unit or (pod,)  # members are not counted in a hypothetical cluster
             seen.update(each.uid for each in unit)
             yield unit
+
+    def _whole_of(self, pod: PodInfo) -> PodGroup | None:
+        return None if pod.group is None else _whole(self._groups.lineage(pod.group))
+
+    def _placed(self, group: PodGroup) -> tuple[PodInfo, ...]:
+        """Return the pods of a group, or of all groups below it, on nodes."""
+        tree = self._groups.tree(group.key) if group.is_composite else group
+        leaves = () if tree is None else tree.leaves
+        return tuple(pod for leaf in leaves for pod in self._members.placed(leaf.key))
+
+
+def _whole(lineage: Sequence[PodGroup]) -> PodGroup | None:
+    """Return the group whose pods leave together, the highest of those that leave as a whole; None if pods leave singly."""
+    return next((group for group in reversed(lineage) if group.leaves_whole), None)
 
 
 def _priority_in(group: PodGroup | None, pod: PodInfo) -> int:

@@ -114,7 +114,6 @@ _ON_HERE = (  # in the order of their dependencies
 """Gates of workload scheduling, which are on by default."""
 MISSING = frozenset(
     {
-        "CompositePodGroup",
         "DRADerivedAttributes",
         "DRANodeAllocatableResources",
     }
@@ -125,6 +124,7 @@ _SUCCESSORS = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "
 _REMOVED = "removed"
 _ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
 EFFECTS: Mapping[str, str] = {
+    "CompositePodGroup": "groups of pods form trees, which are scheduled as one",
     "DRAAdminAccess": "requests for devices may ask for admin access",
     "DRAConsumableCapacity": "claims share devices, and request capacity of them",
     "DRADeviceBindingConditions": "pods wait for binding conditions of devices",

@@ -100,6 +100,7 @@ class EventResource:
     DEVICE_CLASS: ClassVar[EventResource]
     DEVICE_TAINT_RULE: ClassVar[EventResource]
     POD_GROUP: ClassVar[EventResource]
+    COMPOSITE_POD_GROUP: ClassVar[EventResource]
     WILDCARD: ClassVar[EventResource]
     """Every kind."""
 
@@ -142,6 +143,11 @@ for _name, _value, _kind in (
     ("DEVICE_CLASS", "resource.k8s.io/DeviceClass", "resource.k8s.io/v1/deviceclasses"),
     ("DEVICE_TAINT_RULE", "resource.k8s.io/DeviceTaintRule", "resource.k8s.io/v1/devicetaintrules"),
     ("POD_GROUP", "scheduling.k8s.io/PodGroup", "scheduling.k8s.io/v1alpha2/podgroups"),
+    (
+        "COMPOSITE_POD_GROUP",
+        "scheduling.k8s.io/CompositePodGroup",
+        "scheduling.k8s.io/v1alpha3/compositepodgroups",
+    ),
     ("WILDCARD", "*", ""),
 ):
     setattr(EventResource, _name, EventResource(_value))

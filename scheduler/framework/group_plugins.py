@@ -145,11 +145,13 @@ class PodGroupPlugin(Plugin):
         group_kinds: the kinds of group objects.
         are_entities: whether its groups are decided as in Kubernetes 1.37, see `PodGroup.is_entity`; then the pods of a
             group wait in the queue as one entity.
+        composite_kinds: the kinds of the objects of composite groups, to which no pod refers.
         waiting: message for a member that fits while too few others do.
     """
 
     group_kinds: ClassVar[frozenset[str]] = frozenset()
     are_entities = False
+    composite_kinds: ClassVar[frozenset[str]] = frozenset()
     waiting: ClassVar[str] = "waiting for minCount pods from a gang to be scheduled"
 
     @abstractmethod
@@ -162,7 +164,34 @@ class PodGroupPlugin(Plugin):
 
     @abstractmethod
     def attempted(self, group: PodGroup, status: Status) -> None:
-        """Handle the result of an attempt at a group: a success, a rejection or an error."""
+        """Handle the result of an attempt at a group with pods: a success, a rejection or an error."""
+
+    # Of groups in trees; a plugin without composite groups has trees of one leaf.
+
+    def root_key(self, key: GroupKey) -> GroupKey:
+        """Return the root of a group's tree, or the highest known group: all groups of a tree are tried together."""
+        return key
+
+    def leaf_keys(self, key: GroupKey) -> Sequence[GroupKey]:
+        """Return the groups of pods in a group's tree, with the group itself, whether or not all objects exist."""
+        return (key,)
+
+    def tree(self, key: GroupKey) -> PodGroup | None:
+        """Return a group with all groups below it; None if the object does not exist.
+
+        Raises:
+            ObjectError: an object cannot be decoded, or the tree has too many levels.
+        """
+        return self.pod_group(key)
+
+    def lineage(self, key: GroupKey) -> Sequence[PodGroup]:
+        """Return a group and the groups above it, the highest last; the first ones if an object does not exist.
+
+        Raises:
+            ObjectError: an object cannot be decoded.
+        """
+        group = self.pod_group(key)
+        return () if group is None else (group,)
 
     # Of groups that are entities.
 
@@ -170,7 +199,7 @@ class PodGroupPlugin(Plugin):
         """Return why a pending or placed pod may not belong to a group; "" if it may.
 
         Args:
-            group: the group.
+            group: the group, or the root of its tree.
             pod: one of its pods.
             first: the pending pod that is tried first.
         """
@@ -178,6 +207,8 @@ class PodGroupPlugin(Plugin):
 
     def too_few(self, group: PodGroup, placed: int, left: int) -> str:
         """Return why the number of members on nodes, or assumed there, is too low; "" if it is high enough.
+
+        The members of a composite group are its children.
 
         Args:
             group: the group.

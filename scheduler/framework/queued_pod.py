@@ -32,7 +32,7 @@ class QueuedPodInfo:
         pending_plugins: those of them that returned PENDING: their events requeue it without backoff.
         gating_plugin: plugin whose PreEnqueue keeps it gated, or `ITS_GROUP`; "" for none.
         was_flushed_from_unschedulable: whether a flush without an event caused its current attempt.
-        group: the group that it refers to; None for none.
+        group: the group with which it is tried; None for none.
     """
 
     pod: PodInfo

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 POD_GROUPS: Final = "scheduling.k8s.io/v1alpha2/podgroups"
 """Kubernetes' own groups; a pod refers to its group in spec.schedulingGroup."""
+COMPOSITE_POD_GROUPS: Final = "scheduling.k8s.io/v1alpha3/compositepodgroups"
+"""Groups of Kubernetes' own groups; no pod refers to one."""
 COSCHEDULING_POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
 """The groups of scheduler-plugins; a pod refers to its group in a label."""
 VOLCANO_POD_GROUPS: Final = "scheduling.volcano.sh/v1beta1/podgroups"
@@ -43,7 +45,8 @@ class GroupKey(NamedTuple):
     @property
     def not_found(self) -> str:
         """The message of kube-scheduler about a missing object."""
-        return f'podgroup.{self.kind.partition("/")[0]} "{self.name}" not found'
+        api_group, _, plural = self.kind.partition("/")
+        return f'{plural.rpartition("/")[2].removesuffix("s")}.{api_group} "{self.name}" not found'
 
 
 def group_of(pod: Pod) -> GroupKey | None:

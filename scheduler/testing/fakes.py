@@ -328,6 +328,21 @@ class FakePodGroups:
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         return self.groups.get(key)
 
+    def tree(self, key: GroupKey) -> PodGroup | None:
+        return self.groups.get(key)
+
+    def lineage(self, key: GroupKey) -> Sequence[PodGroup]:
+        found, parent = [], self.groups.get(key)
+        while parent is not None:
+            found.append(parent)
+            child = parent.key
+            parent = next((each for each in self.groups.values() if child in _keys(each.children)), None)
+        return found
+
+
+def _keys(groups: Iterable[PodGroup]) -> set[GroupKey]:
+    return {group.key for group in groups}
+
 
 class FakeFeatures:
     """Implements `Features`.

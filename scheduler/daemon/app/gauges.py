@@ -33,7 +33,8 @@ def group_queue_state(parts: Parts, key: GroupKey) -> dict[str, Any]:
         `placed`, the number of its pods on nodes; `requeuingEvents`, as `requeuing_events` returns them.
     """
     queue, now = parts.queue, parts.clock.monotonic()
-    members = _members(parts, parts.cache.groups.pending(key))
+    groups, leaves = parts.cache.groups, parts.profiles.leaves_below(key)
+    members = _members(parts, [uid for leaf in leaves for uid in groups.pending(leaf)])
     places = Counter(queue.place_of(each.pod.uid) for each in members)
     place = next((each for each in _NEXT if places[each]), None)
     turns = [turn for each in members if (turn := queue.turn_of(each.pod.uid)) is not None]
@@ -45,7 +46,7 @@ def group_queue_state(parts: Parts, key: GroupKey) -> dict[str, Any]:
         "backoffSeconds": round(min(backoffs), 3) if backoffs and place is Place.BACKOFF else None,
         "waitingSeconds": round(now - _since(members), 3) if members else None,
         "waitingGroups": sum(1 for _ in waiting_groups(parts)),
-        "placed": len({pod.uid for pod in parts.cache.groups.placed(key)}),
+        "placed": len({pod.uid for leaf in leaves for pod in groups.placed(leaf)}),
         "requeuingEvents": requeuing_events(
             parts,
             {(each.pod.scheduler_name, plugin) for each in members for plugin in each.unschedulable_plugins},

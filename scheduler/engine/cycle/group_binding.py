@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
 from scheduler.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from typing import Any
 
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.ports import PodWriter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +63,9 @@ class GroupBinding:
     """The joint binding of the members of one attempt, and of later attempts that begin before its result.
 
     Args:
-        group: the pod group.
-        uids: the uids of the members to bind.
-        placed_before: the number of members that earlier attempts placed on nodes or assumed.
+        group: the pod group, or the root of a tree.
+        uids: uid of a member to bind -> its group.
+        placed_before: group -> the number of members that earlier attempts placed on nodes or assumed.
         release: deletes members of a released group.
         why_few: the reason if there are too few members.
     """
@@ -71,27 +73,29 @@ class GroupBinding:
     def __init__(
         self,
         group: PodGroup,
-        uids: Collection[str],
-        placed_before: int,
+        uids: Mapping[str, GroupKey],
+        placed_before: Mapping[GroupKey, int],
         release: GroupRelease,
         why_few: str = "plugins rejected too many members",
     ) -> None:
         self.group = group
-        self._placed_before = placed_before
-        self._coming = set(uids)  # members that may still be bound
-        self._needed = group.min_count - placed_before  # required number of members past PreBind
-        self._ready: dict[
-            str, Callable[[], bool]
-        ] = {}  # uid of a member past PreBind -> whether it still exists
+        self._placed_before = sum(placed_before.values())
+        self._coming: dict[str, GroupKey] = {}  # members that may still be bound
+        # uid of a member past PreBind -> (its group, whether it still exists)
+        self._ready: dict[str, tuple[GroupKey, Callable[[], bool]]] = {}
+        # group -> the number of these members, and of those that were placed before
+        self._coming_counts, self._ready_counts = Counter(placed_before), Counter(placed_before)
+        self._leaves = {leaf.key: leaf for leaf in group.leaves}
         self._bound: list[PodInfo] = []
         self._released = ""  # the reason for the release of the group
         self._decided = asyncio.Event()
         self._in_turn = asyncio.Lock()
         self._status = SUCCESS
         self._release = release
-        if self._needed <= 1:
+        self._add(uids)
+        if group.fewest(placed_before) <= 1:
             self._decided.set()
-        elif len(self._coming) < self._needed:
+        elif not group.has_quorum(self._coming_counts):
             self._give_up(why_few)
 
     @property
@@ -104,12 +108,16 @@ class GroupBinding:
         """Whether no member will be bound; they may still be assumed on their nodes."""
         return not self._status.is_success
 
-    def joined_by(self, uids: Collection[str]) -> bool:
+    def joined_by(self, uids: Mapping[str, GroupKey]) -> bool:
         """Add members of a later attempt; return False if the result is already known."""
         if self._decided.is_set():
             return False
-        self._coming.update(uids)
+        self._add(uids)
         return True
+
+    def _add(self, uids: Mapping[str, GroupKey]) -> None:
+        self._coming_counts.update(key for uid, key in uids.items() if uid not in self._coming)
+        self._coming |= uids
 
     async def wait_ready(self, pod: PodInfo, is_there: Callable[[], bool]) -> Status:
         """Wait until a member past PreBind may be bound; return a failure if too few other members are ready in time.
@@ -118,8 +126,13 @@ class GroupBinding:
             pod: the member.
             is_there: returns whether the member is still to be bound; others do not count.
         """
-        self._ready[pod.uid] = is_there
-        if not self._decided.is_set() and len(self._ready) >= self._needed:
+        key = pod.group
+        assert key is not None
+        self._ready_counts[key] += pod.uid not in self._ready
+        self._ready[pod.uid] = key, is_there
+        # Only a group that has enough members now can be the one that was missing.
+        is_enough = self._leaves[key].fewest(self._ready_counts) == 0
+        if not self._decided.is_set() and is_enough and self.group.has_quorum(self._ready_counts):
             self._go_on_with_those_left()
         try:
             async with asyncio.timeout(self.group.wait_seconds):
@@ -141,13 +154,14 @@ class GroupBinding:
 
     def lost(self, pod: PodInfo, why: str) -> bool:
         """Record that a member cannot be bound; return whether the group is partly bound now."""
-        self._coming.discard(pod.uid)
+        self._remove((pod.uid,))
+        is_enough = self.group.has_quorum(self._coming_counts)
         if not self._decided.is_set():
-            if len(self._coming) < self._needed:
+            if not is_enough:
                 self._give_up(f"pod {pod.name}: {why}")
             return False
         others = bool(self._placed_before or self._coming)
-        is_partly_bound = others and self._status.is_success and len(self._coming) < self._needed
+        is_partly_bound = others and self._status.is_success and not is_enough
         if is_partly_bound and self.group.releases and not self._released:
             self._released = f"its pod {pod.name} cannot be bound: {why}"
             for member in self._bound:
@@ -155,14 +169,21 @@ class GroupBinding:
         return is_partly_bound
 
     def _go_on_with_those_left(self) -> None:
-        gone = {uid for uid, is_there in self._ready.items() if not is_there()}
+        gone = [uid for uid, (_, is_there) in self._ready.items() if not is_there()]
         for uid in gone:
-            del self._ready[uid]
-        self._coming -= gone
-        if len(self._coming) < self._needed:
+            key, _ = self._ready.pop(uid)
+            self._ready_counts[key] -= 1
+        self._remove(gone)
+        if not self.group.has_quorum(self._coming_counts):
             self._give_up("other members were deleted")
-        elif len(self._ready) >= self._needed:
+        elif self.group.has_quorum(self._ready_counts):
             self._decided.set()
+
+    def _remove(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            key = self._coming.pop(uid, None)
+            if key is not None:
+                self._coming_counts[key] -= 1
 
     def _give_up(self, why: str) -> None:
         """Decide that no member is bound."""

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from scheduler.engine.cycle.group_binding import GroupBinding
 from scheduler.engine.cycle.group_pass import EVERYWHERE, GroupPasses, Pass, PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
 from scheduler.engine.cycle.group_preemption import GroupPreemption
-from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch
+from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch, Members
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
@@ -23,7 +24,7 @@ from scheduler.framework.pod_groups import SAME_SCHEDULER
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Sequence
+    from collections.abc import Awaitable, Sequence
     from random import Random
 
     from scheduler.engine.cycle.attempt import AssumedPod, Attempt
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 _MOST_RESTARTS: Final = 3
 """Maximum number of restarts of an attempt because its members or the nodes changed during a pause."""
@@ -50,7 +52,7 @@ _ENTITY: Final = PassOptions(may_preempt=False, gives_up=True)
 
 
 class PodGroupCycle:
-    """Places pod groups.
+    """Places pod groups, and trees of groups.
 
     Args:
         pods: decides about each member.
@@ -172,13 +174,11 @@ class PodGroupCycle:
         profile = attempts[0].framework.profile
         found = await self._valid_group_of(attempts)
         if isinstance(found, Status):
-            await self._fail_all(attempts, found)
-            key = attempts[0].queued.pod.group
-            if key is not None and (reader := attempts[0].framework.groups.get(key.kind)) is not None:
-                reader.failed_before(key, found)
+            await self._fail_before(attempts, found)
             self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
             return ()
         group, plugin = found
+        attempts = self._in_tree(group, attempts)
         self._pauses.may_pause(attempts)
         try:
             tried, room = await self._decide(group, plugin, attempts)
@@ -186,13 +186,14 @@ class PodGroupCycle:
             await self._passes.take_all_back()
             failed = Status.failed(str(error), error)
             await self._fail_all(attempts, failed)
-            plugin.attempted(group, failed)
+            for each in group.leaves:
+                plugin.attempted(each, failed)
             seconds = self._clock.monotonic() - began
             self._attempts.note(Pass(group, plugin, error=failed), failed, "error", seconds=seconds)
             self._observer.group_attempted(profile, "error", seconds)
             return ()
         self._pauses.end()
-        tried.room = room
+        tried.end(room, Members(group, attempts).of)
         may_pause = _keeps_nothing(tried, room)
         for member in tried.members:
             await self._pauses.yield_to_loop()
@@ -208,8 +209,9 @@ class PodGroupCycle:
         # The log reads the attempt's snapshot, which becomes invalid at the next pause.
         self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
         if room is not None:
-            await self._bring_back(tried, attempts, room)
-        plugin.attempted(group, status)
+            await self._bring_all_back(tried, room)
+        for leaf in tried.leaves:
+            plugin.attempted(leaf.group, leaf.outcome()[0])
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
         return assumed
 
@@ -231,11 +233,11 @@ class PodGroupCycle:
         except OverBudgetError as error:
             await self._passes.take_all_back()
             return Status.failed(str(error), error)
-        tried.room = room
+        tried.end(room, Members(tried.group, attempts).of)
         await self._passes.take_back(tried)
         for seen in (tried.placements or ())[:_EXPLORED]:
             if seen.fits is None:
-                trial = await self._passes.run(
+                trial = await self._placements.run_within(
                     *found, attempts, PassOptions(is_trial=True, within=seen.placement.rows)
                 )
                 seen.fits = len(trial.kept)
@@ -283,8 +285,11 @@ class PodGroupCycle:
         return tried, held
 
     async def _search(self, tried: Pass, attempts: Sequence[Attempt]) -> Pass | None:
-        """Search for a pass in another order that places enough members; return None without one or after an error."""
-        if not tried.error.is_success:
+        """Search for a pass in another order that places enough members; return None without one or after an error.
+
+        The members of a tree are tried in one order.
+        """
+        if not tried.error.is_success or tried.group.is_composite:
             return None
         found, decisions = None, 0
         for rows in tried.places:
@@ -304,7 +309,13 @@ class PodGroupCycle:
         """Return the members to bind; members without a node are requeued separately."""
         assumed = []
         wakers = await self._wakers(tried)
-        for member in tried.members:
+        placed = []
+        for leaf in tried.leaves:
+            if leaf.outcome()[0].is_success:
+                placed += leaf.members
+            else:
+                await self._bring_back(leaf, wakers, may_pause=False)
+        for member in placed:
             await self._pauses.yield_to_loop()
             if member.assumed is None:
                 self._fail(member, member.status, wakers)
@@ -317,22 +328,47 @@ class PodGroupCycle:
                 continue
             self._pods.hold(member.assumed, member.permitted)
             assumed.append(member.assumed)
-        binding = self._binding_of(tried.group, {each.pod.uid for each in assumed})
+        binding = self._binding_of(tried.group, assumed)
         return [replace(each, group=binding) for each in assumed]
 
-    def _binding_of(self, group: PodGroup, uids: Collection[str]) -> GroupBinding:
+    def _binding_of(self, group: PodGroup, assumed: Sequence[AssumedPod]) -> GroupBinding:
         """Return the joint binding of members; they join the binding of earlier attempts that still wait."""
-        others = [pod.uid for pod in self._cache.groups.placed(group.key) if pod.uid not in uids]
-        # A member that another scheduler has bound stays on its node, also if its own binding was given up.
-        assumed = [uid for uid in others if self._cache.state_of(uid) is PodState.ASSUMED]
-        before = [found for found in map(self._under_way.get, assumed) if found is not None]
+        uids = {each.pod.uid: each.pod.group for each in assumed if each.pod.group is not None}
+        placed: Counter[GroupKey] = Counter()
+        before: list[GroupBinding] = []
+        for leaf in group.leaves:
+            others = [pod.uid for pod in self._cache.groups.placed(leaf.key) if pod.uid not in uids]
+            # A member that another scheduler has bound stays on its node, also if its own binding was given up.
+            waiting = [uid for uid in others if self._cache.state_of(uid) is PodState.ASSUMED]
+            found = [each for each in map(self._under_way.get, waiting) if each is not None]
+            placed[leaf.key] = len(others) - sum(each.is_given_up for each in found)
+            before += found
         binding = next((each for each in before if each.joined_by(uids)), None)
         if binding is None:
-            going_back = sum(each.is_given_up for each in before)
-            why_few = ("other members are being requeued",) if going_back else ()
-            binding = GroupBinding(group, uids, len(others) - going_back, self._release, *why_few)
+            is_going_back = any(each.is_given_up for each in before)
+            why_few = ("other members are being requeued",) if is_going_back else ()
+            binding = GroupBinding(group, uids, placed, self._release, *why_few)
         self._under_way.update(dict.fromkeys(uids, binding))
         return binding
+
+    def _in_tree(self, root: PodGroup, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Return the attempts at pods of a tree; the pods of groups that left it are tried again."""
+        found = []
+        for attempt in attempts:
+            if attempt.queued.pod.group in root.leaf_keys:
+                found.append(attempt)
+            else:
+                self._queue.add_unschedulable(attempt.queued)
+                self._bus.activate((attempt.queued.pod.uid,))
+        return found
+
+    async def _fail_before(self, attempts: Sequence[Attempt], status: Status) -> None:
+        """Requeue all members because of an error that was found before any of them was tried."""
+        await self._fail_all(attempts, status)
+        groups = attempts[0].framework.groups
+        for key in dict.fromkeys(attempt.queued.pod.group for attempt in attempts):
+            if key is not None and key.kind in groups:
+                groups[key.kind].failed_before(key, status)
 
     async def _fail_all(self, attempts: Sequence[Attempt], status: Status) -> None:
         """Requeue all members with the same status."""
@@ -341,25 +377,30 @@ class PodGroupCycle:
             await self._pauses.rest_at_the_end()
             self._failures.handle(attempt, status)
 
-    async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> None:
-        """Requeue all members, each with its own reason.
+    async def _bring_all_back(self, tried: Pass, room: Status) -> None:
+        """Requeue the members of all groups of a tree; `room` is the result of preemption."""
+        wakers, may_pause = await self._wakers(tried), _keeps_nothing(tried, room)
+        for leaf in tried.leaves:
+            await self._bring_back(leaf, wakers, may_pause=may_pause)
+
+    async def _bring_back(self, tried: Pass, wakers: frozenset[str], *, may_pause: bool) -> None:
+        """Requeue all members of a group, each with its own reason.
 
         Args:
             tried: the pass with the result of each member.
-            attempts: the attempts at all members, including members that were not tried.
-            room: the result of preemption.
+            wakers: the plugins whose events may help the group.
+            may_pause: whether no capacity is kept for its tree.
         """
-        failed, _ = tried.result(room)
+        failed, _ = tried.outcome()
         if failed.code is Code.ERROR:
-            for attempt, member in zip_longest(attempts, tried.members):
+            for attempt, member in zip_longest(tried.attempts, tried.members):
                 await self._pauses.yield_to_loop()
                 await self._pauses.rest_at_the_end()
                 is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
             return
-        wakers = await self._wakers(tried)
-        for attempt in attempts[len(tried.members) :]:
+        for attempt in tried.attempts[len(tried.members) :]:
             await self._pauses.yield_to_loop()
             self._failures.handle(
                 attempt,
@@ -367,7 +408,7 @@ class PodGroupCycle:
                 nominated_node_name=tried.expected.get(attempt.queued.pod.uid, ""),
                 unschedulable_plugins=wakers,
             )
-        is_enough, may_pause = tried.is_enough, _keeps_nothing(tried, room)
+        is_enough = tried.is_enough
         for member, status in zip(tried.members, tried.statuses(), strict=True):
             await self._pauses.yield_to_loop()
             if may_pause:
@@ -385,7 +426,9 @@ class PodGroupCycle:
         Resources that one member needs may become free on the node of another member, or in another placement.
         """
         found = {*tried.refused_elsewhere, tried.plugin.name}
-        for member in tried.members:
+        for part in tried.parts:
+            found |= await self._wakers(part)
+        for member in () if tried.parts else tried.members:
             await self._pauses.yield_to_loop()
             found |= member.refused_by
         return frozenset(found)
@@ -420,7 +463,8 @@ class PodGroupCycle:
             return found
         group, plugin = found
         pending = [attempt.queued.pod for attempt in attempts]
-        for pod in (*pending, *self._cache.groups.placed(group.key)):
+        placed = (pod for leaf in group.leaves for pod in self._cache.groups.placed(leaf.key))
+        for pod in (*pending, *placed):
             await self._pauses.yield_to_loop()
             fault = plugin.fault(group, pod, pending[0])
             if fault:
@@ -428,7 +472,7 @@ class PodGroupCycle:
         return found
 
     def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
-        """Return the group of attempts and the plugin that reads its object, or an error."""
+        """Return the group of attempts, the root of its tree, and the plugin that reads its object; or an error."""
         names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
         if len(names) > 1:
             return Status.failed(SAME_SCHEDULER.format(names[1], names[0]))
@@ -436,11 +480,12 @@ class PodGroupCycle:
         assert key is not None
         plugin = attempts[0].framework.groups[key.kind]
         try:
-            group = plugin.pod_group(key)
+            root = plugin.root_key(key)
+            group = plugin.tree(root)
         except ObjectError as error:
             return Status.failed(f"failed to get podGroup {key.key}: {error}", error)
         if group is None:
-            return Status.failed(key.not_found)
+            return Status.failed(root.not_found)
         return group, plugin
 
 

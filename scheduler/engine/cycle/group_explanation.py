@@ -5,7 +5,8 @@
      "fits": number (of members), "members": [{"pod": "ns/name", "fits": true | false, "node": name | null,
          "message": text | null (the member's message), "plugin": name (the plugin that rejected it for all nodes)}],
      "placements": [{"name": domain, "nodes": number, "room": number, "fits": number | null, "total": number | null,
-         "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"]}
+         "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"],
+     "groups": [the same without `members` and what follows, for each child of a composite group]}
 
 `fits` of a member is true if it found a node after the members before it; it may still have to wait for other members.
 `placements` is present if the group must be placed in one domain, most promising first: `room` is the maximum number of
@@ -45,20 +46,33 @@ def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
         status: the status of the group.
         result: the value of the metric's result label.
     """
-    is_placed = status.is_success
     return {
-        **about(tried.group.key, tried.group),
-        "result": _RESULTS.get(result, result),
-        "message": None if is_placed else status.message,
-        "fits": len(tried.kept),
+        **_summary(tried, status, result),
         "members": [
-            _member(member, why, is_placed=is_placed)
-            for member, why in zip(tried.members, tried.statuses(), strict=True)
+            _member(member, why, is_placed=status.is_success and (leaf is tried or leaf.has_enough))
+            for leaf in tried.leaves
+            for member, why in zip(leaf.members, leaf.statuses(), strict=True)
         ],
         "placements": _placements(tried),
         "searched": tried.searched,
         "victims": [pod.key for pod in tried.victims],
+        **({"groups": [_part(part) for part in tried.parts]} if tried.group.is_composite else {}),
     }
+
+
+def _summary(tried: Pass, status: Status, result: str) -> dict[str, Any]:
+    return {
+        **about(tried.group.key, tried.group),
+        "result": _RESULTS.get(result, result),
+        "message": None if status.is_success else status.message,
+        "fits": len(tried.kept),
+    }
+
+
+def _part(part: Pass) -> dict[str, Any]:
+    """Explain the attempt at a child of a composite group."""
+    below = {"groups": [_part(each) for each in part.parts]} if part.group.is_composite else {}
+    return {**_summary(part, *part.outcome()), **below}
 
 
 def explain_untried(
@@ -165,14 +179,17 @@ class GroupLog:
         self._members = 0
 
     def note(self, tried: Pass, status: Status, result: str, *, seconds: float) -> None:
-        """Add an attempt; it becomes the last one at its group."""
-        key = tried.group.key
-        self._drop(key)
-        explanation = explain_pass(tried, status, result)
-        self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, explanation)
-        self._members += _size(explanation)
+        """Add an attempt; it becomes the last one at its group, and at the groups of pods in its tree."""
+        self._add(tried.group.key, explain_pass(tried, status, result), seconds)
+        for leaf in tried.leaves if tried.group.is_composite else ():
+            self._add(leaf.group.key, explain_pass(leaf, *leaf.outcome()), seconds)
         while self._members > _MOST_MEMBERS and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
+
+    def _add(self, key: GroupKey, explanation: GroupExplanation, seconds: float) -> None:
+        self._drop(key)
+        self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, explanation)
+        self._members += _size(explanation)
 
     def last(self, key: GroupKey) -> PastGroupAttempt | None:
         """Return the last attempt at a group; None if there is none or it was evicted."""

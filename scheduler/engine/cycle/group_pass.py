@@ -1,5 +1,7 @@
 """One pass over the members of a group: each is placed after the members before it, and all can be undone.
 
+The pass over a composite group consists of the passes over its children.
+
 Source:
     kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingDefaultAlgorithm.
 """
@@ -21,7 +23,7 @@ from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, Nee
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
     from scheduler.engine.cycle.group_pauses import GroupPauses
@@ -38,6 +40,8 @@ WAITING: Final = "pod group is waiting for preemption to complete"
 _TRIES: Final = 2
 """Number of tries for each member on average, after which a dry run does not pause any more."""
 _UNSCHEDULABLE: Final = Status.unschedulable(UNSCHEDULABLE)
+_NO_ROOM: Final = Status.unschedulable()
+"""The result of preemption for a group of which too few members fit, while its tree is placed."""
 _ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
 _NOT_ASKED: Final[Mapping[str, float]] = MappingProxyType({})
 """The result of Permit that is asked only after the search."""
@@ -102,9 +106,12 @@ class Pass:
     Attributes:
         group: the pod group.
         plugin: the plugin of the group's kind.
+        attempts: the attempts at all its members, in the order in which they are tried.
         members: the tried members, in order.
+        parts: the passes over the children of a composite group, in order; without those that were not tried.
         error: the error that ended the pass; else a success.
         refusal: the reason if the group as a whole is not placed.
+        is_refused: whether the group is not placed because a group above it is not.
         is_taken_back: whether the pass is undone.
         places: the sets of nodes in which the members may be placed together, most promising first; None for all nodes.
         placements: the results for all placements, most promising first; None if there is no choice.
@@ -114,14 +121,16 @@ class Pass:
         room: the result of preemption; None if preemption is not needed.
         expected: uid -> the node where a member fits after the victims are gone.
         placed_before: the number of members that were on nodes before the pass.
-        count: the number of members to try.
     """
 
     group: PodGroup
     plugin: PodGroupPlugin
+    attempts: Sequence[Attempt] = ()
     members: list[Member] = field(default_factory=list)
+    parts: list[Pass] = field(default_factory=list)
     error: Status = SUCCESS
     refusal: Status = _UNSCHEDULABLE
+    is_refused: bool = False
     is_taken_back: bool = False
     places: Sequence[Rows | None] = (None,)
     placements: Sequence[SeenPlacement] | None = None
@@ -131,24 +140,39 @@ class Pass:
     room: Status | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
     placed_before: int = 0
-    count: int = 0
+
+    @property
+    def leaves(self) -> Iterator[Pass]:
+        """The passes over the groups of pods; the pass itself if the group has pods."""
+        if not self.group.is_composite:
+            yield self
+        for part in self.parts:
+            yield from part.leaves
 
     @property
     def kept(self) -> list[Member]:
+        """The assumed members, without those of children of which too few fit."""
+        if self.group.is_composite:
+            return [member for part in self.parts if part.has_enough for member in part.kept]
         return [member for member in self.members if member.assumed is not None]
 
     @property
     def assumed(self) -> list[AssumedPod]:
         """The assumed members."""
-        return [member.assumed for member in self.members if member.assumed is not None]
+        return [member.assumed for member in self.kept if member.assumed is not None]
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether enough members of an entity fit, or are on nodes."""
+        return self.error.is_success and not self.too_few()
 
     @property
     def is_enough(self) -> bool:
         """Whether enough members fit, so that no member waits for others of the group."""
-        if not self.error.is_success:
+        if not self.error.is_success or self.is_refused:
             return False
         if self.group.is_entity:
-            return bool(self.kept) and not self.too_few()
+            return self.has_enough and bool(self.kept)
         return any(
             isinstance(member.permitted, Status) or self.plugin.name not in member.permitted
             for member in self.kept
@@ -167,12 +191,48 @@ class Pass:
     @property
     def refused_by(self) -> frozenset[str]:
         """The plugins that rejected members."""
-        return frozenset[str]().union(*(member.refused_by for member in self.members))
+        elsewhere = (part.refused_elsewhere for part in self.parts)
+        return frozenset[str]().union(*(member.refused_by for member in self.members), *elsewhere)
+
+    @property
+    def failure(self) -> Status:
+        """The status of the group after an error."""
+        if self.group.is_composite or self.is_refused:
+            return self.error
+        return Status.failed(f"failed to schedule other pod from a pod group: {self.error.message}")
 
     def too_few(self) -> str:
         """Return why too few members of an entity fit; "" if enough do."""
+        if self.group.is_composite:
+            fitting, tried = sum(part.has_enough for part in self.parts), len(self.parts)
+            return self.plugin.too_few(self.group, fitting, len(self.group.children) - tried)
         placed = self.placed_before + len(self.kept)
-        return self.plugin.too_few(self.group, placed, self.count - len(self.members))
+        return self.plugin.too_few(self.group, placed, len(self.attempts) - len(self.members))
+
+    def end(self, room: Status | None, attempts_of: Callable[[PodGroup], Sequence[Attempt]]) -> None:
+        """Record the result of preemption for all groups of the tree; a group is not placed if one above it is not.
+
+        Args:
+            room: the result of preemption; None if the group is placed.
+            attempts_of: returns the attempts at the members of a group in the tree.
+
+        Source:
+            kube-scheduler v1.37, schedule_one_podgroup.go, completeCompositePodGroupAlgorithmResultMap.
+        """
+        self.room = room
+        tried = {part.group.key for part in self.parts}
+        for child in self.group.children:
+            if child.key not in tried:
+                self.parts.append(Pass(child, self.plugin, attempts_of(child), is_refused=True))
+        # The root is not placed either if all its pods are already on nodes.
+        has_failed = self.is_refused or not self.has_enough or room is not None
+        for part in self.parts:
+            if has_failed and (part.is_refused or part.has_enough):
+                part.is_refused, part.refusal = True, self.refusal
+            if not self.error.is_success and part.error.is_success:
+                part.is_refused, part.error = True, self.failure
+            part.expected = self.expected
+            part.end(room, attempts_of)
 
     def waits(self) -> str:
         """Return the reason why a member that fits is not placed."""
@@ -184,12 +244,17 @@ class Pass:
 
     def status_of(self, member: Member) -> Status:
         """Return the status of a member if the group is not placed."""
+        if self.group.is_composite:
+            key = member.attempt.queued.pod.group
+            return next(leaf for leaf in self.leaves if leaf.group.key == key).status_of(member)
         if member.assumed is None or (self.is_enough and member.needs_room):
             return member.status
         return Status.unschedulable(self.waits())
 
     def statuses(self) -> list[Status]:
         """Return `status_of` each member, in order; for many members this is much faster than single calls."""
+        if self.group.is_composite:
+            return [status for part in self.parts for status in part.statuses()]
         is_enough, waits = self.is_enough, Status.unschedulable(self.waits())
         return [
             member.status if member.assumed is None or (is_enough and member.needs_room) else waits
@@ -206,8 +271,7 @@ class Pass:
     def result(self, room: Status) -> tuple[Status, str]:
         """Return the status of the group after preemption with the result `room`, and the metric's result label."""
         if not self.error.is_success:
-            message = f"failed to schedule other pod from a pod group: {self.error.message}"
-            return Status.failed(message), "error"
+            return self.failure, "error"
         if self.group.is_entity and room.code is Code.ERROR:
             return room, "error"
         reasons = [self.refusal.message]
@@ -216,6 +280,12 @@ class Pass:
         if room.message:
             reasons.append(room.message)
         return Status.unschedulable(*reasons), "waiting_on_preemption" if room.is_success else "unschedulable"
+
+    def outcome(self) -> tuple[Status, str]:
+        """Return the status of the group after `end`, which may differ from that of its tree, and the metric's label."""
+        if self.room is None and not self.is_refused and (self.has_enough or not self.group.is_entity):
+            return SUCCESS, "scheduled"
+        return self.result(_NO_ROOM if self.room is None else self.room)
 
 
 class AbsentPods(Protocol):
@@ -244,6 +314,7 @@ class PassOptions:
         nodes: uid -> name of the only allowed node. Members without one are not tried, and the pass ends when a
             member does not fit. None means any node.
         absent: the pods that the snapshot lacks in a dry run; without them it does not pause.
+        root: the root of the tree, for a pass over a part of it: members of other parts may be assumed.
     """
 
     within: Rows | None = None
@@ -254,6 +325,7 @@ class PassOptions:
     gives_up: bool = False
     nodes: Mapping[str, str] | None = None
     absent: AbsentPods | None = None
+    root: PodGroup | None = None
 
 
 EVERYWHERE: Final = PassOptions()
@@ -315,7 +387,7 @@ class GroupPasses:
             OverBudgetError: no further member may be tried.
         """
         placed = len(self._cache.groups.placed(group.key))
-        tried = Pass(group, plugin, placed_before=placed, count=len(attempts))
+        tried = Pass(group, plugin, attempts, placed_before=placed)
         needed = max(1, group.min_count - placed)
         is_bound = options.remembers_rows or options.within is not None
         nodes = options.nodes
@@ -399,6 +471,7 @@ class GroupPasses:
             within = np.array([] if row is None else [row], dtype=np.intp)
         how = DecisionOptions(
             tried.group,
+            options.root or tried.group,
             within,
             options.choose,
             may_preempt=options.may_preempt and not options.is_trial,
@@ -450,7 +523,9 @@ class GroupPasses:
         if tried.is_taken_back:
             return
         tried.is_taken_back = True
-        for member in reversed(tried.members):
+        for part in reversed(tried.parts):
+            await self.take_back(part)
+        for member in () if tried.parts else reversed(tried.members):
             if member.assumed is not None:
                 await self.yield_to_loop()
                 self.take_back_one(member.assumed)

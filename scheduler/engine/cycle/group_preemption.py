@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.engine.cycle.group_pass import PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError
-from scheduler.engine.cycle.group_search import capacity_for
+from scheduler.engine.cycle.group_search import Members, capacity_for
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.framework.interface import ExtensionPoint
@@ -155,6 +155,7 @@ class _Simulations:
     ) -> None:
         self._cache, self._placements, self._passes, self._pauses = cache, placements, passes, pauses
         self._tried, self._attempts = tried, attempts
+        self._members = Members(tried.group, attempts)
         self._open: tuple[tuple[int, int], Bools] | None = None  # (result of `GroupPauses.nodes`, nodes)
         self._fitted_after = (
             -1
@@ -219,21 +220,29 @@ class _Simulations:
         return int(capacity_for(members, self._cache.snapshot())[nodes].sum()) >= needed
 
     async def _stay(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
-        changes = self._pauses.changes
+        changes, root, n_kept = self._pauses.changes, self._tried.group, 0
+        trials: list[Pass] = []
         async with _Absent(self._cache, pods, self._pauses.yield_to_loop) as absent:
-            trial = await self._passes.run(
-                self._tried.group,
-                self._tried.plugin,
-                self._attempts,
-                PassOptions(is_trial=True, nodes=self.nodes, absent=absent),
-            )
-            await self._passes.take_back(trial)
-        if not trial.error.is_success:
-            raise PluginError(trial.error)  # the result is unknown
-        if len(trial.kept) < len(self.nodes):
+            options = PassOptions(is_trial=True, nodes=self.nodes, absent=self._pausing(absent), root=root)
+            for leaf in root.leaves:
+                wanted = [each for each in self._members.of(leaf) if each.queued.pod.uid in self.nodes]
+                trial = await self._passes.run(leaf, self._tried.plugin, wanted, options)
+                trials.append(trial)
+                n_kept += len(trial.kept)
+                if len(trial.kept) < len(wanted):
+                    break
+            for trial in reversed(trials):
+                await self._passes.take_back(trial)
+        if not trials[-1].error.is_success:
+            raise PluginError(trials[-1].error)  # the result is unknown
+        if n_kept < len(self.nodes):
             return None
         self._note_fit(changes)
         return frozenset(self.nodes.values())
+
+    def _pausing(self, absent: _Absent) -> _Absent | None:
+        """Return the absent pods if a dry run may pause: not with members of other parts of a tree assumed."""
+        return None if self._tried.group.is_composite else absent
 
     def _note_fit(self, changes: int) -> None:
         self._fitted_after = self._pauses.count if changes == self._pauses.changes else -1
@@ -248,7 +257,7 @@ class _Simulations:
                 self._tried.group,
                 self._tried.plugin,
                 self._attempts,
-                PassOptions(is_trial=True, gives_up=True, absent=absent),
+                PassOptions(is_trial=True, gives_up=True, absent=self._pausing(absent)),
             )
             await self._passes.take_back(trial)
         if not trial.error.is_success:

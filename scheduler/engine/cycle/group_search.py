@@ -9,21 +9,24 @@ import numpy as np
 
 from scheduler.engine.cycle.group_pass import EVERYWHERE, Pass, PassOptions, SeenPlacement
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.framework.group_plugins import Placement
 from scheduler.framework.status import Status
 from scheduler.objects.resource_names import PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from random import Random
 
     from scheduler.clock import Clock
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.group_pass import GroupPasses, Member
     from scheduler.engine.cycle.observer import CycleObserver
+    from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.state.cache import Cache
-    from scheduler.framework.group_plugins import Placement, PodGroupPlugin
+    from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
 _DECISIONS: Final = 600
@@ -184,11 +187,11 @@ class _Backtracking:
         found = await self._passes.run(self._tried.group, self._tried.plugin, rest, self._options)
         found.members[:0] = placed
         found.placed_before -= len(placed)
-        found.count += len(placed)
+        found.attempts = [*(member.attempt for member in placed), *rest]
         return found
 
     async def _take_back(self, placed: list[Member]) -> None:
-        await self._passes.take_back(Pass(self._tried.group, self._tried.plugin, placed))
+        await self._passes.take_back(Pass(self._tried.group, self._tried.plugin, members=placed))
 
 
 def tightest(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int:
@@ -283,6 +286,9 @@ class _Candidates:
 class GroupPlacements:
     """Tries groups in their placements, or on all nodes if they have no placements: with as few tries as possible.
 
+    The children of a composite group are tried in each of its placements, one after another, and each in its own placements
+    within that placement.
+
     Args:
         passes: tries the members in one placement.
         cache: the cluster.
@@ -291,7 +297,8 @@ class GroupPlacements:
         observer: receives what was tried.
 
     Source:
-        kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingPlacementAlgorithm, which tries all, in any order.
+        kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingPlacementAlgorithm, which tries all, in any order;
+        kube-scheduler v1.37, schedule_one_podgroup.go, compositePodGroupSchedulingPlacementAlgorithm.
     """
 
     def __init__(
@@ -313,34 +320,88 @@ class GroupPlacements:
 
         If no placement holds it, return the pass over the most promising one, with the reason for the whole group.
         """
+        return await self._run(
+            _Trial(group, plugin, attempts[0].framework, Members(group, attempts)), options
+        )
+
+    async def run_within(
+        self,
+        group: PodGroup,
+        plugin: PodGroupPlugin,
+        attempts: Sequence[Attempt],
+        options: PassOptions = EVERYWHERE,
+    ) -> Pass:
+        """Try a group as `run`, on all allowed nodes instead of in one of its placements."""
+        trial = _Trial(group, plugin, attempts[0].framework, Members(group, attempts))
+        return await self._run_within(trial, options)
+
+    async def _run(self, trial: _Trial, options: PassOptions) -> Pass:
+        group, plugin, attempts = trial.group, trial.plugin, trial.attempts
         members = [attempt.queued.pod for attempt in attempts]
         snapshot = self._cache.snapshot()
-        framework = attempts[0].framework
+        placing = trial.framework.placing
         try:
-            placements = framework.placing.generate(group, members, snapshot)
+            # Without pending members those on nodes decide.
+            placements = placing.generate(group, members, snapshot) if members else None
+            if placements is not None and options.within is not None:
+                placements = [*_overlaps(placements, options.within)]
             if placements is None:
-                return await self._passes.run(group, plugin, attempts, options)
-            self._observer.placements_generated(framework.profile, len(placements))
+                tried = await self._run_within(trial, options)
+                if (group.is_composite or options.root is not None) and not tried.has_enough:
+                    tried.refusal = _none_available(1, tried)
+                return tried
+            if not group.is_composite:
+                self._observer.placements_generated(trial.framework.profile, len(placements))
             if not placements:
-                who, refusal = frozenset(framework.placing.generators), Status.unschedulable(NOWHERE)
-                return Pass(group, plugin, refusal=refusal, refused_elsewhere=who, placements=(), places=())
-            candidates = self._candidates(group, attempts, placements, snapshot)
-            tried = await self._first_or_best(group, plugin, attempts, candidates, options)
+                who, refusal = frozenset(placing.generators), Status.unschedulable(NOWHERE)
+                return Pass(
+                    group, plugin, attempts, refusal=refusal, refused_elsewhere=who, placements=(), places=()
+                )
+            candidates = self._candidates(trial, placements, snapshot)
+            tried = await self._first_or_best(trial, candidates, options)
         except PluginError as error:
-            return Pass(group, plugin, error=error.status)
+            return Pass(group, plugin, attempts, error=error.status)
         tried.placements = list(candidates.seen.values())
         return tried
 
-    def _candidates(
-        self,
-        group: PodGroup,
-        attempts: Sequence[Attempt],
-        placements: Sequence[Placement],
-        snapshot: Snapshot,
-    ) -> _Candidates:
+    async def _run_within(self, trial: _Trial, options: PassOptions) -> Pass:
+        """Try the members of a group on the allowed nodes, or the children of a composite group, one after another.
+
+        Source:
+            kube-scheduler v1.37, schedule_one_podgroup.go, compositePodGroupSchedulingDefaultAlgorithm.
+        """
+        if not trial.group.is_composite:
+            return await self._passes.run(trial.group, trial.plugin, trial.attempts, options)
+        options = replace(options, root=options.root or trial.group)
+        tried = Pass(trial.group, trial.plugin, trial.attempts)
+        missing, left = max(trial.group.min_count, 1), len(trial.group.children)
+        for child in trial.group.children:
+            if missing > left:
+                break
+            await self._passes.yield_to_loop()
+            part = await self._run(replace(trial, group=child), options)
+            tried.parts.append(part)
+            tried.members += part.members
+            if not part.error.is_success:
+                message = f"composite pod group evaluation failed due to child error: {part.failure.message}"
+                tried.error = Status.failed(message, part.error.error)
+                break
+            left -= 1
+            if part.has_enough:
+                missing -= 1
+            else:
+                await self._passes.take_back(part)
+        if not tried.has_enough:
+            await self._passes.take_back(tried)
+            if too_few := tried.too_few():
+                tried.refusal = Status.unschedulable(too_few)
+        return tried
+
+    def _candidates(self, trial: _Trial, placements: Sequence[Placement], snapshot: Snapshot) -> _Candidates:
         """Sort placements by their capacity and their predicted scores."""
-        members = [attempt.queued.pod for attempt in attempts]
-        needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
+        group = trial.group
+        members = [attempt.queued.pod for attempt in trial.attempts]
+        needed = max(1, group.fewest({leaf.key: self._placed(leaf) for leaf in group.leaves}))
         slots = capacity_for(members, snapshot)
         rooms = {id(each): int(slots[each.rows].sum()) for each in placements}
         shuffled = list(placements)
@@ -348,7 +409,7 @@ class GroupPlacements:
         worth = [each for each in shuffled if rooms[id(each)] >= min(needed, len(members))]
         others = [each for each in shuffled if rooms[id(each)] < min(needed, len(members))]
         others.sort(key=lambda each: -rooms[id(each)])
-        totals = attempts[0].framework.placing.foresee(group, worth, members, snapshot) if worth else None
+        totals = trial.framework.placing.foresee(group, worth, members, snapshot) if worth else None
         if totals is None:
             worth.sort(key=lambda each: -min(rooms[id(each)], len(members)))
             return _Candidates(worth, others).note(rooms)
@@ -358,22 +419,20 @@ class GroupPlacements:
         best_first = [worth[at] for at in by_total]
         return _Candidates(best_first, others, [totals[at] for at in by_total]).note(rooms)
 
-    async def _first_or_best(
-        self,
-        group: PodGroup,
-        plugin: PodGroupPlugin,
-        attempts: Sequence[Attempt],
-        candidates: _Candidates,
-        options: PassOptions,
-    ) -> Pass:
+    def _placed(self, leaf: PodGroup) -> int:
+        return len(self._cache.groups.placed(leaf.key))
+
+    async def _first_or_best(self, trial: _Trial, candidates: _Candidates, options: PassOptions) -> Pass:
         """Try placements until one holds all members, if no other can score higher; else select the best of all."""
         enough: list[tuple[Placement, Sequence[PodInfo]]] = []
         first: Pass | None = None
-        framework = attempts[0].framework
+        framework = trial.framework
         refused_by = {*framework.placing.generators}
         if candidates.others:  # the rule of `capacity_for` is that of these plugins
             refused_by |= framework.plugins.filters_with(lambda each: each.checks_free_capacity)
-        may_pause = not options.is_trial  # a dry run leaves pods out, and other pods would get their capacity
+        # A dry run leaves pods out, and other pods would get their capacity; members of other parts may be assumed.
+        may_pause = not options.is_trial and options.root is None
+        n_members = len(trial.attempts)
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
             if first is not None and may_pause:
@@ -383,14 +442,17 @@ class GroupPlacements:
                 options, within=placement.rows, may_preempt=options.may_preempt and first is None
             )
             began = self._clock.monotonic()
-            tried = await self._passes.run(group, plugin, attempts, within)
+            tried = await self._run_within(trial, within)
             candidates.seen[placement].fits = len(tried.kept)
             if not tried.error.is_success:
                 return tried
-            is_feasible, seconds = tried.is_placed, self._clock.monotonic() - began
-            self._observer.placement_evaluated(framework.profile, is_feasible=is_feasible, seconds=seconds)
+            is_feasible, seconds = _is_placed(tried, options), self._clock.monotonic() - began
+            if not trial.group.is_composite:
+                self._observer.placement_evaluated(
+                    framework.profile, is_feasible=is_feasible, seconds=seconds
+                )
             if is_feasible:
-                if candidates.totals is not None and len(tried.kept) == len(attempts):
+                if candidates.totals is not None and len(tried.kept) == n_members:
                     return tried
                 enough.append((placement, [member.decision.pod for member in tried.kept]))
             await self._passes.take_back(tried)
@@ -399,38 +461,89 @@ class GroupPlacements:
         if enough:
             if may_pause:
                 await self._passes.pause(True)
-            return await self._best(group, plugin, attempts, enough, candidates.seen, options)
+            return await self._best(trial, enough, candidates.seen, options)
         assert first is not None
-        first.refusal = Status.unschedulable(
-            f"0/{count} placements are available, first placement status: {first.refusal.reasons[0]}"
-        )
+        first.refusal = _none_available(count, first)
         first.refused_elsewhere = frozenset(refused_by)
         first.places = [placement.rows for placement in candidates.worth_a_try[:_SEARCHED]]
         return first
 
     async def _best(
         self,
-        group: PodGroup,
-        plugin: PodGroupPlugin,
-        attempts: Sequence[Attempt],
+        trial: _Trial,
         enough: Sequence[tuple[Placement, Sequence[PodInfo]]],
         seen: Mapping[Placement, SeenPlacement],
         options: PassOptions,
     ) -> Pass:
         totals: Sequence[int] = [0]
         if len(enough) > 1:
-            totals = attempts[0].framework.placing.totals(group, enough, self._cache.snapshot())
+            totals = trial.framework.placing.totals(trial.group, enough, self._cache.snapshot())
             for (each, _), total in zip(enough, totals, strict=True):
                 seen[each].total = total
         best = max(totals)
         rows = self._random.choice(
             [each.rows for (each, _), total in zip(enough, totals, strict=True) if total == best]
         )
-        tried = await self._passes.run(
-            group, plugin, attempts, replace(options, within=rows, may_preempt=False)
-        )
+        tried = await self._run_within(trial, replace(options, within=rows, may_preempt=False))
         tried.places = [rows]  # the random choice among equal nodes may differ, so that too few members fit
         return tried
+
+
+class Members:
+    """The attempts at the members of a tree, by leaf."""
+
+    def __init__(self, root: PodGroup, attempts: Sequence[Attempt]) -> None:
+        self._root, self._attempts = root, attempts
+        self._by_leaf: dict[GroupKey | None, list[Attempt]] = {}
+        for attempt in attempts if root.is_composite else ():
+            self._by_leaf.setdefault(attempt.queued.pod.group, []).append(attempt)
+
+    def of(self, group: PodGroup) -> Sequence[Attempt]:
+        """Return the attempts at the members of a group in the tree, leaf by leaf."""
+        if not self._root.is_composite:
+            return self._attempts
+        return [attempt for leaf in group.leaves for attempt in self._by_leaf.get(leaf.key, ())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What is tried in each placement.
+
+    Attributes:
+        group: the group.
+        plugin: the plugin of its kind.
+        framework: the profile of the members.
+        tree: the attempts at the members of the whole tree.
+    """
+
+    group: PodGroup
+    plugin: PodGroupPlugin
+    framework: Framework
+    tree: Members
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """The attempts at the members of the group."""
+        return self.tree.of(self.group)
+
+
+def _overlaps(placements: Iterable[Placement], rows: Rows) -> Iterator[Placement]:
+    """Yield the parts of placements on some nodes, without empty ones."""
+    for placement in placements:
+        there = np.intersect1d(placement.rows, rows, assume_unique=True)
+        if there.size:
+            yield Placement(placement.name, there)
+
+
+def _is_placed(tried: Pass, options: PassOptions) -> bool:
+    """Return whether a placement holds the group; a part of a tree needs no new member if enough are on nodes."""
+    return tried.has_enough if options.root is not None else tried.is_placed
+
+
+def _none_available(count: int, first: Pass) -> Status:
+    """Return the status of a group that fits in none of its placements."""
+    why = first.refusal.reasons[0]
+    return Status.unschedulable(f"0/{count} placements are available, first placement status: {why}")
 
 
 def capacity_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:

@@ -141,7 +141,7 @@ class PodCycle:
             attempt.framework,
             pod,
             snapshot,
-            nominated=self._nominator.others(pod, snapshot, options.group),
+            nominated=self._nominator.others(pod, snapshot, options.root),
             random=self._random,
             extenders=attempt.extenders if options.asks_extenders else None,
             sampling=self._sampling,

@@ -68,13 +68,15 @@ class Preemptor:
 
     @property
     def kind(self) -> str:
-        return "pod" if self.group is None else "podgroup"
+        if self.group is None:
+            return "pod"
+        return "compositepodgroup" if self.group.is_composite else "podgroup"
 
     @property
     def note(self) -> str:
         if self.group is None:
             return f"Preempted by pod {self.pods[0].uid} on node {self.node_name}"
-        return f"Preempted by podgroup {self.group.uid} on node cluster"
+        return f"Preempted by {self.kind} {self.group.uid} on node cluster"
 
     @property
     def priority(self) -> int:

@@ -55,7 +55,7 @@ class _Group:
     Attributes:
         members: the popped members.
         attempt: the attempt at them.
-        key: the key of the group.
+        key: the key of the group, or of the root of its tree.
         usage: the CPU time that the attempt used.
     """
 
@@ -179,10 +179,10 @@ class Scheduler:
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
     ) -> None:
         """Make an attempt at a pod, or begin an attempt at its group."""
-        key = self._profiles.group_of(queued.pod)
-        if key is not None:
+        if self._profiles.group_of(queued.pod) is not None:
             members = await self._popped_with(queued)
-            if not members:  # the pod waits for others of its group
+            key = queued.group
+            if not members or key is None:  # the pod waits for others of its group
                 return
             self._in_hand.update(member.pod.uid for member in members)
             group = _Group(members, PausableAttempt(self._groups.schedule(members), ()), key)

@@ -51,6 +51,7 @@ class DecisionOptions:
 
     Attributes:
         group: the group of the attempt.
+        root: the root of its tree, or the group itself; the nominations of its pods do not count.
         within: the allowed nodes; only PreFilter evaluates the other nodes too. None means all nodes.
         choose: selects one of the feasible nodes, or None, instead of Score.
         may_preempt: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
@@ -58,6 +59,7 @@ class DecisionOptions:
     """
 
     group: PodGroup | None = None
+    root: PodGroup | None = None
     within: Rows | None = None
     choose: ChooseNode | None = None
     may_preempt: bool = True

@@ -80,10 +80,39 @@ class Profiles:
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         """Return a group from its object, read by any profile that reads its kind; implements `PodGroupObjects`."""
         for framework in self.frameworks.values():
-            if key.kind in framework.groups:
+            if key.kind in framework.group_readers:
                 with suppress(ObjectError):
-                    return framework.groups[key.kind].pod_group(key)
+                    return framework.group_readers[key.kind].pod_group(key)
         return None
+
+    def tree(self, key: GroupKey) -> PodGroup | None:
+        """Return a group with all groups below it; implements `PodGroupObjects`."""
+        for framework in self.frameworks.values():
+            if key.kind in framework.group_readers:
+                with suppress(ObjectError):
+                    return framework.group_readers[key.kind].tree(key)
+        return None
+
+    def lineage(self, key: GroupKey) -> Sequence[PodGroup]:
+        """Return a group and the groups above it; implements `PodGroupObjects`."""
+        for framework in self.frameworks.values():
+            if key.kind in framework.group_readers:
+                with suppress(ObjectError):
+                    return framework.group_readers[key.kind].lineage(key)
+        return ()
+
+    def tree_of(self, key: GroupKey) -> Sequence[GroupKey]:
+        """Return the groups of pods in a group's tree."""
+        for framework in self.frameworks.values():
+            if key.kind in framework.group_readers:
+                with suppress(ObjectError):
+                    return framework.group_readers[key.kind].leaf_keys(key)
+        return (key,)
+
+    def leaves_below(self, key: GroupKey) -> Sequence[GroupKey]:
+        """Return the groups of pods below a composite group; or the group itself."""
+        tree = self.tree(key)
+        return (key,) if tree is None else [leaf.key for leaf in tree.leaves]
 
     # Calls of the queue.
 
@@ -103,7 +132,23 @@ class Profiles:
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         key = self.group_of(pod)
         is_entity = key is not None and self.frameworks[pod.scheduler_name].groups[key.kind].are_entities
-        return key if is_entity else None
+        return self.root_of(pod) if is_entity else None
+
+    def groups_with(self, pod: PodInfo) -> Sequence[GroupKey]:
+        key = self.group_of(pod)
+        if key is None:
+            return ()
+        with suppress(ObjectError):
+            return self.frameworks[pod.scheduler_name].groups[key.kind].leaf_keys(key)
+        return (key,)
+
+    def root_of(self, pod: PodInfo) -> GroupKey | None:
+        key = self.group_of(pod)
+        if key is None:
+            return None
+        with suppress(ObjectError):
+            return self.frameworks[pod.scheduler_name].groups[key.kind].root_key(key)
+        return key
 
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
         framework = self.frameworks.get(profile)

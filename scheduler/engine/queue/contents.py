@@ -119,7 +119,7 @@ class BackoffQueue:
         uid = queued.pod.uid
         ends_in = self.ends_in(queued)
         was_rejected = queued.unschedulable_plugins or queued.pending_plugins
-        if was_rejected and self._plugins.group_of(queued.pod) is None:
+        if was_rejected and self._plugins.root_of(queued.pod) is None:
             self._failed.remove(uid)  # it may have left its group
             self._rejected.put(uid, (ends_in, *self._plugins.sort_key(queued)))
         else:
@@ -253,7 +253,7 @@ class QueueContents:
     def _moved_member(self, uid: str, start: Place, end: Place) -> bool:
         """Record a move of a pod that may have a group; return whether its group entered the place with it."""
         queued = self.pods.get(uid) if end is not Place.OUTSIDE else None
-        key = None if queued is None else self._plugins.group_of(queued.pod)
+        key = None if queued is None else self._plugins.root_of(queued.pod)
         return self.group_places.moved(uid, key, start, end)
 
     def resume(self, queued: QueuedPodInfo, place: Place) -> None:

@@ -200,18 +200,17 @@ class GroupAttempts:
 
     def join(self, queued: QueuedPodInfo) -> bool:
         """Let a pod share the turn and the backoff of its entity; return whether members of it wait."""
-        key = None if queued.group is None else self._plugins.entity_of(queued.pod)
-        if key is None:
+        if queued.group is None or self._plugins.entity_of(queued.pod) is None:
             return False
-        for uid in reversed(self._contents.groups.pending(key)):  # the newest members are not being bound
-            other = self._contents.pods.get(uid)
-            if (
-                other is not None
-                and other is not queued
-                and self._contents.places.of(uid) is not Place.IN_FLIGHT
-            ):
-                share(queued, other)
-                return True
+        for leaf in self._plugins.groups_with(queued.pod):
+            for uid in reversed(
+                self._contents.groups.pending(leaf)
+            ):  # the newest members are not being bound
+                other = self._contents.pods.get(uid)
+                is_waiting = self._contents.places.of(uid) is not Place.IN_FLIGHT
+                if other is not None and other is not queued and is_waiting:
+                    share(queued, other)
+                    return True
         return False
 
     def check(self) -> None:

@@ -25,12 +25,16 @@ class QueuePlugins(Protocol):
         """Return the first rejection by a PreEnqueue plugin of the pod's profile, its `plugin` set, or a success."""
         ...
 
-    def group_of(self, pod: PodInfo) -> GroupKey | None:
-        """Return the group with which a pod is tried; None if it is tried alone."""
+    def root_of(self, pod: PodInfo) -> GroupKey | None:
+        """Return the group with which a pod is tried, the root of its tree; None if it is tried alone."""
         ...
 
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         """Return the group with which a pod waits as one entity; None if it waits on its own."""
+        ...
+
+    def groups_with(self, pod: PodInfo) -> Sequence[GroupKey]:
+        """Return the groups whose pods are tried with a pod: its own, and all others of its tree; none if it is tried alone."""
         ...
 
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:

@@ -59,6 +59,8 @@ def pre_enqueue_refusal(
     """
     status = plugins.run_pre_enqueue(queued.pod)
     if queued.group is not None:
+        queued.group = plugins.root_of(queued.pod)  # its tree may have grown
+    if queued.group is not None:
         status = attempts.admitted(queued, status)
     if status.is_success:
         queued.gating_plugin = ""
@@ -158,7 +160,7 @@ class SchedulingQueue(QueueView):
             self._admit(new, UNSCHEDULABLE_POD_UPDATE.label)
             return
 
-        queued.group = self._contents.groups.note_pending(new)
+        queued.group = self._note_pending(new)
         place = self.place_of(new.uid)
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(new.uid, new)
@@ -208,7 +210,7 @@ class SchedulingQueue(QueueView):
         """Take over the `pods` of another queue: by uid its order (`in_turn`) and its `flushes`."""
         known = {queued.pod.uid: queued for queued in pods}
         for queued in known.values():
-            queued.group = self._contents.groups.note_pending(queued.pod)
+            queued.group = self._note_pending(queued.pod)
             self._contents.pods[queued.pod.uid] = queued
             if queued.is_gated:
                 note = self._attempts.note_held if queued.is_held else self._attempts.note_gated
@@ -249,11 +251,13 @@ class SchedulingQueue(QueueView):
         Source:
             kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.
         """
-        at, key, attempts = self._time.monotonic(), self._plugins.group_of(first.pod), self._attempts
-        members = [first]
+        at, key, attempts = self._time.monotonic(), self._plugins.root_of(first.pod), self._attempts
+        members, others = [first], self._contents.groups.pending
         if key is None:
             return members
-        for uid in () if attempts.is_running(key) else list(self._contents.groups.pending(key)):
+        first.group = key
+        leaves = () if attempts.is_running(key) else self._plugins.groups_with(first.pod)
+        for uid in [uid for leaf in leaves for uid in others(leaf)]:
             yield
             place = self.place_of(uid)
             if place in {Place.UNSCHEDULABLE, Place.GATED}:
@@ -578,7 +582,7 @@ class SchedulingQueue(QueueView):
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._time.monotonic()
-        group = self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
+        group = self._note_pending(pod)  # because PreEnqueue counts it
         queued, strategy = QueuedPodInfo(pod, at, group=group), RequeueStrategy.IMMEDIATELY
         if take_quarantine_from_condition(queued, pod, at) or (
             group is not None and self._attempts.join(queued)
@@ -621,6 +625,10 @@ class SchedulingQueue(QueueView):
             place = Place.ACTIVE
         flush_at = None if place in _RETRIED else self._flush_at(queued, at)
         return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at, shown=shown)
+
+    def _note_pending(self, pod: PodInfo) -> GroupKey | None:
+        """Record that a pod is in the queue, and return the group with which it is tried."""
+        return None if self._contents.groups.note_pending(pod) is None else self._plugins.root_of(pod)
 
     def _hold(self, queued: QueuedPodInfo, at: float) -> None:
         """Put a popped pod back, because it has to wait for other pods of its group."""

@@ -178,6 +178,12 @@ class Framework:
             if isinstance(plugin, PodGroupPlugin)
             for kind in plugin.group_kinds
         }
+        self.group_readers: Mapping[str, PodGroupPlugin] = {
+            kind: plugin
+            for plugin in plugins.all()
+            if isinstance(plugin, PodGroupPlugin)
+            for kind in plugin.group_kinds | plugin.composite_kinds
+        }
         self.placing = Placing(
             self._call,
             self._at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin),

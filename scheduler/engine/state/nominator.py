@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import ChangeLog, Snapshot
 
 _NOBODY: Mapping[int, Sequence[PodInfo]] = MappingProxyType({})
+_NO_GROUPS: frozenset[GroupKey] = frozenset()
 _MOST_VIEWS = 16
 """Maximum number of stored views; the least recently used view is dropped first."""
 _MOST_CHANGED = 1024
@@ -43,7 +44,7 @@ class Nominator:
         self._pods: dict[str, dict[str, PodInfo]] = {}  # node name -> pod uid -> pod
         self._priorities: list[int] = []  # of all nominated pods, ascending
         self._groups: dict[GroupKey, int] = {}  # group -> number of its nominated pods
-        self._views: BoundedDict[tuple[int, GroupKey | None], _View] = BoundedDict(_MOST_VIEWS)
+        self._views: BoundedDict[tuple[int, frozenset[GroupKey]], _View] = BoundedDict(_MOST_VIEWS)
 
     def add(self, pod: PodInfo, node_name: str | None = None) -> None:
         """Nominate a pod, replacing an earlier nomination.
@@ -112,14 +113,15 @@ class Nominator:
         Args:
             pod: the pod to place.
             snapshot: the cluster, or some of its rows.
-            own_group: the group of the attempt; its pods are left out, because they are decided together with the pod.
+            own_group: the group of the attempt, or the root of its tree; its pods are left out, because they are decided
+                together with the pod.
         """
         place = bisect_left(self._priorities, pod.priority)
         if place == len(self._priorities):
             return _NOBODY
         # All pods between two priorities of nominated pods have the same view.
-        group = None if own_group is None or own_group.key not in self._groups else own_group.key
-        key = self._priorities[place], group
+        own = _NO_GROUPS if own_group is None else own_group.leaf_keys.intersection(self._groups)
+        key = self._priorities[place], own
         if snapshot.changes is None:
             view = _View(self, *key)
             view.read_all(snapshot)
@@ -164,7 +166,7 @@ class Nominator:
 
 
 class _View:
-    """The nominated pods of at least one priority, by row of the cluster, without the pods of one group.
+    """The nominated pods of at least one priority, by row of the cluster, without the pods of some groups.
 
     Attributes:
         priority: the lowest priority.
@@ -172,11 +174,11 @@ class _View:
         pods: the nominated pods at the last `follow`.
     """
 
-    def __init__(self, nominator: Nominator, priority: int, group: GroupKey | None) -> None:
+    def __init__(self, nominator: Nominator, priority: int, left_out: frozenset[GroupKey]) -> None:
         self.priority = priority
         self.changed: set[str] = set()
         self.pods = NominatedPods(0)
-        self._nominator, self._group = nominator, group
+        self._nominator, self._left_out = nominator, left_out
         self._log: ChangeLog | None = None
         self._seen = 0
 
@@ -217,5 +219,5 @@ class _View:
         return {
             pod.uid: pod
             for pod in self._nominator.nominated_pods_for_node(node_name)
-            if pod.priority >= self.priority and (self._group is None or pod.group != self._group)
+            if pod.priority >= self.priority and pod.group not in self._left_out
         }

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, KeysView
+    from collections.abc import Collection, Iterator
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
 
 
-_NOBODY: KeysView[str] = dict[str, None]().keys()
+_NOBODY: dict[str, None] = {}
 
 
 class _Members:
@@ -49,10 +49,10 @@ class PodGroups:
         self._groups: dict[GroupKey, _Members] = {}
         self.keys_of_pending: dict[str, GroupKey] = {}
 
-    def pending(self, key: GroupKey) -> KeysView[str]:
+    def pending(self, key: GroupKey) -> dict[str, None]:
         """Return the uids of a group's pods in the queue, in arrival order."""
         members = self._groups.get(key)
-        return _NOBODY if members is None else members.pending.keys()
+        return _NOBODY if members is None else members.pending
 
     def all_pending(self) -> Iterator[tuple[GroupKey, Collection[str]]]:
         """Yield each group that has pods in the queue, with their uids."""

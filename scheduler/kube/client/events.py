@@ -329,7 +329,8 @@ def _reference(about: PodInfo | PodGroup | ObjectReference) -> ObjectReference:
         return about
     if isinstance(about, PodGroup):
         api_version = about.key.kind.rpartition("/")[0]
-        return ObjectReference("PodGroup", about.key.namespace, about.key.name, about.uid, api_version)
+        kind = "CompositePodGroup" if about.is_composite else "PodGroup"
+        return ObjectReference(kind, about.key.namespace, about.key.name, about.uid, api_version)
     return ObjectReference(
         kind="Pod",
         namespace=about.namespace,

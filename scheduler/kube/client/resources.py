@@ -76,6 +76,9 @@ POD_GROUPS = Resource(
     namespaced=True,
     versions=("v1beta1", "v1alpha3", "v1alpha2"),
 )
+COMPOSITE_POD_GROUPS = Resource(
+    "scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup", namespaced=True
+)
 DEVICE_TAINT_RULES = Resource(
     "resource.k8s.io",
     "v1",

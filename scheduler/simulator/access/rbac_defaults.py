@@ -65,7 +65,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
         _on("networking.k8s.io", "ingresses networkpolicies", _WRITE),
         _on("coordination.k8s.io", "leases", f"{_READ} {_WRITE}"),
         _on("resource.k8s.io", "resourceclaims resourceclaimtemplates", _WRITE),
-        _on("scheduling.k8s.io", "podgroups workloads", _WRITE),
+        _on("scheduling.k8s.io", "compositepodgroups podgroups workloads", _WRITE),
     ],
     "system:aggregate-to-view": [
         _on(
@@ -92,7 +92,11 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
         _on("policy", "poddisruptionbudgets poddisruptionbudgets/status", _READ),
         _on("networking.k8s.io", "ingresses ingresses/status networkpolicies", _READ),
         _on("resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates", _READ),
-        _on("scheduling.k8s.io", "podgroups podgroups/status workloads", _READ),
+        _on(
+            "scheduling.k8s.io",
+            "compositepodgroups compositepodgroups/status podgroups podgroups/status workloads",
+            _READ,
+        ),
     ],
     "system:auth-delegator": [
         _on("authentication.k8s.io", "tokenreviews", "create"),
@@ -127,7 +131,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
         _on("resource.k8s.io", "resourceclaims", "create delete"),
         _on("resource.k8s.io", "resourceclaims/binding", "patch update"),
         _on("core", "pods/finalizers", "update"),
-        _on("scheduling.k8s.io", "podgroups", _READ),
+        _on("scheduling.k8s.io", "compositepodgroups podgroups", _READ),
         _on("scheduling.k8s.io", "podgroups/status", "patch update"),
     ],
     "system:volume-scheduler": [

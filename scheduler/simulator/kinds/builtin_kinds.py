@@ -15,6 +15,10 @@ from scheduler.objects.pod_defaults import default_pod_spec
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
 from scheduler.simulator.apimachinery.objects import names, restore
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
+from scheduler.simulator.kinds.composite_pod_groups import (
+    CompositePodGroupStrategy,
+    GroupWorkloadStrategyOf137,
+)
 from scheduler.simulator.kinds.core import (
     INVOLVED_FIELDS,
     CoreEventStrategy,
@@ -37,7 +41,6 @@ from scheduler.simulator.kinds.persistent_volumes import (
 from scheduler.simulator.kinds.pod_groups import (
     GROUP,
     GroupWorkloadStrategy,
-    GroupWorkloadStrategyOf137,
     PodGroupStrategy,
     PodGroupStrategyOf137,
 )
@@ -261,7 +264,7 @@ _EVENT_FIELDS: Final = {
 
 
 def group_kinds(version: str) -> list[Kind]:
-    """Return Workloads and PodGroups, in the versions that a Kubernetes version serves."""
+    """Return Workloads and kinds of groups, in the versions that a Kubernetes version serves."""
     if version == "1.36":
         return [
             Kind(GROUP, "v1alpha2", "workloads", "Workload", True, GroupWorkloadStrategy()),
@@ -275,6 +278,18 @@ def group_kinds(version: str) -> list[Kind]:
             Kind(
                 GROUP, served, "podgroups", "PodGroup", True, PodGroupStrategyOf137(served), (), (), _STATUS
             ),
+        )
+    ] + [
+        Kind(
+            GROUP,
+            "v1alpha3",
+            "compositepodgroups",
+            "CompositePodGroup",
+            True,
+            CompositePodGroupStrategy(),
+            (),
+            (),
+            _STATUS,
         )
     ]
 

@@ -98,7 +98,7 @@ _GROUP_FIELDS: Final = (
     "resourceClaims",
 )
 _TEMPLATES: Final = "spec.podGroupTemplates"
-_MOST_TEMPLATES: Final = 8
+MOST_TEMPLATES: Final = 8
 _MOST_TOPOLOGY_KEYS: Final = 1
 _MOST_CLAIMS: Final = 4
 _CLAIM_SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
@@ -108,25 +108,30 @@ _HIGHEST_PRIORITY: Final = 1_000_000_000
 def validate_workload(spec: Object) -> Iterator[Cause]:
     """Yield the errors of the spec of a new Workload."""
     if "controllerRef" in spec:
-        yield from _validate_controller(spec["controllerRef"], "spec.controllerRef")
+        yield from validate_controller(spec["controllerRef"], "spec.controllerRef")
     templates = spec.get("podGroupTemplates", ())
     miscounted = list(_validate_count(templates))
     if miscounted:
         yield from miscounted
         return
+    yield from validate_templates(templates, _TEMPLATES)
+
+
+def validate_templates(templates: Sequence[Object], path: str) -> Iterator[Cause]:
+    """Yield the errors of templates of PodGroups."""
     names = [template["name"] for template in templates]
     for index, template in enumerate(templates):
         if template["name"] in names[:index]:
             shown = json_text(_as_go_writes(template))
-            yield Cause("FieldValueDuplicate", f"{_TEMPLATES}[{index}]", f"Duplicate value: {shown}")
+            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {shown}")
     for index, template in enumerate(templates):
-        yield from validate_dns_label(template["name"], f"{_TEMPLATES}[{index}].name")
-        yield from _validate_scheduling(template, f"{_TEMPLATES}[{index}]")
+        yield from validate_dns_label(template["name"], f"{path}[{index}].name")
+        yield from validate_scheduling(template, f"{path}[{index}]")
 
 
 def validate_workload_update(spec: Object, before: Object) -> Iterator[Cause]:
     """Yield the changes of the spec of a Workload, none of which is allowed."""
-    yield from _validate_unchanged(spec, before, ("controllerRef", "podGroupTemplates"))
+    yield from validate_unchanged(spec, before, ("controllerRef", "podGroupTemplates"))
     templates = spec.get("podGroupTemplates", ())
     if templates != before.get("podGroupTemplates", ()):
         yield from _validate_count(templates)
@@ -136,21 +141,22 @@ def validate_pod_group(spec: Object) -> Iterator[Cause]:
     """Yield the errors of the spec of a new PodGroup."""
     if "podGroupTemplateRef" in spec:
         yield from _validate_template_reference(spec["podGroupTemplateRef"], "spec.podGroupTemplateRef")
-    yield from _validate_scheduling(spec, "spec")
+    yield from validate_scheduling(spec, "spec")
 
 
-def _validate_unchanged(spec: Object, before: Object, fields: Sequence[str]) -> Iterator[Cause]:
+def validate_unchanged(spec: Object, before: Object, fields: Sequence[str]) -> Iterator[Cause]:
+    """Yield the changes of immutable fields of a spec."""
     for field in fields:
         if spec.get(field) != before.get(field):
             yield invalid_value(f"spec.{field}", "null", "field is immutable")
 
 
-def _validate_scheduling(holder: Object, path: str) -> Iterator[Cause]:
-    """Yield the errors of the fields that PodGroups and their templates share."""
+def validate_scheduling(holder: Object, path: str, minimum: str = "minCount") -> Iterator[Cause]:
+    """Yield the errors of the fields that groups and their templates share; `minimum` is the field of a gang."""
     policy = holder["schedulingPolicy"]
-    yield from _validate_one_of(policy, _POLICIES, f"{path}.schedulingPolicy")
+    yield from validate_one_of(policy, _POLICIES, f"{path}.schedulingPolicy")
     if "gang" in policy:
-        yield from _validate_min_count(policy["gang"]["minCount"], f"{path}.schedulingPolicy.gang.minCount")
+        yield from _validate_min_count(policy["gang"][minimum], f"{path}.schedulingPolicy.gang.{minimum}")
     topology = holder.get("schedulingConstraints", {}).get("topology", ())
     where = f"{path}.schedulingConstraints.topology"
     if len(topology) > _MOST_TOPOLOGY_KEYS:
@@ -160,7 +166,7 @@ def _validate_scheduling(holder: Object, path: str) -> Iterator[Cause]:
             yield from _validate_key(constraint["key"], f"{where}[{index}].key")
     mode = holder.get("disruptionMode")
     if isinstance(mode, dict):
-        yield from _validate_one_of(mode, _DISRUPTION_MEMBERS, f"{path}.disruptionMode")
+        yield from validate_one_of(mode, _DISRUPTION_MEMBERS, f"{path}.disruptionMode")
     elif mode is not None and mode not in _DISRUPTION_MODES:
         yield not_supported(f"{path}.disruptionMode", mode, _DISRUPTION_MODES)
     if holder.get("priorityClassName"):
@@ -183,7 +189,7 @@ def _validate_claims(claims: Sequence[Object], path: str) -> Iterator[Cause]:
             yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {shown}")
     for index, claim in enumerate(claims):
         where = f"{path}[{index}]"
-        yield from _validate_one_of(claim, _CLAIM_SOURCES, where)
+        yield from validate_one_of(claim, _CLAIM_SOURCES, where)
         if not claim["name"]:
             yield required(f"{where}.name")
         else:
@@ -193,7 +199,8 @@ def _validate_claims(claims: Sequence[Object], path: str) -> Iterator[Cause]:
                 yield from validate_subdomain(claim[source], f"{where}.{source}")
 
 
-def _validate_one_of(holder: Object, members: Sequence[str], path: str) -> Iterator[Cause]:
+def validate_one_of(holder: Object, members: Sequence[str], path: str) -> Iterator[Cause]:
+    """Yield an error unless exactly one member of a union is set."""
     found = [member for member in members if member in holder]
     all_ = ", ".join(f"`{member}`" for member in members)
     if not found:
@@ -217,7 +224,7 @@ def _validate_key(key: str, path: str) -> Iterator[Cause]:
 
 
 def _validate_template_reference(reference: Object, path: str) -> Iterator[Cause]:
-    yield from _validate_one_of(reference, ("workload",), path)
+    yield from validate_one_of(reference, ("workload",), path)
     workload = reference.get("workload")
     if workload is None:
         return
@@ -229,13 +236,14 @@ def _validate_template_reference(reference: Object, path: str) -> Iterator[Cause
 
 
 def _validate_count(templates: Sequence[Object]) -> Iterator[Cause]:
-    if len(templates) > _MOST_TEMPLATES:
-        yield too_many(_TEMPLATES, len(templates), _MOST_TEMPLATES)
+    if len(templates) > MOST_TEMPLATES:
+        yield too_many(_TEMPLATES, len(templates), MOST_TEMPLATES)
     elif not templates:
         yield required(_TEMPLATES)
 
 
-def _validate_controller(reference: Object, path: str) -> Iterator[Cause]:
+def validate_controller(reference: Object, path: str) -> Iterator[Cause]:
+    """Yield the errors of the reference of a Workload to its controlling object."""
     if reference.get("apiGroup"):
         yield from validate_subdomain(reference["apiGroup"], f"{path}.apiGroup")
     for field in ("kind", "name"):
@@ -289,7 +297,7 @@ class PodGroupStrategy(Strategy):
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, PROTECTION)
-        _set_priority(obj, cluster)
+        set_priority(obj, cluster)
 
     def check_create(self, obj: Object, cluster: Cluster) -> None:
         _check_template(obj, cluster)
@@ -303,7 +311,7 @@ class PodGroupStrategy(Strategy):
         return validate_pod_group(obj["spec"])
 
     def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        return _validate_unchanged(obj["spec"], old["spec"], _GROUP_FIELDS)
+        return validate_unchanged(obj["spec"], old["spec"], _GROUP_FIELDS)
 
     def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         yield from validate_conditions(obj["status"].get("conditions", ()), "status.conditions")
@@ -324,11 +332,12 @@ _SHARED_IMMUTABLE: Final = (
     "priority",
     "resourceClaims",
 )
-_OF_COMPOSITE: Final = ("parentCompositePodGroupName", "preemptionPolicy")
+_DISABLED: Final = ("preemptionPolicy",)
 """The fields of disabled features."""
+PARENT: Final = "parentCompositePodGroupName"
 
 
-class _InTwoVersions(Strategy):
+class InTwoVersions(Strategy):
     """Kinds that are served in v1beta1 and v1alpha3, with the same fields."""
 
     def __init__(self, version: str) -> None:
@@ -341,30 +350,7 @@ class _InTwoVersions(Strategy):
         return obj | {"apiVersion": self._api_version}
 
 
-class GroupWorkloadStrategyOf137(_InTwoVersions, GroupWorkloadStrategy):
-    """The rules of Workloads in 1.37: the templates are fixed, but `minCount` may change."""
-
-    def validate(self, obj: Object) -> Iterable[Cause]:
-        for index, template in enumerate(obj["spec"].get("podGroupTemplates", ())):
-            yield from _validate_disabled(template, f"{_TEMPLATES}[{index}]")
-        yield from validate_workload(obj["spec"])
-
-    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        yield from self.validate(obj)
-        yield from _validate_unchanged(obj["spec"], old["spec"], ("controllerRef",))
-        before = {one["name"]: one for one in old["spec"]["podGroupTemplates"]}
-        templates = {one["name"]: one for one in obj["spec"].get("podGroupTemplates", ())}
-        for index, name in enumerate(templates):
-            path = f"{_TEMPLATES}[{index}]"
-            if name not in before:
-                yield forbidden_field(path, "cannot add new items")
-            else:
-                yield from _validate_shared_update(templates[name], before[name], path)
-        if before.keys() - templates.keys():
-            yield forbidden_field(_TEMPLATES, "cannot remove items")
-
-
-class PodGroupStrategyOf137(_InTwoVersions, PodGroupStrategy):
+class PodGroupStrategyOf137(InTwoVersions, PodGroupStrategy):
     """The rules of PodGroups in 1.37: `minCount` may change, and the named Workload need not exist."""
 
     def default(self, obj: Object) -> None:
@@ -375,24 +361,35 @@ class PodGroupStrategyOf137(_InTwoVersions, PodGroupStrategy):
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         spec = obj["spec"]
-        yield from _validate_disabled(spec, "spec")
+        yield from validate_disabled(spec, "spec")
+        yield from validate_parent(spec)
         if "workloadRef" in spec:
-            yield from _validate_workload_reference(spec["workloadRef"], "spec.workloadRef")
-        yield from _validate_scheduling(spec, "spec")
+            yield from validate_workload_reference(spec["workloadRef"], "spec.workloadRef")
+        yield from validate_scheduling(spec, "spec")
 
     def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         yield from self.validate(obj)
-        yield from _validate_unchanged(obj["spec"], old["spec"], ("workloadRef",))
-        yield from _validate_shared_update(obj["spec"], old["spec"], "spec")
+        yield from validate_unchanged(obj["spec"], old["spec"], ("workloadRef", PARENT))
+        yield from validate_shared_update(obj["spec"], old["spec"], "spec")
 
 
-def _validate_disabled(holder: Object, path: str) -> Iterator[Cause]:
-    for field in _OF_COMPOSITE:
+def validate_disabled(holder: Object, path: str) -> Iterator[Cause]:
+    """Yield the fields of disabled features."""
+    for field in _DISABLED:
         if field in holder:
             yield forbidden_field(f"{path}.{field}", "")
 
 
-def _validate_workload_reference(reference: Object, path: str) -> Iterator[Cause]:
+def validate_parent(spec: Object) -> Iterator[Cause]:
+    """Yield the errors of the parent of a group."""
+    if PARENT in spec:
+        yield from validate_subdomain(spec[PARENT], f"spec.{PARENT}")
+        if "workloadRef" not in spec:
+            yield required("spec.workloadRef")
+
+
+def validate_workload_reference(reference: Object, path: str) -> Iterator[Cause]:
+    """Yield the errors of the reference to a template in a Workload."""
     if not reference["workloadName"]:
         yield required(f"{path}.workloadName")
     else:
@@ -400,8 +397,8 @@ def _validate_workload_reference(reference: Object, path: str) -> Iterator[Cause
     yield from validate_dns_label(reference["templateName"], f"{path}.templateName")
 
 
-def _validate_shared_update(holder: Object, before: Object, path: str) -> Iterator[Cause]:
-    """Yield the forbidden changes of the fields that PodGroups and their templates share."""
+def validate_shared_update(holder: Object, before: Object, path: str) -> Iterator[Cause]:
+    """Yield the forbidden changes of the fields that groups and their templates share."""
     policy, old = holder["schedulingPolicy"], before["schedulingPolicy"]
     if policy.get("basic") != old.get("basic"):
         yield invalid_value(f"{path}.schedulingPolicy.basic", "null", "field is immutable")
@@ -414,12 +411,17 @@ def _validate_shared_update(holder: Object, before: Object, path: str) -> Iterat
             yield invalid_value(f"{path}.{field}", "null", "field is immutable")
 
 
-def _set_priority(group: Object, cluster: Cluster) -> None:
+def set_priority(group: Object, cluster: Cluster, resource: str = "podgroups") -> None:
+    """Set the priority of the class of a group.
+
+    Raises:
+        StatusError: 403, the class does not exist, or the group has another priority.
+    """
     spec = group["spec"]
-    computed = priority_class(spec, cluster, partial(_refused, group)).get("value", 0)
+    refused = partial(_refused, group, resource=resource)
+    computed = priority_class(spec, cluster, refused).get("value", 0)
     if spec.setdefault("priority", computed) != computed:
-        raise _refused(
-            group,
+        raise refused(
             f"priority set in the pod group ({spec['priority']}) must match the priority computed ({computed}) "
             "based on the priority class set in the spec",
         )
@@ -445,7 +447,7 @@ def _check_template(group: Object, cluster: Cluster) -> None:
         raise _refused(group, problem)
 
 
-def _refused(group: Object, problem: str) -> StatusError:
+def _refused(group: Object, problem: str, resource: str = "podgroups") -> StatusError:
     metadata = group["metadata"]
     name = metadata.get("name") or metadata.get("generateName") or "Unknown"
-    return forbidden_resource(GROUP, "podgroups", name, problem)
+    return forbidden_resource(GROUP, resource, name, problem)

@@ -177,6 +177,14 @@ def _status(group: Object, _: datetime) -> str:
     return "Scheduled" if scheduled["status"] == "True" else "Unschedulable"
 
 
+_PARENT: Final = "parentCompositePodGroupName"
+
+
+def _parent(group: Object, _: datetime) -> str:
+    name: str = group["spec"].get(_PARENT, "<none>")
+    return name
+
+
 POD_GROUP_PRINTERS: Final[Mapping[str, Printer]] = {
     "workloads.scheduling.k8s.io": Printer((NAME, AGE)),
     "podgroups.scheduling.k8s.io": Printer(
@@ -191,6 +199,17 @@ POD_GROUP_PRINTERS: Final[Mapping[str, Printer]] = {
                 cell=_workload,
             ),
             PrinterColumn("Status", "Status of the PodGroup", cell=_status),
+            AGE,
+        )
+    ),
+    "compositepodgroups.scheduling.k8s.io": Printer(
+        (
+            NAME,
+            PrinterColumn(
+                "Policy", "Whether its groups are placed all together or each by itself.", cell=_policy
+            ),
+            PrinterColumn("Workload", "Name of the referenced Workload object", cell=_workload),
+            PrinterColumn("Parent", "Name of the CompositePodGroup that it is a part of", cell=_parent),
             AGE,
         )
     ),

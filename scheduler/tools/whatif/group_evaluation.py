@@ -11,7 +11,7 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.objects.pod_group import GroupKey
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator, Sequence
     from typing import Any
 
     from scheduler.engine.cycle.group_explanation import GroupExplanation
@@ -30,12 +30,20 @@ class GroupEvaluation:
         explanation: the explanation.
         tried: the results of its members; None if there was no attempt.
         status: the result for the group.
+        members: the results of all members of its tree, in the order in which they were tried.
     """
 
-    def __init__(self, explanation: GroupExplanation, tried: Pass | None, status: Status) -> None:
+    def __init__(
+        self,
+        explanation: GroupExplanation,
+        tried: Pass | None,
+        status: Status,
+        members: Sequence[Member] = (),
+    ) -> None:
         self.explanation = explanation
         self.tried = tried
         self.status = status
+        self.members = members
 
     def member(self, uid: str) -> Member | None:
         """Return the result of one of its pods; None if the pod was not tried."""
@@ -55,7 +63,7 @@ class GroupEvaluation:
     def before(self, uid: str, snapshot: Snapshot) -> list[tuple[int, PodInfo]]:
         """Return the rows and pods that were placed before one of its pods was tried, and that a snapshot lacks."""
         found = []
-        for member in () if self.tried is None else self.tried.members:
+        for member in self.members:
             if member.attempt.queued.pod.uid == uid:
                 break
             if member.assumed is not None:
@@ -86,7 +94,7 @@ class GroupEvaluator:
         )
         namespace, _, name = key.partition("/")
         for framework in scheduler.frameworks.values():
-            for kind in sorted(framework.groups):
+            for kind in sorted(framework.group_readers):
                 group = GroupKey(kind, namespace, name)
                 if scheduler.parts.cache.groups.count(group) or key in (
                     scheduler.cache.table.objects(kind) or ()
@@ -95,9 +103,10 @@ class GroupEvaluator:
         return list(found)
 
     def judge(self, key: GroupKey) -> GroupEvaluation:
-        """Evaluate a group now; the cluster does not change."""
+        """Evaluate a group now, with all groups of its tree; the cluster does not change."""
         scheduler = self._scheduler
-        uids = scheduler.parts.cache.groups.pending(key)
+        keys, pending_of = scheduler.parts.profiles.tree_of(key), scheduler.parts.cache.groups.pending
+        uids = [uid for each in keys for uid in pending_of(each)]
         pending = [queued.pod for uid in uids if (queued := scheduler.queue.get(uid)) is not None]
         kept_back: dict[str, Status] = {}  # pod key -> why
         for pod in pending:
@@ -109,10 +118,11 @@ class GroupEvaluator:
         members = [QueuedPodInfo(pod, 0.0, 1) for pod in pending if pod.key not in kept_back]
         members.sort(key=lambda queued: -queued.pod.priority)
         judged = self._tried(key, members) if members else self._untried(key, kept_back)
+        own = {each.key for each in pending if each.group in scheduler.parts.profiles.leaves_below(key)}
         judged.explanation["members"] += [
             {"pod": pod, "fits": False, "node": None, "message": gate.message}
             for pod, gate in kept_back.items()
-            if members
+            if members and pod in own
         ]
         return self._with_state(key, judged)
 
@@ -132,8 +142,9 @@ class GroupEvaluator:
             messages = dict.fromkeys((queued.pod.key for queued in members), tried.message)
             explanation = explain_untried(key, None, "error", tried.message, messages)
             return GroupEvaluation(explanation, None, tried)
-        status, result = (SUCCESS, "scheduled") if tried.room is None else tried.result(tried.room)
-        return GroupEvaluation(explain_pass(tried, status, result), tried, status)
+        wanted = next((each for each in _each(tried) if each.group.key == key), tried)
+        status, result = wanted.outcome()
+        return GroupEvaluation(explain_pass(wanted, status, result), wanted, status, tried.members)
 
     def _untried(self, key: GroupKey, kept_back: dict[str, Status]) -> GroupEvaluation:
         group = self._scheduler.parts.profiles.pod_group(key)
@@ -144,6 +155,13 @@ class GroupEvaluator:
             )
         status = next(iter(kept_back.values()))
         return GroupEvaluation(explain_untried(key, group, "gated", status.message, messages), None, status)
+
+
+def _each(tried: Pass) -> Iterator[Pass]:
+    """Yield the results of all groups of a tree."""
+    yield tried
+    for part in tried.parts:
+        yield from _each(part)
 
 
 def driven(work: Coroutine[Any, Any, T]) -> T:

@@ -87,10 +87,9 @@ def _woken_by(scheduler: OfflineScheduler, event: FileWatchEvent) -> frozenset[s
     _let_happen(scheduler, event)
     woken = {uid for uid in waiting if queue.place_of(uid) in _RETRIED}
     groups = scheduler.parts.cache.groups
-    keys = {scheduler.parts.profiles.group_of(each.pod) for each in queue.pods() if each.pod.uid in woken}
+    profiles = scheduler.parts.profiles
+    keys = {key for each in queue.pods() if each.pod.uid in woken for key in profiles.groups_with(each.pod)}
     for key in keys:  # the first member takes the others of its group along
-        if key is None:
-            continue
         woken |= {uid for uid in groups.pending(key) if not _is_kept_back(queue.get(uid))}
     return frozenset(woken)
 

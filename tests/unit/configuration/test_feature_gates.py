@@ -94,8 +94,8 @@ def test_an_omitted_gate_follows_its_dependencies(given: dict[str, bool], expect
             id="a feature that is always on cannot be switched off",
         ),
         pytest.param(
-            "featureGates: {CompositePodGroup: true}\nemulatedVersion: '1.37'",
-            "featureGates.CompositePodGroup: cannot set feature gate CompositePodGroup to true, "
+            "featureGates: {DRADerivedAttributes: true}\nemulatedVersion: '1.37'",
+            "featureGates.DRADerivedAttributes: cannot set feature gate DRADerivedAttributes to true, "
             "feature is locked to false",
             id="a feature that does not exist cannot be switched on",
         ),

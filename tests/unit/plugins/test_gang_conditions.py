@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.gang_scheduling import Condition, GroupConditions, PodGroupObject, PodGroupStatus
+from plugins.gang_scheduling import GroupConditions
+from plugins.pod_group_objects import Condition, PodGroupObject, PodGroupStatus
 from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import Code, Status
 from scheduler.objects.decode import typed_object

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plugins.gang_scheduling import GangArgs, GangScheduling, PodGroupObject
+from plugins.gang_scheduling import GangArgs, GangScheduling
+from plugins.pod_group_objects import PodGroupObject
 from scheduler.configuration.feature_gates import features_of
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import ActionType, EventResource, QueueingHint

@@ -58,7 +58,11 @@ def test_a_group_gets_default_fields_and_may_name_a_workload_that_does_not_exist
         ({"workloadRef": REFERENCE | {"workloadName": ""}}, "spec.workloadRef.workloadName"),
         ({"workloadRef": REFERENCE | {"templateName": "A"}}, "spec.workloadRef.templateName"),
         ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
-        ({"parentCompositePodGroupName": "root"}, "spec.parentCompositePodGroupName"),
+        ({"parentCompositePodGroupName": "root"}, "spec.workloadRef"),
+        (
+            {"parentCompositePodGroupName": "Root", "workloadRef": REFERENCE},
+            "spec.parentCompositePodGroupName",
+        ),
         ({"preemptionPolicy": "Never"}, "spec.preemptionPolicy"),
     ],
 )
