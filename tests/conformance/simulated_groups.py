@@ -24,6 +24,7 @@ _RESOURCES = {
     "Node": "nodes",
     "Pod": "pods",
     "PodGroup": "podgroups.scheduling.k8s.io",
+    "CompositePodGroup": "compositepodgroups.scheduling.k8s.io",
     "PodDisruptionBudget": "poddisruptionbudgets.policy",
 }
 _DAEMONS = f"system:serviceaccount:{NAMESPACE}:daemon-"

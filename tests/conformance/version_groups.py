@@ -80,14 +80,24 @@ def _objects(shorts: Sequence[dict[str, Any]], version: str) -> Iterator[dict[st
 
 
 def _group(short: Mapping[str, Any], version: str) -> dict[str, Any]:
-    gang = {"gang": {"minCount": short["minCount"]}} if "minCount" in short else {"basic": {}}
+    """Return a PodGroup or CompositePodGroup."""
+    minimum = "minGroupCount" if "composite" in short else "minCount"
+    gang = {"gang": {minimum: short[minimum]}} if minimum in short else {"basic": {}}
     spec: dict[str, Any] = {"schedulingPolicy": gang}
+    if "composite" in short or "parent" in short:
+        spec["workloadRef"] = {"workloadName": "w", "templateName": "t"}
+    if "parent" in short:
+        spec["parentCompositePodGroupName"] = short["parent"]
     if "class" in short:
         spec["priorityClassName"] = short["class"]
     if "all" in short:
         spec["disruptionMode"] = "PodGroup" if version == "1.36" else {"all": {}}
     if "topology" in short:
         spec["schedulingConstraints"] = {"topology": [{"key": short["topology"]}]}
+    if "composite" in short:
+        metadata = {"name": short["composite"]}
+        api_version = "scheduling.k8s.io/v1alpha3"
+        return {"apiVersion": api_version, "kind": "CompositePodGroup", "metadata": metadata, "spec": spec}
     return {
         "apiVersion": f"scheduling.k8s.io/{_API_VERSIONS[version]}",
         "kind": "PodGroup",

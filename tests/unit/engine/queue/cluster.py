@@ -125,11 +125,14 @@ class Cluster:
             **settings,
         )
 
-    def group_of(self, pod: PodInfo) -> GroupKey | None:
+    def root_of(self, pod: PodInfo) -> GroupKey | None:
         return pod.group
 
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         return pod.group if self.has_entities else None
+
+    def groups_with(self, pod: PodInfo) -> Sequence[GroupKey]:
+        return () if pod.group is None else (pod.group,)
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority, queued.timestamp)

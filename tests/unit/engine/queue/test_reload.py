@@ -41,11 +41,14 @@ class Profiles:
             max_backoff_seconds=1000,
         )
 
-    def group_of(self, pod: PodInfo) -> GroupKey | None:
+    def root_of(self, pod: PodInfo) -> GroupKey | None:
         return pod.group
 
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         return None
+
+    def groups_with(self, pod: PodInfo) -> Sequence[GroupKey]:
+        return () if pod.group is None else (pod.group,)
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority if self.highest_first else queued.pod.priority,)
