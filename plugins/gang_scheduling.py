@@ -292,7 +292,7 @@ class GangScheduling(Gangs):
         return self._trees.root_key(key) if self._has_trees else key
 
     def leaf_keys(self, key: GroupKey) -> Sequence[GroupKey]:
-        return self._trees.leaf_keys(self._trees.root_key(key)) if self._has_trees else (key,)
+        return self._trees.leaf_keys(key) if self._has_trees else (key,)
 
     def tree(self, key: GroupKey) -> PodGroup | None:
         return self._trees.tree(key) if self._has_trees else self._leaf(key)

@@ -119,9 +119,16 @@ class GroupTrees:
                 found.append(group)
         return found
 
-    def leaf_keys(self, root: GroupKey) -> Sequence[GroupKey]:
-        """Return the keys of the groups of pods below a group, whether or not its object exists; or the key itself."""
-        return [*self._leaves_below(root, 1)]
+    def leaf_keys(self, key: GroupKey) -> Sequence[GroupKey]:
+        """Return the groups of pods in a group's tree, with the group itself, whether or not all objects exist.
+
+        Raises:
+            ObjectError: an object cannot be decoded.
+        """
+        found = dict.fromkeys(self._leaves_below(self.root_key(key), 1))  # a cycle has some of them twice
+        if key.kind != COMPOSITE_POD_GROUPS:
+            found.setdefault(key)
+        return [*found]
 
     def tree(self, key: GroupKey) -> PodGroup | None:
         """Return a group with all groups below it; None if the object does not exist.

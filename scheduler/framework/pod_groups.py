@@ -92,7 +92,7 @@ class PodGroup:
         return sum(child.has_quorum(counts) for child in self.children) >= max(self.min_count, 1)
 
     def fewest(self, counts: Mapping[GroupKey, int]) -> int:
-        """Return how many more pods `has_quorum` needs at least; the arguments are the same."""
+        """Return how many more pods `has_quorum` needs at least, if each group has enough children."""
         if not self.is_composite:
             return max(max(self.min_count, 1) - counts.get(self.key, 0), 0)
         missing = sorted(child.fewest(counts) for child in self.children)
