@@ -166,8 +166,8 @@ def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | 
         others = old.affinity_terms
         if others.faults or len(others.required_anti_affinity) > _MOST_TERMS:
             return None
-        for each in others.required_anti_affinity:
-            kept_away = keys_of_rule(each.term.rule)
+        for unwanted in others.required_anti_affinity:
+            kept_away = keys_of_rule(unwanted.term.rule)
             if kept_away is None:
                 return None
             keys.update((_OWN, key) for key in kept_away)

@@ -167,8 +167,8 @@ class Metrics(PreemptionMetrics):
             "Number of pods added to scheduling queues by event and queue type.",
             "queue event",
         )
-        self._incoming_members: dict[tuple[str, str], int] = {}  # pods of groups; same labels
-        self._incoming_groups: dict[tuple[str, str], int] = {}
+        self._incoming_members: dict[tuple[str, ...], int] = {}  # pods of groups; same labels
+        self._incoming_groups: dict[tuple[str, ...], int] = {}
         self.families.append(
             ReadCounters(
                 "scheduler_queue_incoming_entities_total",
