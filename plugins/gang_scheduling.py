@@ -237,6 +237,23 @@ def preemption_policy(pod: PodInfo) -> str:
 
 _PERMIT_SECONDS: Final = 300.0
 _OF_TREES: Final = frozenset({POD_GROUPS, COMPOSITE_POD_GROUPS})
+_CONSTRAINED: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
+
+
+class GangSchedulingArgs(GangArgs, frozen=True):
+    """Arguments that kube-scheduler does not have. By default groups preempt as in kube-scheduler 1.36.
+
+    They have no effect on groups that are entities.
+
+    Attributes:
+        evict_only_if_gang_fits: without WorkloadAwarePreemption, no pod is evicted for a member before enough members fit.
+        preempt_in_domains: with WorkloadAwarePreemption, groups with a topology constraint preempt too.
+        priority_from_pods: a PodGroup without a priority preempts with the lowest priority of its pods, not with 0.
+    """
+
+    evict_only_if_gang_fits: bool = False
+    preempt_in_domains: bool = False
+    priority_from_pods: bool = False
 
 
 class GangScheduling(Gangs):
@@ -244,7 +261,7 @@ class GangScheduling(Gangs):
 
     name = "GangScheduling"
     api_version = 1
-    Args = GangArgs
+    Args = GangSchedulingArgs
     group_kinds = frozenset({POD_GROUPS})
     composite_kinds = frozenset({COMPOSITE_POD_GROUPS})
     group_events = MappingProxyType({POD_GROUPS: ActionType.ADD})
@@ -253,7 +270,7 @@ class GangScheduling(Gangs):
     def __init__(
         self,
         *,
-        args: GangArgs,
+        args: GangSchedulingArgs,
         objects: ClusterObjects,
         members: PodGroupMembers,
         features: Features,
@@ -263,8 +280,8 @@ class GangScheduling(Gangs):
         self._objects = objects
         self._members = members
         self._features = features
+        self._args = args
         self.are_entities = features.enabled("PodGroupEntities")
-        self._releases = args.releases
         # kube-scheduler v1.36, schedule_one_podgroup.go: without these, nothing reads the object in a cycle.
         readers = ("GangScheduling", "TopologyAwareWorkloadScheduling")
         self._needs_object = any(map(features.enabled, readers))
@@ -284,9 +301,24 @@ class GangScheduling(Gangs):
 
     def _leaf(self, key: GroupKey) -> PodGroup | None:
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
-        if found is not None:
-            return replace(found.as_group(key, self._features), releases=self._releases)
-        return None if self._needs_object else PodGroup(key, "", preempts_as_one=False)
+        if found is None:
+            return None if self._needs_object else PodGroup(key, "", preempts_as_one=False)
+        group = replace(found.as_group(key, self._features), releases=self._args.releases)
+        return group if group.is_entity else self._preempting(group, found)
+
+    def _preempting(self, group: PodGroup, found: PodGroupObject) -> PodGroup:
+        """Return a group with the rules of its preemption.
+
+        Source:
+            kube-scheduler v1.36, schedule_one_podgroup.go, runWorkloadAwarePreemption and podGroupSchedulingDefaultAlgorithm;
+            framework/preemption/podgrouppreemption.go.
+        """
+        args, constraints = self._args, found.spec.scheduling_constraints
+        if not group.preempts_as_one:
+            return replace(group, evicts_at_once=not args.evict_only_if_gang_fits)
+        is_refused = constraints is not None and constraints.topology and not args.preempt_in_domains
+        priority = group.priority if args.priority_from_pods else group.priority or 0
+        return replace(group, priority=priority, why_no_preemption=_CONSTRAINED if is_refused else "")
 
     def root_key(self, key: GroupKey) -> GroupKey:
         return self._trees.root_key(key) if self._has_trees else key

@@ -497,9 +497,9 @@ def _in_group(state: CycleState) -> str:
     """Return why a member of a group may not preempt by itself; "" if it may."""
     if state.group is None:
         return ""
-    if state.group.preempts_as_one:
-        return _AS_ONE
-    return _IN_ONE_DOMAIN if state.group.topology_key else ""
+    if state.group.topology_key:
+        return _IN_ONE_DOMAIN
+    return _AS_ONE if state.group.preempts_as_one else ""
 
 
 def _by_importance(units: Sequence[Unit]) -> Generator[None, None, Sequence[Unit]]:

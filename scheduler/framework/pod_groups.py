@@ -47,6 +47,8 @@ class PodGroup:
         is_entity: whether the group is decided as in Kubernetes 1.37: its members are checked first, their number
             decides whether enough fit instead of Permit, and no member preempts on its own.
         preemption_policy: the policy that all its pods must have; "" if they only must have the same.
+        why_no_preemption: why the group as a whole may not preempt; "" if it may.
+        evicts_at_once: whether members that preempt one after another evict their victims even if too few members fit.
         is_composite: whether it consists of groups, and not of pods.
         children: the groups that it consists of, in the order in which they are tried; also groups without pods.
     """
@@ -63,6 +65,8 @@ class PodGroup:
     highest_priority: int | None = None
     is_entity: bool = False
     preemption_policy: str = ""
+    why_no_preemption: str = ""
+    evicts_at_once: bool = False
     is_composite: bool = False
     children: tuple[PodGroup, ...] = ()
 

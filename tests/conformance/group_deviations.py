@@ -1,4 +1,4 @@
-"""The intended deviations of our outcomes from kube-scheduler, with reasons; docs/groups.md explains them."""
+"""The outcomes with arguments of GangScheduling that kube-scheduler does not have; docs/groups.md explains them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,14 @@ _ITS_PODS_PRIORITY = "a priority that the PodGroup leaves out is that of its pod
 _UNDER_A_CONSTRAINT_TOO = "gangs with a topology constraint preempt too"
 _IN_EITHER_RACK = ("bound in r1", "bound in r2")  # which is chance
 
-_NOTHING_IS_A_GROUP = (
-    "with the gate GangScheduling off no pod is tried as part of a group, so nothing is said of one"
-)
+ARGUMENTS: Mapping[str, str] = {
+    "gang-infeasible-still-evicts": "evictOnlyIfGangFits",
+    "wap-priority-comes-from-podgroup": "priorityFromPods",
+    "topology-never-preempts": "preemptInDomains",
+}
+"""Case -> the argument of GangScheduling with which it ends otherwise."""
 
 DEVIATIONS: Mapping[str, Mapping[str, Deviation]] = {
-    "generic-workload-only": {
-        "end: group pg": ("without a condition", _NOTHING_IS_A_GROUP),
-        "writes": (
-            (
-                "PodScheduled False Unschedulable, bind, event Normal Scheduled Binding, event Warning FailedScheduling "
-                "Scheduling"
-            ),
-            _NOTHING_IS_A_GROUP,
-        ),
-    },
     "gang-infeasible-still-evicts": {
         "end: bound pods": ("2", _NOBODY_IN_VAIN),
         "end: pod low": ("bound", _NOBODY_IN_VAIN),
@@ -85,15 +78,13 @@ DEVIATIONS: Mapping[str, Mapping[str, Deviation]] = {
         ),
     },
 }
-"""Case -> what differs -> its deviation."""
+"""Case -> what differs with its argument -> the deviation."""
 
 
 def unexpected(
     case: str,
     differences: Iterable[Difference],
     deviations: Mapping[str, Mapping[str, Deviation]] = DEVIATIONS,
-    *,
-    seen_writes: bool = True,
 ) -> list[str]:
     """Return what differs without being listed, or otherwise than listed, and what is listed and does not differ.
 
@@ -101,9 +92,8 @@ def unexpected(
         case: name.
         differences: that were found.
         deviations: that are listed.
-        seen_writes: whether the scheduler's writes were compared.
     """
-    listed = {what: how for what, how in deviations.get(case, {}).items() if seen_writes or what != "writes"}
+    listed = dict(deviations.get(case, {}))
     told = []
     for each in differences:
         has, _ = listed.pop(each.what, ((), ""))

@@ -6,7 +6,7 @@ import gzip
 import itertools
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,9 +51,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Case:
-    """One scenario; see cases-groups/README.md."""
+    """One scenario; see cases-groups/README.md.
+
+    Attributes:
+        stored: the scenario.
+        args: arguments of GangScheduling.
+    """
 
     stored: Mapping[str, Any]
+    args: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -84,7 +90,13 @@ class Case:
             "kind": "KubeSchedulerConfiguration",
             "emulatedVersion": self.version,
             "featureGates": self.gates,
-            "profiles": [{"schedulerName": name} for name in self.profiles],
+            "profiles": [
+                {
+                    "schedulerName": name,
+                    "pluginConfig": [{"name": "GangScheduling", "args": self.args}] if self.args else [],
+                }
+                for name in self.profiles
+            ],
         }
         return json.dumps(document)
 

@@ -264,13 +264,14 @@ class PodGroupCycle:
             found = tried if tried.is_placed else None
         if found is not None:
             return found, None
+        kept = {member.decision.pod.uid for member in tried.kept} if tried.is_enough else set[str]()
+        for preemption in held:
+            if group.evicts_at_once or preemption[0].uid in kept:
+                self._preemptions.start(*preemption)
         if not tried.error.is_success:
             return tried, tried.error
         if tried.is_enough:  # the whole group fits after these victims are gone
             tried.victims = [pod for _, _, victims, _ in held for pod in victims]
-            kept = {member.decision.pod.uid for member in tried.kept}
-            for preemption in (each for each in held if each[0].uid in kept):
-                self._preemptions.start(*preemption)
             return tried, SUCCESS
         if not group.preempts_as_one:
             return tried, Status.unschedulable()

@@ -77,10 +77,9 @@ class GroupPreemption:
         """
         plugins = attempts[0].framework.group_post_filters
         if not tried.group.is_entity:
-            if plugins:
-                return await self._ask(plugins[0], tried, attempts)
             message = "default preemption plugin is not registered, workload aware preemption is disabled"
-            return Status.unschedulable(message)
+            refusal = tried.group.why_no_preemption if plugins else message
+            return Status.unschedulable(refusal) if refusal else await self._ask(plugins[0], tried, attempts)
         began = self._clock.monotonic()
         status = await self._ask_all(plugins, tried, attempts)
         self._observer.extension_point(

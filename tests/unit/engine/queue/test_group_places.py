@@ -112,6 +112,7 @@ def test_groups_are_counted_when_they_enter_the_queue_and_when_they_come_back() 
     members = run_to_end(cluster.queue.pop_group(first))
     for queued in members:
         cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
+    run_to_end(cluster.queue.end_group(G, is_placed=False))
 
     cluster.queue.check()
     assert cluster.counts.members_came_in == {
