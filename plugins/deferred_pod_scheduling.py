@@ -79,7 +79,9 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         policy = None if node is None else snapshot.nodes[node.row].node.spec.pod_preemption_policy
-        return policy and [f"disabled by {owner}" for owner in policy.disable_resize_preemption]
+        return (
+            None if policy is None else [f"disabled by {owner}" for owner in policy.disable_resize_preemption]
+        )
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return Status.unschedulable(FITS, resolvable=False) if pod.has_deferred_resize else None

@@ -234,7 +234,7 @@ class PodHandler(EventHandler[PodInfo]):
                 return ()
             by_resize = self._profiles.preempts_for_resizes
             changes = pod_changes(old, new, names_scale_up=by_resize)
-            queued = self._resize_changed(old, new) if by_resize else ()
+            queued = self._resize_changed(old, new, changes) if by_resize else ()
             for event in changes:
                 self._bus.happened(event, old, new)
             if old.group != new.group and new.group is not None and self._profiles.pod_group(new.group):
@@ -310,7 +310,7 @@ class PodHandler(EventHandler[PodInfo]):
 
     # Pods on nodes whose resize is deferred; those of other schedulers have their schedulers.
 
-    def _resize_changed(self, old: PodInfo | None, new: PodInfo | None) -> Events:
+    def _resize_changed(self, old: PodInfo | None, new: PodInfo | None, changes: Events = ()) -> Events:
         """Keep a pod on a node in the queue as long as its resize is deferred; None means no pod."""
         return ()
 
@@ -382,7 +382,7 @@ class QueueingPodHandler(PodHandler):
         else:
             super()._forget_pending(pod)
 
-    def _resize_changed(self, old: PodInfo | None, new: PodInfo | None) -> Events:
+    def _resize_changed(self, old: PodInfo | None, new: PodInfo | None, changes: Events = ()) -> Events:
         """See `PodHandler`; the queue gets the pod in the version that the cache has.
 
         Source:
@@ -396,10 +396,7 @@ class QueueingPodHandler(PodHandler):
                 self._queue.delete(pod, "its resize is not deferred any more")
             return _PENDING_DELETE if waits else ()
         if waits and old is not None:
-            own = [
-                ClusterEvent(EventResource.UNSCHEDULABLE_POD, event.action)
-                for event in pod_changes(old, new, names_scale_up=True)
-            ]
+            own = [ClusterEvent(EventResource.UNSCHEDULABLE_POD, event.action) for event in changes]
             self._queue.update(old, new, own)
         else:
             self._queue.add(new)

@@ -189,9 +189,10 @@ class PodCycle:
 
         Permit rejects it, with the reason. Without a plugin that does, the pod is tried again after a backoff.
         """
+        status = Status.unschedulable("pod resize fits")
         permitted = attempt.framework.run_permit(decision.state, decision.pod, decision.node_name)
-        is_refusal = isinstance(permitted, Status) and not permitted.is_success
-        status = permitted if is_refusal else Status.unschedulable("pod resize fits")
+        if isinstance(permitted, Status) and not permitted.is_success:
+            status = permitted
         self.note(attempt, replace(decision, node_name="", status=status), snapshot)
         plugins = frozenset({status.plugin}) if status.plugin else frozenset()
         self._failures.handle(attempt, status, unschedulable_plugins=plugins)

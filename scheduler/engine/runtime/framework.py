@@ -221,7 +221,7 @@ class Framework:
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first rejection or error of a PreEnqueue plugin, or a success."""
         with PointTiming(self._call, ExtensionPoint.PRE_ENQUEUE) as timing:
-            plugins = self._pre_enqueue
+            plugins: Sequence[PreEnqueuePlugin] = self._pre_enqueue
             if pod.pod.spec.node_name:
                 plugins = called_for(pod, plugins)
             for plugin in plugins:
@@ -336,7 +336,7 @@ class Framework:
         """
         with PointTiming(self._call, ExtensionPoint.PERMIT) as timing:
             holds: dict[str, float] = {}
-            plugins = self._permit
+            plugins: Sequence[PermitPlugin] = self._permit
             if pod.pod.spec.node_name:
                 plugins = called_for(pod, plugins)
             for plugin in plugins:

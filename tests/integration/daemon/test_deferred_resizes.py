@@ -80,6 +80,12 @@ def place(it: Cluster, daemon: Daemon, name: str) -> Place:
     return daemon.parts.queue.place_of(it.pod(name)["metadata"]["uid"])
 
 
+def explained(daemon: Daemon) -> dict[str, Any]:
+    found = live_explanation(daemon, "default/grows", LoopClock())
+    assert found is not None
+    return found
+
+
 def attempts(it: Cluster, daemon: Daemon, name: str) -> int:
     queued = daemon.parts.queue.get(it.pod(name)["metadata"]["uid"])
     return 0 if queued is None else queued.attempts
@@ -102,8 +108,7 @@ async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tm
 
         assert evictions(it) == {"low": 1}
         assert place(it, daemon, "grows") is Place.UNSCHEDULABLE
-        told = live_explanation(daemon, "default/grows", LoopClock())
-        assert told is not None
+        told = explained(daemon)
         assert (told["node"], told["place"], told["attempt"]["message"]) == ("n", "unschedulable", FITS)
 
         report(it, "grows", cpu="4")
@@ -163,10 +168,9 @@ async def test_a_resize_preempts_once_its_node_allows_it(tmp_path: Path) -> None
         await it.until(lambda: it.condition("grows", "Ready"))
         defer(it, "grows", has="2", wants="4")
         await it.until(lambda: place(it, daemon, "grows") is Place.UNSCHEDULABLE)
-        told = live_explanation(daemon, "default/grows", LoopClock())
-        assert told is not None
-        assert told["attempt"]["nodes"]["n"]["reasons"] == [DISABLED]
-        assert told["attempt"]["nodes"]["n"]["details"] == ["disabled by example.com/autoscaler"]
+        verdict = explained(daemon)["attempt"]["nodes"]["n"]
+        assert verdict["reasons"] == [DISABLED]
+        assert verdict["details"] == ["disabled by example.com/autoscaler"]
         assert value(daemon, "scheduler_preemption_victims_count") == 0
 
         it.server.store.patch("nodes", "n", {"spec": {"podPreemptionPolicy": None}})
@@ -260,11 +264,7 @@ async def test_only_plugins_for_resizes_are_called_as_the_pod_keeps_its_node(tmp
         it.server.store.patch("nodes", "n", {"metadata": {"labels": {"a": None}}})
         defer(it, "grows", has="2", wants="4")
         await it.until(lambda: not is_there(it, "low"))
-        await it.until(lambda: place(it, daemon, "grows") is Place.UNSCHEDULABLE)
-
-        told = live_explanation(daemon, "default/grows", LoopClock())
-        assert told is not None
-        assert told["attempt"]["message"] == FITS
+        await it.until(lambda: explained(daemon)["attempt"]["message"] == FITS)
 
 
 @virtually
@@ -323,15 +323,18 @@ async def test_a_pending_pod_gets_the_capacity_that_a_resize_frees(tmp_path: Pat
 @virtually
 async def test_members_of_groups_on_nodes_are_resized_one_by_one(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37") as it, it.daemon(ON) as daemon:
-        group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
-        it.server.store.create("podgroups.scheduling.k8s.io", group)
+        gang = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+        it.server.store.create("podgroups.scheduling.k8s.io", gang)
         in_group = {"schedulingGroup": {"podGroupName": "g"}}
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("other", "2", priority=20), running("grows", "2", **in_group))
         defer(it, "grows", has="2", wants="4")
         await it.until(lambda: place(it, daemon, "grows") is Place.UNSCHEDULABLE)
 
+        group = daemon.parts.pods["default/grows"].group
+        assert group is not None
         assert attempts(it, daemon, "grows") == 1
+        assert daemon.cycles.group_attempts.last(group) is None
 
 
 @virtually

@@ -468,9 +468,9 @@ def test_a_change_of_a_pod_is_compared_at_most_once(
     cluster.pods.on_add(old)
     interpreted: list[PodInfo] = []
 
-    def counting(before: PodInfo, after: PodInfo) -> list[ClusterEvent]:
+    def counting(before: PodInfo, after: PodInfo, **options: bool) -> list[ClusterEvent]:
         interpreted.append(after)
-        return pod_changes(before, after)
+        return pod_changes(before, after, **options)
 
     monkeypatch.setattr(event_handlers, "pod_changes", counting)
     monkeypatch.setattr(scheduling_queue, "pod_changes", counting)
