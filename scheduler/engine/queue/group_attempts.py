@@ -104,8 +104,8 @@ class GroupAttempts:
         self._held: dict[GroupKey, dict[str, None]] = {}  # admitted, and waiting for other members
         self.of_pod: dict[str, GroupAttempt] = {}
 
-    def begin(self, key: GroupKey, members: Sequence[QueuedPodInfo]) -> None:
-        """Record that an attempt at a group begins."""
+    def begin(self, key: GroupKey, members: Sequence[QueuedPodInfo]) -> bool:
+        """Record that an attempt at a group begins; return whether the group is an entity."""
         first, uids = members[0], [each.pod.uid for each in members]
         attempt = self._running[key] = GroupAttempt(
             key,
@@ -117,6 +117,7 @@ class GroupAttempts:
         )
         self._held.pop(key, None)
         self.of_pod.update(dict.fromkeys(uids, attempt))
+        return attempt.is_entity
 
     def end(self, key: GroupKey) -> GroupAttempt | None:
         """Record that the attempt at a group is over, and return it; None if none was running."""

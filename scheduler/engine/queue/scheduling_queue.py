@@ -245,19 +245,19 @@ class SchedulingQueue(QueueView):
         Pods must not be added or removed between the steps. The caller must call `end_group` afterwards if there are members.
 
         Returns:
-            The members, including the popped pod: by descending priority, then by the time of their first attempt. None if
-            the popped pod has to wait for others of its group.
+            The members, including the popped pod: by descending priority, then by the time of their first attempt, those of
+            an entity in arrival order. None if the popped pod has to wait for others of its group.
 
         Source:
             kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.
         """
         at, key, attempts = self._time.monotonic(), self._plugins.root_of(first.pod), self._attempts
-        members, others = [first], self._contents.groups.pending
         if key is None:
-            return members
+            return [first]
         first.group = key
         leaves = () if attempts.is_running(key) else self._plugins.groups_with(first.pod)
-        for uid in [uid for leaf in leaves for uid in others(leaf)]:
+        members, uids = [first], [uid for leaf in leaves for uid in self._contents.groups.pending(leaf)]
+        for uid in uids:
             yield
             place = self.place_of(uid)
             if place in {Place.UNSCHEDULABLE, Place.GATED}:
@@ -270,8 +270,13 @@ class SchedulingQueue(QueueView):
                 yield
                 self._hold(queued, at)
             return []
-        members.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt_timestamp or at))
-        attempts.begin(key, members)
+        arrived = {uid: number for number, uid in enumerate(uids)} if attempts.begin(key, members) else None
+        members.sort(
+            key=lambda queued: (
+                -queued.pod.priority,
+                (queued.initial_attempt_timestamp or at) if arrived is None else arrived[queued.pod.uid],
+            )
+        )
         return members
 
     def end_group(self, key: GroupKey, *, is_placed: bool) -> Generator[None, None, None]:

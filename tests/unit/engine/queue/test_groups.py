@@ -172,6 +172,24 @@ def test_the_group_is_tried_in_the_order_of_its_oldest_pod(entities: Cluster):
     assert names(entities.pop_group()) == ["a", "b"]
 
 
+def test_members_are_tried_in_arrival_order_whichever_was_popped_first(entities: Cluster):
+    entities.held.add(uid("a"))
+    added(entities, "a", "b", "c")
+    entities.held.clear()
+    entities.clock.advance(1)
+    entities.queue.move_all(CSI_NODE_ADD)
+    assert place(entities, "a") is Place.ACTIVE
+    entities.clock.advance(1)
+    assert [queued.pod.name for queued in entities.pop_group()] == ["a", "b", "c"]
+
+    entities.held.add(uid("z"))
+    for name in "yz":
+        entities.queue.add(pod(name, schedulingGroup={"podGroupName": "h"}))
+    entities.held.clear()
+    entities.queue.move_all(CSI_NODE_ADD)
+    assert [queued.pod.name for queued in entities.pop_group()] == ["y", "z"]
+
+
 def test_a_rejected_attempt_counts_once_for_the_group_with_its_new_pods(entities: Cluster):
     for count in (1, 2, 3):
         added(entities, f"pod-{count}")
