@@ -474,12 +474,12 @@ class PodGroupCycle:
 
     def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
         """Return the group of attempts, the root of its tree, and the plugin that reads its object; or an error."""
-        names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
-        if len(names) > 1:
-            return Status.failed(SAME_SCHEDULER.format(names[1], names[0]))
         key = attempts[0].queued.pod.group
         assert key is not None
         plugin = attempts[0].framework.groups[key.kind]
+        names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
+        if len(names) > 1 and not plugin.are_entities:  # entities are checked pod by pod
+            return Status.failed(SAME_SCHEDULER.format(names[1], names[0]))
         try:
             root = plugin.root_key(key)
             group = plugin.tree(root)
