@@ -85,7 +85,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
     "PodGroupEntities": (
         "1.37",
-        "a group and its pods have one priority; it is rejected with one message, and only the whole group preempts",
+        "a group waits and backs off as one, with one priority; it is rejected with one message, and only the whole group preempts",
     ),
     "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
     "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),

@@ -137,7 +137,7 @@ def _state(short: Any) -> Any:
     if short == "gone":
         return None
     if isinstance(short, str):
-        return {"node": short}
+        return {"node": "" if short == "pending" else short}
     pending = {"status": "False", "reason": short["reason"], "message": short["message"]}
     return {"node": "", "PodScheduled": pending}
 
