@@ -127,13 +127,14 @@ class Cluster:
         for pod in pods:
             priority = pod["spec"].get("priority", 0)
             spec = (
-                {**pod["spec"], "priorityClassName": self._priority_class(priority)}
+                {**pod["spec"], "priorityClassName": self.priority_class(priority)}
                 if priority
                 else pod["spec"]
             )
             self.server.store.create("pods", {**pod, "spec": spec})
 
-    def _priority_class(self, value: int) -> str:
+    def priority_class(self, value: int) -> str:
+        """Return the name of a class with this value; create it if there is none."""
         name, kind = f"priority-{value}", "priorityclasses.scheduling.k8s.io"
         if name not in {known["metadata"]["name"] for known in self.server.store.list(kind)}:
             self.server.store.create(kind, {"metadata": {"name": name}, "value": value})

@@ -96,7 +96,7 @@ class Gangs(Actor):
         if draw.random() < 0.5:
             spec["disruptionMode"] = draw.choice(("Pod", "PodGroup"))
         if draw.random() < 0.3:
-            spec["priorityClassName"] = self.stage.cluster._priority_class(draw.choice((10, 1000)))
+            spec["priorityClassName"] = self.stage.cluster.priority_class(draw.choice((10, 1000)))
         return {
             "apiVersion": "scheduling.k8s.io/v1alpha2",
             "kind": "PodGroup",

@@ -17,7 +17,7 @@ from scheduler.daemon.app.reloader import Offer, Reloader, outcome
 from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.kube.client.connection import ApiConnection
 from tests.integration.configuration.test_reload import metric
-from tests.integration.groups.test_pod_groups import POD_GROUPS, members, placed, pod_group
+from tests.integration.groups.gangs import POD_GROUPS, members, placed, pod_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.reloads import ABOUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.integration.groups.test_pod_groups import POD_GROUPS, pod_group
+from tests.integration.groups.gangs import POD_GROUPS, pod_group
 from tests.integration.plugins import test_quotas as quotas
 from tests.integration.plugins.test_fair_queues import QUEUES, placed, queue, several, teams
 from tests.support.builders import pod_object

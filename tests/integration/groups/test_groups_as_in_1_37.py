@@ -5,21 +5,25 @@ The expected messages follow from kube-scheduler v1.37, schedule_one_podgroup.go
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.groups.test_pod_groups import (
-    POD_GROUPS,
+from scheduler.engine.queue import Place
+from tests.integration.groups.gangs import (
+    add_gang,
+    add_group,
     condition,
+    fill,
     member,
     members,
     placed,
-    pod_group,
+    running,
     told,
 )
 from tests.support.builders import node_object, pod_object
-from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
@@ -40,23 +44,14 @@ NO_VICTIMS = "pod group preemption: No preemption victims found for incoming pre
 TOO_FEW = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining"
 
 
-def add_group(it: Cluster, name: str, min_count: int = 0, **spec: Any) -> None:
-    if "priority" in spec:
-        value = spec.pop("priority")
-        class_ = f"class-{value}"
-        it.server.store.create(
-            "priorityclasses.scheduling.k8s.io", {"metadata": {"name": class_}, "value": value}
-        )
-        spec["priorityClassName"] = class_
-    it.server.store.create(POD_GROUPS, pod_group(name, min_count, **spec))
+as_in_1_37 = partial(running, configuration=AS_1_37)
 
 
 @virtually
 async def test_members_of_a_rejected_gang_get_its_message_if_they_fit_or_were_not_reached(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="1"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="1")) as (it, _):
         add_group(it, "g", 3)
         it.add_pods(*members("g", 4))
         await it.until(lambda: condition(it, "g")[0] == "False")
@@ -74,24 +69,74 @@ async def test_members_of_a_rejected_gang_get_its_message_if_they_fit_or_were_no
         assert nominated == ["", "", "", ""]
 
 
-@virtually
-async def test_no_member_is_tried_if_too_few_can_be_tried_at_all(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="4"))
-        add_group(it, "g", 3)
-        gated = member("g", "g-gated")
-        gated["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
-        it.add_pods(gated, *members("g", 2))
-        await it.until(lambda: condition(it, "g")[0] == "False")
+def gated(group: str, name: str) -> dict[str, Any]:
+    pod = member(group, name)
+    pod["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    return pod
 
-        message = "pod group is unschedulable, minCount (3) cannot be satisfied: 0 scheduled, 2 remaining"
-        assert [told(it, "g-0"), told(it, "g-1")] == [message, message]
+
+@virtually
+async def test_one_gated_pod_keeps_its_gang_waiting_without_a_message(tmp_path: Path) -> None:
+    async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, daemon):
+        add_group(it, "g", 2)
+        it.add_pods(*members("g", 2), gated("g", "g-gated"))
+        await asyncio.sleep(30)
+        assert not placed(it)
+        assert told(it, "g-0") == told(it, "g-1") == ""
+        assert condition(it, "g") == ("", "", "")
+        assert daemon.parts.queue.count(Place.GATED) == 3
+
+        it.server.store.patch("pods", "g-gated", {"spec": {"schedulingGates": None}})
+        await it.until(lambda: placed(it) == {"g-0", "g-1", "g-gated"}, seconds=1)
+
+
+@virtually
+async def test_a_gang_is_tried_when_its_gated_pod_is_deleted(tmp_path: Path) -> None:
+    async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
+        add_group(it, "g", 2)
+        it.add_pods(gated("g", "g-gated"), *members("g", 2))
+        await asyncio.sleep(5)
+        assert not placed(it)
+        it.server.store.delete("pods", "g-gated", grace_period_seconds=0)
+        await it.until(lambda: placed(it) == {"g-0", "g-1"}, seconds=1)
+
+
+@pytest.mark.parametrize(("version", "waits"), [("1.36", False), ("1.37", True)])
+def test_a_new_pod_of_a_rejected_gang_waits_for_the_backoff_since_1_37(
+    version: str, waits: bool, tmp_path: Path
+) -> None:
+    @virtually
+    async def play() -> None:
+        configuration = AS_1_37.replace("1.37", version)
+        async with running(tmp_path, node_object("n", cpu="2"), configuration=configuration) as (it, daemon):
+            add_gang(it, "g", 3)
+            await it.until(lambda: condition(it, "g")[0] == "False")
+            it.add_pods(member("g", "late"))
+            await asyncio.sleep(0.5)
+            assert (told(it, "late") == "") is waits
+            assert (daemon.parts.queue.count(Place.BACKOFF) > 0) is waits
+            await it.until(lambda: told(it, "late"), seconds=2)
+
+    play()
+
+
+@virtually
+async def test_the_backoff_of_a_gang_doubles_with_its_attempts_and_is_that_of_new_pods(
+    tmp_path: Path,
+) -> None:
+    async with as_in_1_37(tmp_path, node_object("n", cpu="1")) as (it, daemon):
+        add_gang(it, "g", 2)
+        for seconds in (1, 2, 4, 8, 10):
+            await it.until(lambda: daemon.parts.queue.count(Place.UNSCHEDULABLE) > 1)
+            it.add_pods(member("g", f"late-{seconds}"))
+            began = asyncio.get_running_loop().time()
+            await it.until(lambda: told(it, f"late-{seconds}"))  # noqa: B023
+            assert seconds - 1 <= asyncio.get_running_loop().time() - began <= seconds + 1.1
 
 
 @virtually
 async def test_a_basic_group_of_which_no_pod_fits_is_unschedulable(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="1"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="1")) as (it, _):
         add_group(it, "g")
         it.add_pods(member("g", "g-0"))
         await it.until(lambda: placed(it) == {"g-0"})
@@ -110,8 +155,7 @@ async def test_a_basic_group_of_which_no_pod_fits_is_unschedulable(tmp_path: Pat
 
 @virtually
 async def test_more_pods_than_needed_are_placed_too(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="3"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="3")) as (it, _):
         add_group(it, "g", 2)
         it.add_pods(*members("g", 4))
         await it.until(lambda: len(placed(it)) == 3)
@@ -148,8 +192,7 @@ def test_pods_that_differ_from_their_group_are_errors(
 ) -> None:
     @virtually
     async def play() -> None:
-        async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-            it.add_nodes(node_object("n", cpu="4"))
+        async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
             it.server.store.create(
                 "priorityclasses.scheduling.k8s.io",
                 {"metadata": {"name": "never"}, "value": 0, "preemptionPolicy": "Never"},
@@ -174,8 +217,7 @@ def test_pods_that_differ_from_their_group_are_errors(
 
 @virtually
 async def test_a_placed_pod_that_differs_from_the_group_is_an_error_too(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="4"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
         add_group(it, "g", 2)
         other = member("g", "g-there", priority=7)
         other["spec"]["nodeName"] = "n"
@@ -208,10 +250,8 @@ def higher_members(it: Cluster, group: str, count: int, min_count: int, **fields
 async def test_members_that_were_not_reached_are_nominated_too_when_the_group_preempts(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="2"))
-        it.add_pods(*(pod_object(f"low-{number}", cpu="1") for number in range(2)))
-        await it.until(lambda: len(placed(it)) == 2)
+    async with as_in_1_37(tmp_path, node_object("n", cpu="2")) as (it, _):
+        await fill(it, 2)
         higher_members(it, "g", 2, min_count=2)
         await it.until(lambda: condition(it, "g")[0] == "False")
         await it.until(
@@ -230,8 +270,9 @@ async def test_members_that_were_not_reached_are_nominated_too_when_the_group_pr
 
 @virtually
 async def test_members_keep_the_nodes_that_they_get_without_all_victims(tmp_path: Path) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(AS_1_37):
-        it.add_nodes(*(node_object(name, cpu="2", labels={"name": name}) for name in ("n", "m")))
+    async with as_in_1_37(
+        tmp_path, *(node_object(name, cpu="2", labels={"name": name}) for name in ("n", "m")), kubelet=True
+    ) as (it, _):
         for name, priority in (("n", 1), ("m", 5)):
             low = pod_object(f"low-{name}", cpu="2", priority=priority)
             low["spec"]["nodeSelector"] = {"name": name}
@@ -253,8 +294,7 @@ async def test_members_keep_the_nodes_that_they_get_without_all_victims(tmp_path
 
 @virtually
 async def test_victims_leave_for_all_members_that_fit_and_not_only_for_min_count(tmp_path: Path) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="3"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="3"), kubelet=True) as (it, _):
         it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=number) for number in range(3)))
         await it.until(lambda: len(placed(it)) == 3)
         higher_members(it, "g", 2, min_count=1)
@@ -264,8 +304,7 @@ async def test_victims_leave_for_all_members_that_fit_and_not_only_for_min_count
 
 @virtually
 async def test_the_reason_why_preemption_does_not_help_is_that_of_the_last_search(tmp_path: Path) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="2"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="2"), kubelet=True) as (it, _):
         it.add_pods(pod_object("low", cpu="1"))
         await it.until(lambda: placed(it) == {"low"})
         higher_members(it, "g", 3, min_count=3)
@@ -280,8 +319,7 @@ async def test_the_reason_why_preemption_does_not_help_is_that_of_the_last_searc
 async def test_pods_left_over_by_a_placed_group_are_tried_again_at_once_and_may_preempt(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="3"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="3"), kubelet=True) as (it, _):
         it.add_pods(pod_object("low", cpu="1"))
         await it.until(lambda: placed(it) == {"low"})
         higher_members(it, "g", 3, min_count=2)
@@ -292,8 +330,7 @@ async def test_pods_left_over_by_a_placed_group_are_tried_again_at_once_and_may_
 
 @virtually
 async def test_a_group_tried_again_while_its_victims_terminate_keeps_its_nominations(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(AS_1_37):
-        it.add_nodes(node_object("n", cpu="2"))
+    async with as_in_1_37(tmp_path, node_object("n", cpu="2")) as (it, _):
         low = [pod_object(f"low-{number}", cpu="1", termination_grace_period_seconds=60) for number in (0, 1)]
         it.add_pods(*low)
         await it.until(lambda: len(placed(it)) == 2)

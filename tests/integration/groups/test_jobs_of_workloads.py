@@ -10,7 +10,7 @@ import yaml
 
 from scheduler.configuration.load import default
 from tests.integration.daemon.test_server_upgrade import bindings, condition_types, following
-from tests.integration.groups.test_pod_groups import placed
+from tests.integration.groups.gangs import placed
 from tests.support.builders import node_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.virtual_time_test import virtually

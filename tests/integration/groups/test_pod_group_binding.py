@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import PreBindPlugin, Status
 from scheduler.simulator.faults import requests
-from tests.integration.groups.test_pod_groups import POD_GROUPS, members, placed, pod_group, told
+from tests.integration.groups.gangs import add_gang, add_group, members, placed, told
 from tests.support.builders import node_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
@@ -54,8 +54,7 @@ async def test_a_member_whose_binding_fails_gets_a_clear_message_and_is_retried_
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
         it.server.faults.refuse(403, binding_of("g-1"), times=1)
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         began = asyncio.get_running_loop().time()
         await it.until(lambda: len(placed(it)) == 3)
         assert asyncio.get_running_loop().time() - began < 0.5
@@ -72,8 +71,7 @@ async def test_a_member_that_cannot_be_bound_backs_off_and_the_others_keep_nodes
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         refused = it.server.faults.refuse(403, binding_of("g-1"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await asyncio.sleep(60)
         assert placed(it) == {"g-0", "g-2"}
         assert refused.hits < 12
@@ -86,8 +84,7 @@ async def test_a_group_is_released_as_a_whole_if_its_policy_asks_for_it(tmp_path
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(RELEASE):
         it.add_nodes(node_object("n", cpu="4"))
         it.server.faults.refuse(403, binding_of("g-1"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await it.until(lambda: {pod["metadata"]["name"] for pod in it.pods()} == {"g-1"})
         await it.until(lambda: {name for name, _ in events(it, "Released")} == {"g-0", "g-2"})
         assert all(
@@ -110,8 +107,7 @@ class Prepares(PreBindPlugin):
 async def test_no_member_is_bound_before_enough_can_be(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await asyncio.sleep(60)
         assert not placed(it)
         assert told(it, "g-1").endswith("its disk is gone")
@@ -126,8 +122,7 @@ async def test_no_member_is_bound_before_enough_can_be(tmp_path: Path) -> None:
 async def test_surplus_members_may_fail_without_harm(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}):
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3, 2)
         await it.until(lambda: placed(it) == {"g-0", "g-2"})
 
 
@@ -146,7 +141,7 @@ class PreparesSome(PreBindPlugin):
 async def test_a_late_member_is_not_bound_before_enough_earlier_members_can_be(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": PreparesSome}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        add_group(it, "g", 3)
         *first, last = members("g", 4)
         it.add_pods(*first)
         await asyncio.sleep(2)
@@ -177,8 +172,7 @@ class FailsOnce(PreBindPlugin):
 async def test_no_member_is_bound_alone_while_another_is_slow_to_return(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2))
+        add_gang(it, "g", 2)
         await asyncio.sleep(25)  # g-1 is tried several times, and g-0 still prepares in vain
         assert not placed(it)
         await it.until(lambda: len(placed(it)) == 2, seconds=120)
@@ -188,8 +182,7 @@ async def test_no_member_is_bound_alone_while_another_is_slow_to_return(tmp_path
 async def test_a_member_that_another_scheduler_binds_counts(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2))
+        add_gang(it, "g", 2)
         await asyncio.sleep(0.5)  # g-1 has failed, so the binding of g-0 is given up; it still prepares
         it.server.store.bind("g-0", "n")
         await it.until(lambda: placed(it) == {"g-0", "g-1"}, seconds=20)
@@ -210,8 +203,7 @@ class Dawdles(PreBindPlugin):
 async def test_members_that_leave_while_they_wait_do_not_count(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Dawdles}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await asyncio.sleep(10)
         it.server.store.delete("pods", "g-0", "default")
         await asyncio.sleep(60)

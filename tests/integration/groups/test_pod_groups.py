@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Any
 from scheduler.daemon.app.live_explain import live_explanation, live_groups
 from scheduler.engine.queue.pod_places import Place
 from scheduler.simulator.faults import requests
+from tests.integration.groups.gangs import (
+    POD_GROUPS,
+    add_gang,
+    add_group,
+    condition,
+    fill,
+    member,
+    members,
+    placed,
+    pod_group,
+    told,
+)
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
@@ -15,55 +27,18 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.daemon_harness import Cluster
 
-POD_GROUPS = "podgroups.scheduling.k8s.io"
 FITS = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
     "one or more plugins asked to wait and no plugin rejected pod"
 )
 
 
-def pod_group(name: str, min_count: int = 0, **spec: Any) -> dict[str, Any]:
-    policy = {"gang": {"minCount": min_count}} if min_count else {"basic": {}}
-    return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulingPolicy": policy, **spec},
-    }
-
-
-def members(group: str, count: int, **fields: Any) -> list[dict[str, Any]]:
-    return [member(group, f"{group}-{number}", **fields) for number in range(count)]
-
-
-def member(group: str, name: str, **fields: Any) -> dict[str, Any]:
-    pod = pod_object(name, **{"cpu": "1", **fields})
-    pod["spec"]["schedulingGroup"] = {"podGroupName": group}
-    return pod
-
-
-def placed(it: Cluster) -> set[str]:
-    return {pod["metadata"]["name"] for pod in it.pods() if pod["spec"].get("nodeName")}
-
-
-def told(it: Cluster, name: str) -> str:
-    conditions = it.pod(name).get("status", {}).get("conditions", ())
-    return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
-
-
-def condition(it: Cluster, group: str) -> tuple[str, str, str]:
-    found = it.server.store.get(POD_GROUPS, group, "default").get("status", {}).get("conditions", ())
-    return next(((each["status"], each["reason"], each.get("message", "")) for each in found), ("", "", ""))
-
-
 @virtually
 async def test_a_gang_is_placed_as_a_whole_once_its_last_required_member_exists(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 2))
+        add_gang(it, "g", 2, 3)
         await asyncio.sleep(5)
         assert not placed(it)
         assert told(it, "g-0") == ""
@@ -78,8 +53,7 @@ async def test_a_gang_is_placed_as_a_whole_once_its_last_required_member_exists(
 async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_reports_it_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await it.until(lambda: condition(it, "g")[0] == "False")
         await asyncio.sleep(120)
         assert not placed(it)
@@ -110,8 +84,7 @@ async def test_a_condition_is_written_again_after_a_429_response(tmp_path: Path)
             times=1,
             retry_after_seconds=7,
         )
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await it.until(lambda: len(placed(it)) == 3)
         began = loop.time()
         await it.until(lambda: condition(it, "g")[0] == "True", seconds=10)
@@ -124,8 +97,7 @@ async def test_preemption_for_a_gang_evicts_no_more_pods_than_needed(tmp_path: P
         it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(2)))
         it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=number) for number in range(4)))
         await it.until(lambda: len(placed(it)) == 4)
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2, priority=1000))
+        add_gang(it, "g", 2, priority=1000)
         await it.until(lambda: {"g-0", "g-1"} <= placed(it))
         assert placed(it) == {"g-0", "g-1", "low-2", "low-3"}
 
@@ -136,8 +108,7 @@ async def test_no_pod_is_evicted_for_a_gang_that_does_not_fit_without_it_either(
         it.add_nodes(node_object("n", cpu="2"))
         it.add_pods(pod_object("low", cpu="1", priority=1), pod_object("high", cpu="1", priority=5000))
         await it.until(lambda: len(placed(it)) == 2)
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2, priority=1000))
+        add_gang(it, "g", 2, priority=1000)
         await it.until(lambda: condition(it, "g")[0] == "False")
         await asyncio.sleep(60)
         assert placed(it) == {"low", "high"}
@@ -193,8 +164,7 @@ async def test_a_gang_that_fits_in_no_rack_reports_it(tmp_path: Path) -> None:
 async def test_preemption_frees_one_rack_for_a_gang_with_a_topology_constraint(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*racks(a="2", b="2"))
-        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(4)))
-        await it.until(lambda: len(placed(it)) == 4)
+        await fill(it, 4, priority=1)
         it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
         it.add_pods(*members("g", 2, priority=1000))
         await it.until(lambda: {"g-0", "g-1"} <= placed(it))
@@ -207,7 +177,7 @@ async def test_a_gang_that_fits_in_another_order_is_placed(tmp_path: Path) -> No
     """The first pod, tried first, takes the only node that the second may go to."""
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("big", cpu="4", labels={"disk": "ssd"}), node_object("small", cpu="3"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        add_group(it, "g", 2)
         picky = member("g", "picky", cpu="3")
         picky["spec"]["nodeSelector"] = {"disk": "ssd"}
         it.add_pods(member("g", "anywhere", cpu="2", priority=10), picky)
@@ -224,7 +194,7 @@ async def test_a_gang_is_placed_even_if_its_first_member_must_take_a_lower_score
     """3 + 2 + 2 cpus fit on nodes of 4 and 3 in one way only, and the 3 scores best where the 2s have to go."""
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("four", cpu="4"), node_object("three", cpu="3"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        add_group(it, "g", 3)
         it.add_pods(
             member("g", "three", cpu="3"), member("g", "two", cpu="2"), member("g", "two-too", cpu="2")
         )
@@ -241,8 +211,7 @@ async def test_capacity_nominated_for_a_gang_is_kept_for_it(tmp_path: Path) -> N
             low["spec"]["terminationGracePeriodSeconds"] = 0 if number else 20
             it.add_pods(low)
         await it.until(lambda: len(placed(it)) == 2)
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2, priority=1000))
+        add_gang(it, "g", 2, priority=1000)
         await it.until(lambda: len(placed(it)) == 1)  # one has left, the other takes its time
         it.add_pods(pod_object("thief", cpu="1", priority=2))
         await asyncio.sleep(5)
@@ -349,11 +318,10 @@ async def test_after_its_placed_member_ends_a_group_may_use_another_rack(
 async def test_a_recreated_pod_group_requeues_its_gang(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="1", b="1"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await it.until(lambda: condition(it, "g")[0] == "False")
         await asyncio.sleep(30)
         it.server.store.delete(POD_GROUPS, "g", "default")
         it.server.store.patch(POD_GROUPS, "g", {"metadata": {"finalizers": None}}, "default")
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        add_group(it, "g", 2)
         await it.until(lambda: len(placed(it)) == 2, seconds=30)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,18 +20,20 @@ from scheduler.engine.cycle.time_slices import ClusterFreeze, PausableAttempt
 from scheduler.engine.queue import SchedulingQueue
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import PreFilterPlugin
-from tests.integration.groups.test_coscheduling import VOLCANO, kinds_served
-from tests.integration.groups.test_coscheduling import members as volcano_members
-from tests.integration.groups.test_coscheduling import pod_group as volcano_group
-from tests.integration.groups.test_pod_groups import (
-    POD_GROUPS,
+from tests.integration.groups.gangs import (
+    add_gang,
+    add_group,
     condition,
+    fill,
     member,
     members,
     placed,
-    pod_group,
+    running,
     told,
 )
+from tests.integration.groups.test_coscheduling import VOLCANO, kinds_served
+from tests.integration.groups.test_coscheduling import members as volcano_members
+from tests.integration.groups.test_coscheduling import pod_group as volcano_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
@@ -65,6 +68,9 @@ class Watches(PreFilterPlugin):
         self.when.pop(pod.name, lambda: None)()
 
 
+watched = partial(running, configuration=WATCHES, plugins={"Watches": Watches})
+
+
 @pytest.fixture(autouse=True)
 def rests_wherever_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_pauses, "_UNIT_SECONDS", -1.0)
@@ -85,9 +91,11 @@ def with_distinct_terms(pod: dict[str, Any], count: int) -> dict[str, Any]:
 
 @virtually
 async def test_other_pods_are_placed_while_a_large_gang_is_tried(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
-        it.add_nodes(*(node_object(f"n{number}", cpu="16") for number in range(5)))
-        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+    async with watched(tmp_path, *(node_object(f"n{number}", cpu="16") for number in range(5))) as (
+        it,
+        daemon,
+    ):
+        add_group(it, "g", 60)
         innocents = [pod_object(f"alone-{number}", cpu="1") for number in range(5)]
         Watches.when["g-1"] = lambda: it.add_pods(*innocents)
         it.add_pods(*(with_distinct_terms(each, 10) for each in members("g", 60)))
@@ -103,11 +111,9 @@ async def test_other_pods_are_placed_while_a_large_gang_is_tried(tmp_path: Path)
 async def test_a_pod_rejected_for_capacity_of_a_gang_that_fails_is_retried(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(node_object("n", cpu="29"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+    async with watched(tmp_path, node_object("n", cpu="29")) as (it, _):
         Watches.when["g-25"] = lambda: it.add_pods(pod_object("alone", cpu="14"))
-        it.add_pods(*members("g", 60))
+        add_gang(it, "g", 60)
         await it.until(lambda: condition(it, "g")[0] == "False")
         await it.until(lambda: placed(it) == {"alone"}, seconds=5)
         assert Watches.decided.count("alone") > 1, "it was not refused at first"
@@ -117,9 +123,8 @@ async def test_a_pod_rejected_for_capacity_of_a_gang_that_fails_is_retried(
 async def test_pods_rejected_for_held_capacity_are_retried_in_their_order(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(node_object("n", cpu="29"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+    async with watched(tmp_path, node_object("n", cpu="29")) as (it, _):
+        add_group(it, "g", 60)
         large = [pod_object(f"large-{number}", cpu="28") for number in range(12)]
         Watches.when["g-10"] = lambda: it.add_pods(*large)
         it.add_pods(*members("g", 60))
@@ -134,11 +139,9 @@ async def test_pods_rejected_for_held_capacity_are_retried_in_their_order(
 async def test_assumed_members_yield_to_higher_priority_without_deletion(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(node_object("n", cpu="60"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+    async with watched(tmp_path, node_object("n", cpu="60")) as (it, _):
         Watches.when["g-20"] = lambda: it.add_pods(pod_object("urgent", cpu="59", priority=100))
-        it.add_pods(*members("g", 60))
+        add_gang(it, "g", 60)
         await it.until(lambda: "urgent" in placed(it), seconds=20)
         await asyncio.sleep(20)
         assert placed(it) == {"urgent"}
@@ -165,14 +168,14 @@ async def test_no_other_pod_is_tried_during_a_group_trial_without_its_possible_v
         Watches.when["g-0"] = another_pod
 
     monkeypatch.setattr(Cache, "without", followed)
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(*(node_object(f"n{row}", cpu="2", labels={"zone": "a"}) for row in range(2)))
+    async with watched(
+        tmp_path, *(node_object(f"n{row}", cpu="2", labels={"zone": "a"}) for row in range(2)), kubelet=True
+    ) as (it, _):
         for zone in ("b", "c"):  # enough room for the group, which may not be used
             it.add_nodes(node_object(zone, cpu="8", labels={"zone": zone}, unschedulable=True))
-        it.add_pods(*(pod_object(f"low-{row}", cpu="2", priority=1) for row in range(2)))
-        await it.until(lambda: len(placed(it)) == 2)
+        await fill(it, 2, cpu="2", priority=1)
         constraints = {"topology": [{"key": "zone"}]}
-        it.server.store.create(POD_GROUPS, pod_group("g", 2, schedulingConstraints=constraints))
+        add_group(it, "g", 2, schedulingConstraints=constraints)
         another_pod()
         it.add_pods(*members("g", 2, cpu="2", priority=100))
         await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=60)
@@ -199,14 +202,12 @@ async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
     monkeypatch.setattr(
         group_pauses, "_UNIT_SECONDS", 1e9
     )  # pauses are in dry runs and in the first pass only
-    async with (
-        cluster(tmp_path, kubelet=True) as it,
-        it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon,
+    async with watched(tmp_path, *(node_object(f"n{row}", cpu="4") for row in range(4)), kubelet=True) as (
+        it,
+        daemon,
     ):
-        it.add_nodes(*(node_object(f"n{row}", cpu="4") for row in range(4)))
-        it.add_pods(*(pod_object(f"low-{row}", cpu="2", priority=1) for row in range(4)))
-        await it.until(lambda: len(placed(it)) == 4)
-        it.server.store.create(POD_GROUPS, pod_group("g", 6))
+        await fill(it, 4, cpu="2", priority=1)
+        add_group(it, "g", 6)
 
         def in_the_dry_run() -> None:
             if Watches.decided.count("g-1") < 2:
@@ -228,10 +229,12 @@ async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
 
 @virtually
 async def test_no_pod_is_evicted_if_another_pod_took_a_node_in_a_dry_run(tmp_path: Path) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(*(node_object(f"n{row}", cpu="4") for row in range(2)))
+    async with watched(tmp_path, *(node_object(f"n{row}", cpu="4") for row in range(2)), kubelet=True) as (
+        it,
+        _,
+    ):
         it.add_pods(pod_object("low", cpu="4", priority=1, node="n0"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        add_group(it, "g", 2)
 
         def in_the_dry_run() -> None:
             if Watches.decided.count("g-1") < 2:
@@ -251,12 +254,14 @@ async def test_no_pod_is_evicted_if_another_pod_took_a_node_in_a_dry_run(tmp_pat
 async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(*(node_object(f"n{row}", cpu="2") for row in range(3)))
+    async with watched(tmp_path, *(node_object(f"n{row}", cpu="2") for row in range(3)), kubelet=True) as (
+        it,
+        _,
+    ):
         it.add_pods(
             *(pod_object(f"low-{row}", cpu="1", priority=row % 3, node=f"n{row % 3}") for row in range(6))
         )
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        add_group(it, "g", 2)
 
         def in_the_dry_run() -> None:
             if Watches.decided.count("g-1") < 2:
@@ -274,10 +279,11 @@ async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
 async def test_an_attempt_restarts_when_the_last_node_is_deleted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(*(node_object(f"n{row}", cpu="20", labels={"zone": "a"}) for row in range(3)))
+    async with watched(
+        tmp_path, *(node_object(f"n{row}", cpu="20", labels={"zone": "a"}) for row in range(3))
+    ) as (it, _):
         constraints = {"topology": [{"key": "zone"}]}
-        it.server.store.create(POD_GROUPS, pod_group("g", 30, schedulingConstraints=constraints))
+        add_group(it, "g", 30, schedulingConstraints=constraints)
         Watches.when["g-5"] = lambda: it.server.store.delete("nodes", "n2")
         it.add_pods(*members("g", 30))
         await it.until(lambda: len(placed(it)) == 30)
@@ -288,9 +294,8 @@ async def test_an_attempt_restarts_when_the_last_node_is_deleted(
 @pytest.mark.parametrize("change", ["deleted", "changed"])
 @virtually
 async def test_an_attempt_restarts_when_a_member_was_recreated(change: str, tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
-        it.add_nodes(node_object("n", cpu="60"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 50))
+    async with watched(tmp_path, node_object("n", cpu="60")) as (it, daemon):
+        add_group(it, "g", 50)
 
         def meddle() -> None:
             if change == "deleted":
@@ -311,15 +316,11 @@ async def test_an_attempt_restarts_when_a_member_was_recreated(change: str, tmp_
 async def test_victims_are_confirmed_on_the_current_cluster_at_the_end_of_the_search(
     tmp_path: Path,
 ) -> None:
-    async with (
-        cluster(tmp_path, kubelet=True) as it,
-        it.daemon(WATCHES, plugins={"Watches": Watches}),
-    ):
-        it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(3)))
-        it.add_pods(*(pod_object(f"low-{number}", cpu="2", priority=1) for number in range(3)))
-        await it.until(lambda: len(placed(it)) == 3)
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2, cpu="2", priority=100), pod_object("alone", cpu="1", priority=0))
+    async with watched(
+        tmp_path, *(node_object(f"n{number}", cpu="2") for number in range(3)), kubelet=True
+    ) as (it, _):
+        await fill(it, 3, cpu="2", priority=1)
+        add_gang(it, "g", 2, cpu="2", priority=100), pod_object("alone", cpu="1", priority=0)
         await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=60)
         assert len(placed(it)) == 3, "no more pods left than it takes"
 
@@ -331,7 +332,7 @@ async def test_a_gang_over_its_budget_is_quarantined_also_by_the_next_leader(
     monkeypatch.setattr(group_pauses, "BUDGET_SECONDS", -1.0)
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="8"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        add_group(it, "g", 2)
         async with it.daemon() as daemon:
             it.add_pods(*members("g", 2), pod_object("alone"))
             await it.until(lambda: "quarantined for 60s after 1 attempt over budget" in told(it, "g-0"))
@@ -369,7 +370,7 @@ async def test_bindings_of_a_gang_start_and_are_rolled_back_in_slices(
     monkeypatch.setattr(BindingCycle, "_take_back", counting(undone, BindingCycle._take_back))
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="100"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 50))
+        add_group(it, "g", 50)
 
         def is_binding(request: Any) -> bool:
             found: bool = request.path.endswith("/binding")
@@ -413,8 +414,7 @@ async def test_a_paused_attempt_is_closed_when_the_daemon_is_cancelled(
     monkeypatch.setattr(ClusterFreeze, "end", cancelled)
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="60"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 10))
-        it.add_pods(*members("g", 10))
+        add_gang(it, "g", 10)
         await it.until(lambda: daemon.cycles.scheduler._is_over)
         [attempt] = attempts
         assert attempt._attempt.cr_frame is None, "it has ended"
@@ -424,11 +424,9 @@ async def test_a_paused_attempt_is_closed_when_the_daemon_is_cancelled(
 async def test_a_member_created_while_its_group_is_paused_is_tried_with_it(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
-        it.add_nodes(node_object("n", cpu="49"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 50))
+    async with watched(tmp_path, node_object("n", cpu="49")) as (it, _):
         Watches.when["g-20"] = lambda: it.add_pods(member("g", "late"))
-        it.add_pods(*members("g", 60))
+        add_gang(it, "g", 60, 50)
         await it.until(lambda: "late" in Watches.decided)
         await asyncio.sleep(20)
         assert Watches.decided.count("late") == Watches.decided.count("g-0") - 1, "never without the others"
@@ -446,8 +444,7 @@ async def test_held_changes_are_applied_when_the_daemon_is_cancelled_in_a_freeze
     monkeypatch.setattr(SchedulingQueue, "pop_group", cancelled)
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="60"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 10))
-        it.add_pods(*members("g", 10))
+        add_gang(it, "g", 10)
         await it.until(lambda: daemon.cycles.scheduler._is_over)
         assert not daemon.parts.freeze.is_on
 
@@ -484,10 +481,8 @@ async def test_other_pods_are_placed_while_a_large_gang_is_returned_to_the_queue
         handle(self, attempt, *args, **options)
 
     monkeypatch.setattr(FailureHandler, "handle", noted)
-    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
-        it.add_nodes(node_object("n", cpu="40"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 60))
-        it.add_pods(*members("g", 60))
+    async with watched(tmp_path, node_object("n", cpu="40")) as (it, daemon):
+        add_gang(it, "g", 60)
         await it.until(lambda: placed(it) == {"alone"})
         await it.until(lambda: told(it, "g-59"))
         assert brought_back.index("alone is tried") < 30
@@ -506,10 +501,8 @@ async def test_a_hopeless_gang_is_not_tried_again_without_its_possible_victims(
             node_object("cordoned", cpu="100", unschedulable=True),
             node_object("tainted", cpu="100", taints=["own=others:NoSchedule"]),
         )
-        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(4)))
-        await it.until(lambda: len(placed(it)) == 4)
-        it.server.store.create(POD_GROUPS, pod_group("g", 5))
-        it.add_pods(*members("g", 5, cpu="1", priority=100))
+        await fill(it, 4, priority=1)
+        add_gang(it, "g", 5, cpu="1", priority=100)
         await it.until(lambda: told(it, "g-4"))
         assert [Watches.decided.count(f"g-{number}") for number in range(5)] == [1] * 5
         assert len(placed(it)) == 4, "nobody has left in vain"

@@ -17,7 +17,7 @@ from scheduler.engine.queue.contents import QueueContents
 from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework import FilterPlugin, PermitPlugin, ReservePlugin, ScorePlugin
 from scheduler.framework.sliced_work import run_to_end
-from tests.integration.groups.test_pod_groups import POD_GROUPS, condition, members, placed, pod_group
+from tests.integration.groups.gangs import add_gang, add_group, condition, fill, members, placed
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
@@ -86,8 +86,7 @@ async def test_a_plugin_that_raises_for_one_member_costs_the_attempt_only(where:
     It.where = where
     async with cluster(tmp_path) as it, it.daemon(RAISES, plugins={"Raises": It}) as daemon:
         it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(2)))
-        it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(*members("g", 3))
+        add_gang(it, "g", 3)
         await asyncio.sleep(60)
         check_nothing_is_left(it, daemon, It)
         It.where = ""
@@ -123,8 +122,7 @@ async def test_an_internal_error_leaves_nothing_reserved_and_loses_no_pod(
         patch.setattr(part, method, breaks)
         async with cluster(tmp_path) as it, it.daemon(RAISES, plugins={"Raises": It}) as daemon:
             it.add_nodes(node_object("n", cpu="4"))
-            it.server.store.create(POD_GROUPS, pod_group("g", 3))
-            it.add_pods(*members("g", 3))
+            add_gang(it, "g", 3)
             await asyncio.sleep(0.5)
             check_nothing_is_left(it, daemon, It)
             await it.until(lambda: len(placed(it)) == 3, seconds=400)
@@ -159,7 +157,7 @@ async def test_a_group_that_cannot_be_popped_as_a_whole_loses_no_pod(
         patch.setattr(part, method, breaks)
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n", cpu="8"))
-            it.server.store.create(POD_GROUPS, pod_group("g", 3))
+            add_group(it, "g", 3)
             it.add_pods(*members("g", 3), pod_object("alone"))
             await it.until(lambda: "alone" in placed(it), seconds=5)
             assert daemon.parts.queue.count(Place.IN_FLIGHT) == 0
@@ -176,10 +174,8 @@ async def test_an_error_during_the_search_for_victims_is_reported(tmp_path: Path
 
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(RAISES, plugins={"Raises": It}):
         it.add_nodes(node_object("n", cpu="2"))
-        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(2)))
-        await it.until(lambda: len(placed(it)) == 2)
-        it.server.store.create(POD_GROUPS, pod_group("g", 2))
-        it.add_pods(*members("g", 2, priority=1000))
+        await fill(it, 2, priority=1)
+        add_gang(it, "g", 2, priority=1000)
         await it.until(lambda: condition(it, "g")[0] == "False")
         assert "filter of an empty node" in condition(it, "g")[2]
         assert placed(it) == {"low-0", "low-1"}

@@ -22,7 +22,7 @@ from scheduler.testing.devices import (
     resource_slice,
     unsaved,
 )
-from tests.integration.groups.test_pod_groups import POD_GROUPS, members, placed, pod_group
+from tests.integration.groups.gangs import POD_GROUPS, add_gang, members, placed, pod_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
@@ -203,8 +203,7 @@ async def test_members_of_a_gang_share_a_claim_that_one_of_them_allocates(tmp_pa
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(*(node_object(name, cpu="16") for name in "ab"))
         create(it, device_class(), *(resource_slice(name, 1) for name in "ab"), resource_claim("one"))
-        it.server.store.create(POD_GROUPS, pod_group("g", 8))
-        it.add_pods(*members("g", 8, resourceClaims=claims_of("one")))
+        add_gang(it, "g", 8, resourceClaims=claims_of("one"))
         await it.until(lambda: len(placed(it)) == 8, seconds=5)
 
         assert {it.node_of(name) for name in placed(it)} == {devices(it)[0][0]}

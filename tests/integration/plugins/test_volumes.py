@@ -12,7 +12,7 @@ from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.simulator.faults import requests
 from scheduler.simulator.node_agents.volume_drivers import ProvisionerOptions, ProvisioningFault
 from scheduler.testing.samples import DRIVER, claim, mounted, only_on, storage_class, volume
-from tests.integration.groups.test_pod_groups import POD_GROUPS, members, pod_group
+from tests.integration.groups.gangs import add_gang
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.virtual_time import LoopClock
@@ -132,8 +132,7 @@ def test_members_of_a_gang_share_an_unbound_claim(tmp_path: Path, class_name: st
             create(it, local("on-n3", "n3"), claim("data", class_name=class_name))
             where = {"n3"} if class_name == "local" else {"n1", "n2", "n3"}
             async with it.daemon():
-                it.server.store.create(POD_GROUPS, pod_group("g", 6))
-                it.add_pods(*members("g", 6, cpu="100m", volumes=mounted("data")))
+                add_gang(it, "g", 6, cpu="100m", volumes=mounted("data"))
                 nodes = {await placed(it, f"g-{number}", seconds=30) for number in range(6)}
 
                 assert len(nodes) == 1

@@ -18,7 +18,7 @@ from scheduler.tools.whatif.simulation.parallel_simulations import Player
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
 from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
-from tests.integration.groups.test_pod_groups import member
+from tests.integration.groups.gangs import member
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
