@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.builders import pod_object
+from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.support.daemon_harness import Cluster
 
 POD_GROUPS = "podgroups.scheduling.k8s.io"
+RACK = "topology.kubernetes.io/rack"
 
 
 @asynccontextmanager
@@ -79,3 +80,12 @@ def told(it: Cluster, name: str) -> str:
 def condition(it: Cluster, group: str) -> tuple[str, str, str]:
     found = it.server.store.get(POD_GROUPS, group, "default").get("status", {}).get("conditions", ())
     return next(((each["status"], each["reason"], each.get("message", "")) for each in found), ("", "", ""))
+
+
+def racks(**cpus: str) -> list[dict[str, Any]]:
+    """Nodes, one for each rack: its name -> its cpus."""
+    return [node_object(name, cpu=cpu, labels={RACK: name}) for name, cpu in cpus.items()]
+
+
+def in_one_rack(name: str, min_count: int) -> dict[str, Any]:
+    return pod_group(name, min_count, schedulingConstraints={"topology": [{"key": RACK}]})

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tests.integration.groups.gangs import member, members, placed
 from tests.integration.groups.test_groups_as_in_1_37 import AS_1_37, PRIORITY, add_group, higher_members
-from tests.integration.groups.test_pod_groups import member, members, placed
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually

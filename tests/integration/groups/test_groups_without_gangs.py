@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.groups.test_pod_groups import (
+from tests.integration.groups.gangs import (
     POD_GROUPS,
     condition,
     in_one_rack,

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduler.daemon.app.live_explain import live_explanation, live_groups
 from scheduler.engine.queue.pod_places import Place
 from scheduler.simulator.faults import requests
 from tests.integration.groups.gangs import (
     POD_GROUPS,
+    RACK,
     add_gang,
     add_group,
     condition,
     fill,
+    in_one_rack,
     member,
     members,
     placed,
-    pod_group,
+    racks,
     told,
 )
 from tests.support.builders import node_object, pod_object
@@ -113,18 +115,6 @@ async def test_no_pod_is_evicted_for_a_gang_that_does_not_fit_without_it_either(
         await asyncio.sleep(60)
         assert placed(it) == {"low", "high"}
         assert condition(it, "g")[2] == "pod group is unschedulable, pod group is unschedulable"
-
-
-RACK = "topology.kubernetes.io/rack"
-
-
-def racks(**cpus: str) -> list[dict[str, Any]]:
-    """Nodes, one for each rack: its name -> its cpus."""
-    return [node_object(name, cpu=cpu, labels={RACK: name}) for name, cpu in cpus.items()]
-
-
-def in_one_rack(name: str, min_count: int) -> dict[str, Any]:
-    return pod_group(name, min_count, schedulingConstraints={"topology": [{"key": RACK}]})
 
 
 @virtually

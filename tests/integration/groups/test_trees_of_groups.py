@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.daemon.app.live_explain import live_groups
 from scheduler.engine.queue.pod_places import Place
+from tests.integration.groups.gangs import POD_GROUPS, condition, members, placed, told
 from tests.integration.groups.test_groups_as_in_1_37 import NO_CPU, NO_VICTIMS
-from tests.integration.groups.test_pod_groups import POD_GROUPS, condition, members, placed, told
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually
