@@ -10,7 +10,6 @@ Source:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
@@ -84,7 +83,7 @@ async def choose_victims(
     for chosen in widening:
         if await dry_runs.fits_without([*leaving, *_pods(chosen)]) is not None:
             search = _Search(leaving, dry_runs.fits_without, max(1, _MOST_DECISIONS // len(members)))
-            violating, others = await dry_runs.done(_split(chosen, budgets, Counter()))
+            violating, others = await dry_runs.done(_split(chosen, budgets))
             return [*leaving, *_pods(await search.needed([*violating, *others]))]
     return Status.unschedulable(STILL_UNSCHEDULABLE)
 
@@ -109,12 +108,11 @@ async def choose_victims_of_entity(
     if await dry_runs.fits_without(_pods(units)) is None:
         evaluation.code = dry_runs.refusal.code
         return dry_runs.refusal
-    broken: Counter[Unit] = Counter()
-    violating, others = await dry_runs.done(_split(units, budgets, broken))
+    violating, others = await dry_runs.done(_split(units, budgets))
     search = _Search((), dry_runs.stays_without, max(1, _MOST_DECISIONS // len(members)))
     chosen = await search.needed([*violating, *others])
     evaluation.code = Code.SUCCESS
-    evaluation.violations = sum(broken[unit] for unit in chosen)
+    evaluation.violations = sum(violating.get(unit, 0) for unit in chosen)
     evaluation.group_units = sum(unit.is_of_group for unit in chosen)
     return _pods(chosen)
 
@@ -164,21 +162,24 @@ def _pods(units: Sequence[Unit]) -> list[PodInfo]:
 
 
 def _split(
-    units: Sequence[Unit], budgets: DisruptionBudgets, broken: Counter[Unit]
-) -> Generator[None, None, tuple[list[Unit], list[Unit]]]:
+    units: Sequence[Unit], budgets: DisruptionBudgets
+) -> Generator[None, None, tuple[dict[Unit, int], list[Unit]]]:
     """Return the units whose eviction would violate a disruption budget, and the others, both in the given order.
 
-    The number of violating pods of each unit is added to `broken`.
+    The first ones have the number of their violating pods.
     """
-    violating: list[Unit] = []
+    violating: dict[Unit, int] = {}
     others: list[Unit] = []
     evictions = Evictions(budgets)
     for unit in units:
+        broken = 0
         for pod in unit.pods:
-            if evictions.breaks(pod):
-                broken[unit] += 1
+            broken += evictions.breaks(pod)
             yield
-        (violating if unit in broken else others).append(unit)
+        if broken:
+            violating[unit] = broken
+        else:
+            others.append(unit)
     return violating, others
 
 
