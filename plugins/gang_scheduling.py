@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from plugins.pod_group_objects import MAY_PREEMPT, Condition, PodGroupObject, scheduled_condition
-from plugins.pod_group_trees import GroupTrees
+from plugins.pod_group_trees import MOST_TREES, GroupTrees
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,
@@ -39,6 +39,7 @@ from scheduler.framework import (
     WantedStatus,
 )
 from scheduler.framework.pod_groups import SAME_SCHEDULER
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from scheduler.snapshot import object_key
@@ -121,7 +122,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def _hint(self, kind: str, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         key = self.own_group(pod)
-        if key is None or key not in self.event_keys(kind, old, new) or self._refusal(pod, key) is not None:
+        if key is None or not self.is_about(key, kind, old, new) or self._refusal(pod, key) is not None:
             return QueueingHint.SKIP
         helps = not kind or old is None or self.change_helps(old, new)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -129,6 +130,10 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
     def event_keys(self, kind: str, old: Any, new: Any) -> Collection[GroupKey]:
         """Return the groups that an event may help; `kind` is the kind of the object, "" for a pod."""
         return _group_of_event(kind, old, new)
+
+    def is_about(self, key: GroupKey, kind: str, old: Any, new: Any) -> bool:
+        """Return whether a group is one of `event_keys`."""
+        return key in _group_of_event(kind, old, new)
 
     def change_helps(self, old: Any, new: Any) -> bool:
         """Return whether a change of a group's object may help its members."""
@@ -289,6 +294,8 @@ class GangScheduling(Gangs):
         if features.enabled("PodGroupMinCountMutable"):
             group_events[POD_GROUPS] |= ActionType.UPDATE
         self._trees = GroupTrees(objects, features, self._leaf, releases=args.releases)
+        # root -> (the tree, `changes` of the members, whether it has a quorum); hints ask for each of its groups
+        self._quorums: BoundedDict[GroupKey, tuple[PodGroup, int, bool]] = BoundedDict(MOST_TREES)
         self._has_trees = features.enabled("CompositePodGroup")
         if self._has_trees:
             group_events[COMPOSITE_POD_GROUPS] = ActionType.ADD
@@ -339,6 +346,13 @@ class GangScheduling(Gangs):
             return found
         return [leaf for key in found if key.kind in _OF_TREES for leaf in self.leaf_keys(key)]
 
+    def is_about(self, key: GroupKey, kind: str, old: Any, new: Any) -> bool:
+        if not self._has_trees:
+            return super().is_about(key, kind, old, new)
+        root = self._trees.root_key(key)
+        found = super().event_keys(kind, old, new)
+        return any(each.kind in _OF_TREES and self._trees.root_key(each) == root for each in found)
+
     def attempted(self, group: PodGroup, status: Status) -> None:
         self._conditions.tell(group.key.key, status)
 
@@ -365,7 +379,11 @@ class GangScheduling(Gangs):
         Source:
             kube-scheduler v1.37, plugins/gangscheduling/gangscheduling.go, checkCPGHierarchyReadiness.
         """
-        if root.has_quorum({leaf.key: self._members.count(leaf.key) for leaf in root.leaves}):
+        known = self._quorums.get(root.key)
+        if known is None or known[0] is not root or known[1] != self._members.changes:
+            counts = {leaf.key: self._members.count(leaf.key) for leaf in root.leaves}
+            known = self._quorums[root.key] = root, self._members.changes, root.has_quorum(counts)
+        if known[2]:
             return None
         waiting = f'waiting for composite pod group "{root.key.name}" tree to meet quorum'
         return Status.unschedulable(waiting, resolvable=False)

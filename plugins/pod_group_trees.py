@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework import ClusterObjects, Features, PodGroup
 
-_MOST_TREES: Final = 128
+MOST_TREES: Final = 128
 """Maximum number of cached trees; the one that was read longest ago is dropped first."""
 _TOO_DEEP: Final = f"the hierarchy has more than {MOST_LEVELS} levels, or a cycle"
 _ABSENT: Final = {
@@ -71,7 +71,7 @@ class GroupTrees:
         self._leaf = leaf
         self._releases = releases
         # root -> (versions of the objects of its namespace, tree)
-        self._trees: BoundedDict[GroupKey, tuple[tuple[int, int], PodGroup]] = BoundedDict(_MOST_TREES)
+        self._trees: BoundedDict[GroupKey, tuple[tuple[int, int], PodGroup]] = BoundedDict(MOST_TREES)
 
     def group(self, key: GroupKey) -> PodGroup | None:
         """Return a group without the groups below it; None if the object does not exist.
@@ -160,12 +160,12 @@ class GroupTrees:
     def _upward(self, key: GroupKey) -> Iterator[GroupKey]:
         """Yield a group and the groups above it, as far as objects name them; at most `MOST_LEVELS`."""
         yield key
-        above: GroupKey | None = key
         for _ in range(MOST_LEVELS - 1):
-            above = self._parent_of(above)
+            above = self._parent_of(key)
             if above is None:
                 return
-            yield above
+            key = above
+            yield key
 
     def _parent_of(self, key: GroupKey) -> GroupKey | None:
         """Return the parent that a group names; None without one, or if the object does not exist."""

@@ -105,7 +105,13 @@ class PodGroup:
 
 @runtime_checkable
 class PodGroupMembers(Protocol):
-    """The known pods of groups: those on nodes, and the pending ones of this scheduler's profiles."""
+    """The known pods of groups: those on nodes, and the pending ones of this scheduler's profiles.
+
+    Attributes:
+        changes: changes with each pod of any group.
+    """
+
+    changes: int
 
     def count(self, key: GroupKey) -> int:
         """Return the number of a group's pods that have not ended."""

@@ -315,6 +315,7 @@ class FakePodGroups:
     """Implements `PodGroupMembers` and `PodGroupObjects` with the members and groups of a test."""
 
     def __init__(self) -> None:
+        self.changes = 0
         self.counts: dict[GroupKey, int] = {}
         self.on_nodes: dict[GroupKey, list[PodInfo]] = {}
         self.groups: dict[GroupKey, PodGroup] = {}

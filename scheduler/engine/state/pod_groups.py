@@ -42,10 +42,12 @@ class PodGroups:
     The queue and the cache add and remove members; a pod that is being bound is in both.
 
     Attributes:
+        changes: changes with each member.
         keys_of_pending: uid -> group, of pending pods.
     """
 
     def __init__(self) -> None:
+        self.changes = 0
         self._groups: dict[GroupKey, _Members] = {}
         self.keys_of_pending: dict[str, GroupKey] = {}
 
@@ -81,6 +83,7 @@ class PodGroups:
             self.drop_pending(uid)
         if key is not None:
             members = self._groups.setdefault(key, _Members())
+            self.changes += 1
             members.pending[uid] = None
             members.count += not members.is_on_node(uid)
             self.keys_of_pending[uid] = key
@@ -90,6 +93,7 @@ class PodGroups:
         """Record that a pod has left the queue."""
         key = self.keys_of_pending.pop(uid, None)
         if key is not None:
+            self.changes += 1
             members = self._groups[key]
             del members.pending[uid]
             members.count -= not members.is_on_node(uid)
@@ -99,6 +103,7 @@ class PodGroups:
         """Record that a pod is on a node, or its new version there."""
         key = pod.group
         if key is not None:
+            self.changes += 1
             members = self._groups.setdefault(key, _Members())
             members.count += not members.is_on_node(pod.uid) and pod.uid not in members.pending
             members.placed[pod.uid] = pod
@@ -108,6 +113,7 @@ class PodGroups:
         """Record that a pod is no longer on a node; `pod` is the recorded version."""
         key = pod.group
         if key is not None:
+            self.changes += 1
             members = self._groups[key]
             del members.placed[pod.uid]
             members.count -= pod.uid not in members.pending

@@ -22,10 +22,12 @@ NODES = "v1/nodes"
 PODS = "v1/pods"
 
 _KNOWN = {
-    (resource.api_version, resource.kind): resource
+    (f"{resource.group}/{version}" if resource.group else version, resource.kind): resource
     for resource in vars(resources).values()
     if isinstance(resource, Resource)
+    for version in {resource.version, *resource.versions}
 }
+"""(apiVersion, kind), in each version that the daemon reads -> its resource."""
 
 
 class Identity(NamedTuple):
@@ -56,7 +58,9 @@ def identify(item: Item) -> Identity:
         raise ValueError(f"{missing}: must be a string that is not empty")
     name = item.name
     resource = _KNOWN.get((item.api_version, item.kind))
-    kind = f"{item.api_version}/{resource.plural if resource else plural(item.kind)}"
+    kind = f"{item.api_version}/{plural(item.kind)}"
+    if resource is not None:
+        kind = f"{resource.api_version}/{resource.plural}"
     is_complete = item.uid is not None and item.namespace is not None
     if resource is not None and resource.namespaced and item.namespace is None:
         item = item._replace(namespace="default")

@@ -253,6 +253,7 @@ def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bo
         console.print(Text(filled(sentence, width, hanging=2)), soft_wrap=True)
     for head, lines in (
         (_domains_head(explanation), _domains(explanation, width, all_nodes=all_nodes)),
+        ("Groups:", _groups(explanation.get("groups", ()), width)),
         ("Members:", _members(members, width, all_nodes=all_nodes)),
     ):
         shown = list(lines)
@@ -265,10 +266,21 @@ def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bo
 
 def _named(group: dict[str, Any]) -> str:
     name: str = group["group"]
-    asks = [f"minCount {group['minCount']}"] if group["minCount"] else []
+    minimum = "minGroupCount" if "groups" in group else "minCount"
+    asks = [f"{minimum} {group['minCount']}"] if group["minCount"] else []
     if group["topologyKey"]:
         asks.append(f"in one {group['topologyKey']}")
     return name + (f" ({', '.join(asks)})" if asks else "")
+
+
+def _groups(groups: Iterable[dict[str, Any]], width: int, indent: str = "  ") -> Iterator[str]:
+    """Yield the results of the children of a composite group, and of the groups below them."""
+    for group in groups:
+        result: str = group["result"]
+        why = f": {group['message']}" if group["message"] else ""
+        text = f"{indent}{_named(group)}: {_RESULTS.get(result, result)}{why}"
+        yield filled(text, width, hanging=len(indent) + 2)
+        yield from _groups(group.get("groups", ()), width, f"{indent}  ")
 
 
 def _attempt(explanation: GroupExplanation) -> Iterator[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,7 @@ from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import PodGroup, Status
 from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
+from scheduler.testing.fakes import FakePodGroups
 from tests.support.builders import node, pod
 from tests.support.snapshots import snapshot_of
 
@@ -76,9 +76,8 @@ def test_violated_budgets_are_found_pod_by_pod() -> None:
 def test_a_pod_that_leaves_alone_has_the_priority_of_its_group(*, is_entity: bool, expected: int) -> None:
     key = GroupKey(POD_GROUPS, "default", "g")
     one = pod("one", priority=3, node="n", scheduling_group={"podGroupName": "g"})
-    groups: Any = SimpleNamespace(
-        pod_group=lambda _key: PodGroup(key, "uid", priority=7, is_entity=is_entity)
-    )
+    groups = FakePodGroups()
+    groups.groups[key] = PodGroup(key, "uid", priority=7, is_entity=is_entity)
     units = run_to_end(VictimUnits(PodGroups(), groups).of(snapshot_of(node("n"), pods=[one])))
 
     assert [unit.priority for unit in units] == [expected]

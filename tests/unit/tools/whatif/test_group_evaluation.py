@@ -202,3 +202,72 @@ def test_members_that_preempt_one_by_one_delay_the_others() -> None:
 def test_the_changes_that_requeue_a_group_are_listed() -> None:
     reported = judged("default/g", node("n1", "8", "a"), gang("g", 2), *members("g", 2, cpu="9"))
     assert {"Node", "Pod"} <= set(reported["requeuingEvents"]["NodeResourcesFit"])
+
+
+def child(obj: dict[str, Any], parent: str) -> dict[str, Any]:
+    obj["spec"] |= {
+        "parentCompositePodGroupName": parent,
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+    }
+    return obj | {"apiVersion": "scheduling.k8s.io/v1beta1"}
+
+
+def root(name: str, min_groups: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"schedulingPolicy": {"gang": {"minGroupCount": min_groups}}},
+    }
+
+
+WITH_TREES = parse_configuration(
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    "emulatedVersion: '1.37'\nfeatureGates: {CompositePodGroup: true}\nprofiles: [{schedulerName: p}]\n"
+)
+TREE = [
+    node("n1", "3", "a"),
+    root("root", 2),
+    child(gang("a", 2), "root"),
+    child(gang("b", 2), "root"),
+    *members("a", 2, cpu="1"),
+    *members("b", 2, cpu="1"),
+]
+
+
+def test_a_tree_is_evaluated_as_one_and_each_of_its_groups_has_its_result():
+    no_victims = "pod group preemption: No preemption victims found for incoming preemptor"
+    message = (
+        "0/1 placements are available, first placement status: "
+        f"minCount (2) cannot be satisfied: 1 scheduled, 0 remaining, {no_victims}"
+    )
+    of_root = judged("default/root", *TREE, configuration=WITH_TREES)
+    of_a = judged("default/a", *TREE, configuration=WITH_TREES)
+
+    assert (of_root["result"], of_root["message"], len(of_root["members"])) == ("unschedulable", message, 4)
+    assert [(each["group"], each["result"], each["fits"]) for each in of_root["groups"]] == [
+        ("default/a", "unschedulable", 2),
+        ("default/b", "unschedulable", 1),
+    ]
+    assert (of_a["result"], of_a["message"], of_a["fits"], len(of_a["members"])) == (
+        "unschedulable",
+        message,
+        2,
+        2,
+    )
+    shown = StringIO()
+    show_group(Console(file=shown, width=80), of_root, all_nodes=True)
+    lines = shown.getvalue().splitlines()
+    assert lines[0] == "group default/root (minGroupCount 2): unschedulable, 2 of 4 members fit"
+    at = lines.index("Groups:")
+    assert lines[at + 1].startswith("  default/a (minCount 2): unschedulable: 0/1 placements are available")
+
+
+def test_the_pods_of_a_tree_that_fits_get_nodes_after_one_another():
+    objects = [*TREE, node("n2", "1", "a")]
+    scheduler, cluster = scheduler_of(*objects, configuration=WITH_TREES)
+    found = list(evaluate_in_sequence(scheduler, pods_to_evaluate(scheduler, cluster.pods)))
+
+    chosen = [each.explanation["chosen"] for each in found]
+    assert sorted(chosen) == ["n1", "n1", "n1", "n2"]
+    assert judged("default/root", *objects, configuration=WITH_TREES)["result"] == "schedulable"
