@@ -210,8 +210,8 @@ class PodGroupCycle:
         self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
         if room is not None:
             await self._bring_all_back(tried, room)
-        for each in tried.leaves:
-            plugin.attempted(each.group, each.outcome()[0])
+        for leaf in tried.leaves:
+            plugin.attempted(leaf.group, leaf.outcome()[0])
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
         return assumed
 

@@ -215,6 +215,8 @@ def test_a_resize_is_recognized_without_the_status_which_is_not_kept(
 
 def test_a_larger_request_has_no_name_unless_resizes_wait_for_it():
     assert labels(pod_changes(pod("web", cpu="1"), pod("web", cpu="2"))) == ["UnschedulablePodUpdate"]
+
+
 def resizing(**cpu_of_containers: str) -> PodInfo:
     """Return a pod whose two containers request 1 and 3 CPUs, and have what the arguments say."""
     asked = {"a": "1", "b": "3"}
