@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from scheduler.engine.queue.entities import GroupPlaces
 from scheduler.engine.queue.pod_places import MOVES, Place, Places
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.pod_group import GroupKey
 from tests.support.builders import pod
 from tests.unit.engine.queue.cluster import Cluster
@@ -109,10 +108,9 @@ def test_groups_are_counted_when_they_enter_the_queue_and_when_they_come_back() 
     for each in (of_group("a"), of_group("b"), pod("alone")):
         cluster.queue.add(each)
     first = cluster.pop()
-    members = run_to_end(cluster.queue.pop_group(first))
-    for queued in members:
+    for queued in cluster.popped_with(first):
         cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
-    run_to_end(cluster.queue.end_group(G, is_placed=False))
+    cluster.end_group()
 
     cluster.queue.check()
     assert cluster.counts.members_came_in == {
