@@ -123,8 +123,8 @@ class PodGroupObject(ApiStruct, frozen=True):
         return next((each for each in self.status.conditions if each.type == type_), Condition())
 
     def as_group(self, key: GroupKey, features: Features) -> PodGroup:
-        """Return the enabled fields of the object in the form that all kinds share."""
-        gang = self.spec.scheduling_policy.gang
+        """Return the enabled fields of the object in the form that all kinds share. Without GangScheduling it is no gang."""
+        gang = self.spec.scheduling_policy.gang if features.enabled("GangScheduling") else None
         return _as_group(self, key, features, 0 if gang is None else gang.min_count)
 
 

@@ -336,7 +336,7 @@ async def test_a_failing_pre_flight_is_an_error_and_releases_the_waiting_pod():
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.notes("web"))
 
-        assert cluster.notes("web") == ["running PreBind plugin \"A\": KeyError: 'x'"]
+        assert cluster.notes("web") == ["running PreBindPreFlight \"A\": KeyError: 'x'"]
         assert list(cluster.waiting_pods.waiting()) == []
 
 
