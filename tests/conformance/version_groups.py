@@ -143,6 +143,8 @@ def _state(short: Any) -> Any:
 
 
 def _condition(short: Any, version: str) -> list[dict[str, Any]]:
+    if short == "none":
+        return []
     if short == "Scheduled":
         return [{"type": _CONDITIONS[version], "status": "True", "reason": "Scheduled", "message": ""}]
     return [{"type": _CONDITIONS[version], "status": "False", **short}]

@@ -160,7 +160,8 @@ class SchedulingQueue(QueueView):
             self._admit(new, UNSCHEDULABLE_POD_UPDATE.label)
             return
 
-        queued.group = self._note_pending(new)
+        key = self._contents.groups.note_pending(new)
+        queued.group = None if key is None else self._plugins.root_of(new)
         place = self.place_of(new.uid)
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(new.uid, new)
@@ -210,7 +211,8 @@ class SchedulingQueue(QueueView):
         """Take over the `pods` of another queue: by uid its order (`in_turn`) and its `flushes`."""
         known = {queued.pod.uid: queued for queued in pods}
         for queued in known.values():
-            queued.group = self._note_pending(queued.pod)
+            key = self._contents.groups.note_pending(queued.pod)
+            queued.group = None if key is None else self._plugins.root_of(queued.pod)
             self._contents.pods[queued.pod.uid] = queued
             if queued.is_gated:
                 note = self._attempts.note_held if queued.is_held else self._attempts.note_gated
@@ -394,9 +396,9 @@ class SchedulingQueue(QueueView):
             queued.consecutive_errors_count += 1
             aside = queued.quarantine_seconds
             why = f"over budget; quarantined for {aside:.0f}s" if aside else "failed with an error"
-        attempt = self._attempts.of_pod.get(uid)
-        if attempt is not None and attempt.key == queued.group:
-            attempt.returned[uid] = why
+        tried = self._attempts.of_pod
+        if uid in tried and tried[uid].key == queued.group:
+            tried[uid].returned[uid] = why
             return Place.IN_FLIGHT
         if queued.group is not None and not quarantine_seconds:
             self._attempts.join(queued)
@@ -587,7 +589,8 @@ class SchedulingQueue(QueueView):
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._time.monotonic()
-        group = self._note_pending(pod)  # because PreEnqueue counts it
+        key = self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
+        group = None if key is None else self._plugins.root_of(pod)
         queued, strategy = QueuedPodInfo(pod, at, group=group), RequeueStrategy.IMMEDIATELY
         if take_quarantine_from_condition(queued, pod, at) or (
             group is not None and self._attempts.join(queued)
@@ -631,10 +634,6 @@ class SchedulingQueue(QueueView):
         flush_at = None if place in _RETRIED else self._flush_at(queued, at)
         return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at, shown=shown)
 
-    def _note_pending(self, pod: PodInfo) -> GroupKey | None:
-        """Record that a pod is in the queue, and return the group with which it is tried."""
-        return None if self._contents.groups.note_pending(pod) is None else self._plugins.root_of(pod)
-
     def _hold(self, queued: QueuedPodInfo, at: float) -> None:
         """Put a popped pod back, because it has to wait for other pods of its group."""
         queued.attempts -= 1
@@ -658,9 +657,8 @@ class SchedulingQueue(QueueView):
 
         Never for a gated pod, unless the plugin that gates it registered for all events, or it waits for its group.
         """
-        if queued.is_gated and not (
-            queued.is_held or self._requeuer.is_relevant(queued, UNSCHEDULABLE_TIMEOUT)
-        ):
+        gate = queued.gating_plugin
+        if gate and gate != ITS_GROUP and not self._requeuer.is_relevant(queued, UNSCHEDULABLE_TIMEOUT):
             return None
         return at + self._max_in_unschedulable_seconds
 

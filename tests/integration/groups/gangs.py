@@ -57,8 +57,8 @@ def add_group(it: Cluster, name: str, min_count: int = 0, *, priority: int = 0, 
 
 
 def add_gang(it: Cluster, name: str, count: int, min_count: int | None = None, **fields: Any) -> None:
-    """Create a gang, by default of all its pods; `fields` are those of a pod."""
-    add_group(it, name, count if min_count is None else min_count)
+    """Create a gang, by default of all its pods and of their priority; `fields` are those of a pod."""
+    add_group(it, name, count if min_count is None else min_count, priority=fields.get("priority", 0))
     it.add_pods(*members(name, count, **fields))
 
 
