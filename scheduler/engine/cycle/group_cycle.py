@@ -174,8 +174,7 @@ class PodGroupCycle:
         profile = attempts[0].framework.profile
         found = await self._valid_group_of(attempts)
         if isinstance(found, Status):
-            await self._fail_before(attempts, found)
-            self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
+            await self._fail_before(attempts, found, began)
             return ()
         group, plugin = found
         attempts = self._in_tree(group, attempts)
@@ -363,13 +362,22 @@ class PodGroupCycle:
                 self._bus.activate((attempt.queued.pod.uid,))
         return found
 
-    async def _fail_before(self, attempts: Sequence[Attempt], status: Status) -> None:
+    async def _fail_before(self, attempts: Sequence[Attempt], status: Status, began: float) -> None:
         """Requeue all members because of an error that was found before any of them was tried."""
+        if _has_lost_its_object(
+            attempts[0]
+        ):  # they wait for it without a message, as before their first attempt
+            for attempt in attempts:
+                await self._pauses.yield_to_loop()
+                self._queue.add_unschedulable(attempt.queued)
+            return
         await self._fail_all(attempts, status)
         groups = attempts[0].framework.groups
         for key in dict.fromkeys(attempt.queued.pod.group for attempt in attempts):
             if key is not None and key.kind in groups:
                 groups[key.kind].failed_before(key, status)
+        profile = attempts[0].framework.profile
+        self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
 
     async def _fail_all(self, attempts: Sequence[Attempt], status: Status) -> None:
         """Requeue all members with the same status."""
@@ -488,6 +496,23 @@ class PodGroupCycle:
         if group is None:
             return Status.failed(root.not_found)
         return group, plugin
+
+
+def _has_lost_its_object(attempt: Attempt) -> bool:
+    """Return whether the object of an entity was deleted after it was queued.
+
+    Source:
+        kube-scheduler v1.37, backend/queue/scheduling_queue.go, DeletePodGroup, which moves the pods to
+        incompletePodGroupPods at once.
+    """
+    key = attempt.queued.pod.group
+    plugin = None if key is None else attempt.framework.groups[key.kind]
+    if key is None or plugin is None or not plugin.are_entities:
+        return False
+    try:
+        return plugin.tree(plugin.root_key(key)) is None
+    except ObjectError:
+        return False
 
 
 def _keeps_nothing(tried: Pass, room: Status | None) -> bool:

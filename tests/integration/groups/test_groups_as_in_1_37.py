@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.engine.queue import Place
 from tests.integration.groups.gangs import (
+    POD_GROUPS,
     add_gang,
     add_group,
     condition,
@@ -101,6 +102,23 @@ async def test_a_gang_is_tried_when_its_gated_pod_is_deleted(tmp_path: Path) -> 
         await it.until(lambda: placed(it) == {"g-0", "g-1"}, seconds=1)
 
 
+@virtually
+async def test_pods_whose_pod_group_was_deleted_wait_for_it_without_a_message(tmp_path: Path) -> None:
+    async with as_in_1_37(tmp_path, node_object("n", cpu="2")) as (it, daemon):
+        add_gang(it, "g", 3)
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        it.add_pods(member("g", "late"))
+        await it.until(lambda: daemon.parts.queue.count(Place.BACKOFF) > 0)
+        it.server.store.delete(POD_GROUPS, "g", "default")
+        it.server.store.patch(POD_GROUPS, "g", {"metadata": {"finalizers": None}}, "default")
+        await it.until(lambda: daemon.parts.queue.count(Place.GATED) == 4, seconds=5)
+        assert told(it, "late") == ""
+        assert {it.condition(f"g-{number}")["reason"] for number in range(3)} == {"Unschedulable"}
+
+        add_group(it, "g", 2)
+        await it.until(lambda: len(placed(it)) == 2, seconds=5)
+
+
 @pytest.mark.parametrize(("version", "waits"), [("1.36", False), ("1.37", True)])
 def test_a_new_pod_of_a_rejected_gang_waits_for_the_backoff_since_1_37(
     version: str, waits: bool, tmp_path: Path
@@ -170,6 +188,12 @@ async def test_more_pods_than_needed_are_placed_too(tmp_path: Path) -> None:
             [{}, {}],
             "all pods in a single pod group should have the same priority as the pod group's priority, got 0 and 7",
             id="priority",
+        ),
+        pytest.param(
+            {"priority": 7},
+            [{}, {"scheduler": "other"}],
+            "all pods in a single pod group should have the same priority as the pod group's priority, got 0 and 7",
+            id="priority of the first pod, before the schedulerName of the second",
         ),
         pytest.param(
             {},

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+IN_DOMAINS = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - {name: GangScheduling, args: {preemptInDomains: true}}
+"""
 FITS = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
     "one or more plugins asked to wait and no plugin rejected pod"
@@ -152,10 +159,10 @@ async def test_a_gang_that_fits_in_no_rack_reports_it(tmp_path: Path) -> None:
 
 @virtually
 async def test_preemption_frees_one_rack_for_a_gang_with_a_topology_constraint(tmp_path: Path) -> None:
-    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon(IN_DOMAINS):
         it.add_nodes(*racks(a="2", b="2"))
         await fill(it, 4, priority=1)
-        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        add_group(it, "g", 2, priority=1000, schedulingConstraints={"topology": [{"key": RACK}]})
         it.add_pods(*members("g", 2, priority=1000))
         await it.until(lambda: {"g-0", "g-1"} <= placed(it))
         assert len(placed(it)) == 4

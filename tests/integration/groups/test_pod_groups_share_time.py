@@ -48,6 +48,8 @@ kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: custom-scheduler
   plugins: {multiPoint: {enabled: [{name: Watches}]}}
+  pluginConfig:
+  - {name: GangScheduling, args: {preemptInDomains: true}}
 """
 
 WITH_VOLCANO = WATCHES.replace("[{name: Watches}]", "[{name: Watches}, {name: Coscheduling}]").replace(
@@ -175,7 +177,7 @@ async def test_no_other_pod_is_tried_during_a_group_trial_without_its_possible_v
             it.add_nodes(node_object(zone, cpu="8", labels={"zone": zone}, unschedulable=True))
         await fill(it, 2, cpu="2", priority=1)
         constraints = {"topology": [{"key": "zone"}]}
-        add_group(it, "g", 2, schedulingConstraints=constraints)
+        add_group(it, "g", 2, priority=100, schedulingConstraints=constraints)
         another_pod()
         it.add_pods(*members("g", 2, cpu="2", priority=100))
         await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=60)
@@ -207,7 +209,7 @@ async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
         daemon,
     ):
         await fill(it, 4, cpu="2", priority=1)
-        add_group(it, "g", 6)
+        add_group(it, "g", 6, priority=100)
 
         def in_the_dry_run() -> None:
             if Watches.decided.count("g-1") < 2:
@@ -234,7 +236,7 @@ async def test_no_pod_is_evicted_if_another_pod_took_a_node_in_a_dry_run(tmp_pat
         _,
     ):
         it.add_pods(pod_object("low", cpu="4", priority=1, node="n0"))
-        add_group(it, "g", 2)
+        add_group(it, "g", 2, priority=100)
 
         def in_the_dry_run() -> None:
             if Watches.decided.count("g-1") < 2:
@@ -261,7 +263,7 @@ async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
         it.add_pods(
             *(pod_object(f"low-{row}", cpu="1", priority=row % 3, node=f"n{row % 3}") for row in range(6))
         )
-        add_group(it, "g", 2)
+        add_group(it, "g", 2, priority=100)
 
         def in_the_dry_run() -> None:
             if Watches.decided.count("g-1") < 2:
