@@ -118,7 +118,8 @@ class GroupEvaluator:
         members = [QueuedPodInfo(pod, 0.0, 1) for pod in pending if pod.key not in kept_back]
         members.sort(key=lambda queued: -queued.pod.priority)
         judged = self._tried(key, members) if members else self._untried(key, kept_back)
-        own = {each.key for each in pending if each.group in scheduler.parts.profiles.leaves_below(key)}
+        leaves = frozenset(scheduler.parts.profiles.leaves_below(key))
+        own = {each.key for each in pending if each.group in leaves}
         judged.explanation["members"] += [
             {"pod": pod, "fits": False, "node": None, "message": gate.message}
             for pod, gate in kept_back.items()
