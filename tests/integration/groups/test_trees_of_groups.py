@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scheduler.daemon.app.live_explain import live_groups
 from scheduler.engine.queue.pod_places import Place
+from scheduler.framework import PreBindPlugin, Status
 from tests.integration.groups.gangs import POD_GROUPS, condition, members, placed, told
 from tests.integration.groups.test_groups_as_in_1_37 import NO_CPU, NO_VICTIMS
 from tests.support.builders import node_object, pod_object
@@ -298,3 +301,89 @@ async def test_without_the_gate_the_groups_of_a_tree_are_placed_one_by_one(tmp_p
         await it.until(lambda: condition(it, "a")[0] == "True" or condition(it, "b")[0] == "True")
         assert len(placed(it)) == 2
         assert not [each for each in it.server.requests if "compositepodgroups" in each.path]
+
+
+@pytest.mark.parametrize("cpu", ["1", "2", "3", "4"])
+@virtually
+async def test_a_tree_of_one_group_is_placed_as_the_group_by_itself(cpu: str, tmp_path: Path) -> None:
+    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+        it.add_nodes(node_object("n", cpu=cpu, labels={"of": "tree"}))
+        it.add_nodes(node_object("m", cpu=cpu, labels={"of": "group"}))
+        add_composite(it, "root", 1)
+        add_leaf(it, "a", 2, "root")
+        add_leaf(it, "b", 2)
+        it.add_pods(*members("a", 3, node_selector={"of": "tree"}))
+        it.add_pods(*members("b", 3, node_selector={"of": "group"}))
+        await it.until(lambda: bool(condition(it, "a")[0] and condition(it, "b")[0]))
+        await it.until(lambda: all(told(it, f"{group}-{n}") for group in "ab" for n in range(int(cpu), 3)))
+
+        assert condition(it, "a")[:2] == condition(it, "b")[:2]
+        assert {name[1:] for name in placed(it) if name[0] == "a"} == {
+            name[1:] for name in placed(it) if name[0] == "b"
+        }
+
+
+class Prepares(PreBindPlugin):
+    """Takes a while; fails for one pod at first."""
+
+    name = "Prepares"
+    api_version = 1
+    failures = 1
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        await asyncio.sleep(5)
+        if pod.name != "b-1" or not self.failures:
+            return None
+        self.failures -= 1
+        return Status.failed("its disk is gone")
+
+
+@virtually
+async def test_no_pod_of_a_tree_is_bound_while_another_group_cannot_be(tmp_path: Path) -> None:
+    slow = f"{WITH_TREES}  plugins: {{preBind: {{enabled: [{{name: Prepares}}]}}}}\n"
+    plugins = {"Prepares": Prepares}
+    async with cluster(tmp_path, version="1.37") as it, it.daemon(slow, plugins=plugins):
+        it.add_nodes(node_object("n", cpu="8"))
+        two_gangs(it, 2)
+        it.add_pods(*members("a", 2), *members("b", 2))
+        await it.until(lambda: "its disk is gone" in told(it, "b-1"))
+        await asyncio.sleep(1)
+        assert not placed(it)
+        assert told(it, "a-0").endswith('pod b-1: running PreBind plugin "Prepares": its disk is gone')
+
+        await it.until(lambda: len(placed(it)) == 4, seconds=60)
+
+
+@virtually
+async def test_a_tree_that_grows_while_it_waits_is_placed_with_its_new_groups(tmp_path: Path) -> None:
+    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+        it.add_nodes(node_object("n", cpu="8"))
+        add_composite(it, "root", 3)
+        for leaf in ("a", "b"):
+            add_leaf(it, leaf, 1, "root")
+        it.add_pods(*members("a", 1), *members("b", 1))
+        await asyncio.sleep(5)
+        assert not placed(it)
+
+        it.add_pods(*members("c", 1))
+        await asyncio.sleep(5)
+        assert not placed(it), "group c does not exist yet"
+        add_leaf(it, "c", 1, "root")
+        await it.until(lambda: len(placed(it)) == 3)
+
+
+@virtually
+async def test_a_root_that_is_deleted_gates_its_pods_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES) as daemon:
+        it.add_nodes(node_object("n", cpu="1"))
+        two_gangs(it, 2)
+        it.add_pods(*members("a", 2), *members("b", 2))
+        await it.until(lambda: condition(it, "a")[0] == "False")
+        it.server.store.delete(COMPOSITES, "root")
+        it.add_nodes(node_object("m", cpu="8"))
+        await asyncio.sleep(30)
+        assert not placed(it)
+        assert "composite pod group object not found" in gate(daemon, "a-0")
+
+        add_composite(it, "root", 2)
+        await it.until(lambda: len(placed(it)) == 4, seconds=30)

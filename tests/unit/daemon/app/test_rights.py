@@ -34,6 +34,14 @@ def test_the_shipped_roles_are_those_of_the_default_configuration() -> None:
     assert roles_yaml(rights(), ACCOUNT) == (MANIFESTS / "base" / "rbac.yaml").read_text()
 
 
+def test_composite_groups_are_read_with_their_gate_only() -> None:
+    wanted = {Right(verb, "scheduling.k8s.io", "compositepodgroups") for verb in ("list", "watch")}
+    gate = "emulatedVersion: '1.37'\nfeatureGates: {CompositePodGroup: true}\n"
+
+    assert wanted <= rights(gate).keys()
+    assert not wanted & rights("emulatedVersion: '1.37'\n").keys()
+
+
 def test_roles_give_exactly_the_rights() -> None:
     found = rights()
     given = {

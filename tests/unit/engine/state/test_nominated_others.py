@@ -10,7 +10,7 @@ import pytest
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework.pod_groups import PodGroup
-from scheduler.objects.pod_group import POD_GROUPS, GroupKey
+from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
@@ -129,6 +129,19 @@ def test_pods_of_the_own_group_are_left_out(cache: Cache, nominator: CountingNom
 
     assert [each.name for each in own[row]] == ["c"]
     assert [each.name for each in nothing_left_out[row]] == ["a", "b", "c"]
+
+
+def test_pods_of_all_groups_of_the_own_tree_are_left_out(cache: Cache, nominator: CountingNominator):
+    for name, group in (("a", "g"), ("b", "h"), ("c", "other")):
+        nominator.add(pod(name, schedulingGroup={"podGroupName": group}), "n1")
+    leaves = tuple(PodGroup(GroupKey(POD_GROUPS, "default", name), name) for name in ("g", "h", "empty"))
+    key = GroupKey(COMPOSITE_POD_GROUPS, "default", "root")
+    snapshot = cache.snapshot()
+    own = nominator.others(pod("web"), snapshot, PodGroup(key, "root", is_composite=True, children=leaves))
+    row = snapshot.row_of("n1")
+    assert row is not None
+
+    assert [each.name for each in own[row]] == ["c"]
 
 
 @pytest.mark.parametrize("seed", range(20))

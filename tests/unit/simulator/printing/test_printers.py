@@ -233,10 +233,26 @@ def test_a_pod_group_prints_its_policy_and_status(spec: dict, conditions: dict, 
     assert printer_of("podgroups.scheduling.k8s.io").cells(group, NOW) == shown
 
 
+def test_a_composite_group_prints_its_policy_and_parent():
+    group = {
+        "metadata": {"name": "c", "creationTimestamp": "2026-01-01T11:59:00Z"},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+            "parentCompositePodGroupName": "root",
+        },
+    }
+    printer = printer_of("compositepodgroups.scheduling.k8s.io")
+
+    assert printer.cells(group, NOW) == ["c", "Gang", "w", "root", "60s"]
+    del group["spec"]["parentCompositePodGroupName"]
+    assert printer.cells(group, NOW)[3] == "<none>"
+
+
 @pytest.mark.parametrize(
     "resource", ["pods", "nodes", "events", "namespaces", "services", "configmaps", "deployments.apps", "replicasets.apps",
                  "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io", "csinodes.storage.k8s.io", "networkpolicies.networking.k8s.io",
-                 "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"],
+                 "podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"],
 )  # fmt: skip
 def test_every_column_is_described(resource: str):
     for column in printer_of(resource).columns:
