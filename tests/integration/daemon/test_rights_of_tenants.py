@@ -121,7 +121,9 @@ async def test_a_label_or_annotation_keeps_no_pod_from_being_preempted(tmp_path:
         await it.until(lambda: len(placed(it, TENANT)) == 1)
         await asyncio.sleep(5)
 
-        it.server.store.create(native.POD_GROUPS, native.pod_group("urgent", 1))
+        priority_class(it, "urgent", 1000)
+        urgent = native.pod_group("urgent", 1, priorityClassName="urgent")
+        it.server.store.create(native.POD_GROUPS, urgent)
         it.add_pods(*native.members("urgent", 1, cpu="2", priority=1000))
         await it.until(lambda: it.node_of("urgent-0"))
         assert (len(placed(it, OTHER)), len(placed(it, TENANT))) == (1, 0)

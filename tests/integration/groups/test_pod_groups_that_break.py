@@ -34,6 +34,7 @@ kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: custom-scheduler
   plugins: {multiPoint: {enabled: [{name: Raises}]}}
+  pluginConfig: [{name: GangScheduling, args: {priorityFromPods: true}}]
 """
 
 

@@ -31,8 +31,8 @@ def node(name: str, cpu: str, rack: str) -> dict[str, Any]:
     return node_object(name, cpu=cpu, labels={RACK: rack})
 
 
-def gang(name: str, min_count: int, *, in_one_rack: bool = False) -> dict[str, Any]:
-    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": min_count}}}
+def gang(name: str, min_count: int, *, in_one_rack: bool = False, **more: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": min_count}}, **more}
     if in_one_rack:
         spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
@@ -90,7 +90,7 @@ CASES = {
             node("n1", "2", "a"),
             node("n2", "2", "a"),
             LOW,
-            gang("g", 2),
+            gang("g", 2, priority=9),
             *members("g", 2, cpu="2", priority=9),
         ],
         "waiting_on_preemption",
