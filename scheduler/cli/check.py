@@ -227,10 +227,7 @@ def _left_out(configuration: Configuration) -> Iterator[ConfigurationNote]:
 
 def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> Iterator[ConfigurationNote]:
     """Yield the arguments of plugins that a profile does not enable."""
-    names = {
-        each.profile: {plugin.name for plugins in each.plugins.at.values() for plugin in plugins}
-        for each in built
-    }
+    names = {each.profile: {plugin.name for plugin in each.plugins.all()} for each in built}
     for i, profile in enumerate(configuration.settings.profiles):
         if profile.scheduler_name not in names:
             continue  # it could not be built
