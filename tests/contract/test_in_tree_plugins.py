@@ -15,6 +15,7 @@ from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlu
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.testing.contract import CHECKS, subject
 from tests.support import virtual_time
+from tests.support.builders import pod
 from tests.support.manual_clock import ManualClock
 from tests.support.measurement_servers import FakeMetricsApi, FakePrometheus
 
@@ -42,11 +43,22 @@ CAPABILITIES = {
     "clock": ManualClock(),
 }
 
+_DEFERRED = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]}
+RESIZES = [
+    pod("deferred", node="node-1", cpu="1", status=_DEFERRED),
+    pod("deferred-too", node="node-1", cpu="1", status=_DEFERRED),
+    pod("deferred-for-long", node="node-2", cpu="500", status=_DEFERRED),
+]
+
+
+def own_pods(plugin: type[Plugin]) -> list[PodInfo]:
+    return RESIZES if plugin.evaluates_resizes else []
+
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
 def test_contract(plugin: type[Plugin], check: Callable[[PluginSubject], None]):
-    check(subject(plugin, **CAPABILITIES))
+    check(subject(plugin, pods=own_pods(plugin), **CAPABILITIES))
 
 
 REFRESHED = [plugin for plugin in IN_TREE.values() if plugin.refresh is not Plugin.refresh]
@@ -84,7 +96,7 @@ def test_plugins_are_registered_by_their_names(name: str, plugin: type[Plugin]):
 def test_the_samples_make_each_filter_reject_some_nodes_and_pass_some(name: str):
     from scheduler.testing.contract import verdict
 
-    each = subject(IN_TREE[name])
+    each = subject(IN_TREE[name], pods=own_pods(IN_TREE[name]))
     codes = {
         outcome.code.value
         for pod in each.pods
