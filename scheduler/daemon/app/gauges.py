@@ -129,8 +129,9 @@ def show_groups(metrics: Metrics, parts: Parts) -> None:
 
 
 def _pending_groups(parts: Parts) -> list[tuple[tuple[str, ...], float]]:
-    counts = Counter(place for _, place, _ in waiting_groups(parts))
-    return [((place.value,), float(counts[place])) for place in _WAITING]
+    groups = parts.queue.group_places
+    tried = Counter(map(groups.place_of, _tried_groups(parts)))
+    return [((place.value,), float(groups.count(place) - tried[place])) for place in _WAITING]
 
 
 def _pending_pods(parts: Parts) -> dict[str, float]:
@@ -166,17 +167,24 @@ def _groups_apart(parts: Parts) -> Iterator[tuple[GroupKey, str]]:
     Source:
         kube-scheduler v1.37, backend/queue/scheduling_queue.go, pendingPodGroupPods and incompletePodGroupPods.
     """
-    queue, cache, groups = parts.queue, parts.cache, parts.queue.group_places
+    groups = parts.queue.group_places
+    tried = set(_tried_groups(parts))
     for key in groups.groups():
-        places = groups.places_of(key)
-        if Place.IN_FLIGHT in places and any(
-            queue.place_of(uid) is Place.IN_FLIGHT
-            and cache.state_of(uid) is PodState.OUTSIDE  # not being bound
+        if key in tried:
+            yield key, "pending"
+        elif Place.GATED in groups.places_of(key) and parts.profiles.pod_group(key) is None:
+            yield key, "incomplete"
+
+
+def _tried_groups(parts: Parts) -> Iterator[GroupKey]:
+    """Yield the groups that are being tried; members that are being bound are not tried any more."""
+    queue, cache = parts.queue, parts.cache
+    for key in queue.group_places.groups():
+        if Place.IN_FLIGHT in queue.group_places.places_of(key) and any(
+            queue.place_of(uid) is Place.IN_FLIGHT and cache.state_of(uid) is PodState.OUTSIDE
             for uid in cache.groups.pending(key)
         ):
-            yield key, "pending"
-        elif Place.GATED in places and parts.profiles.pod_group(key) is None:
-            yield key, "incomplete"
+            yield key
 
 
 def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
