@@ -364,10 +364,8 @@ class PodGroupCycle:
 
     async def _fail_before(self, attempts: Sequence[Attempt], status: Status, began: float) -> None:
         """Requeue all members because of an error that was found before any of them was tried."""
-        if _has_lost_its_object(
-            attempts[0]
-        ):  # they wait for it without a message, as before their first attempt
-            for attempt in attempts:
+        if _has_lost_its_object(attempts[0]):
+            for attempt in attempts:  # they wait for it without a message, as before their first attempt
                 await self._pauses.yield_to_loop()
                 self._queue.add_unschedulable(attempt.queued)
             return
