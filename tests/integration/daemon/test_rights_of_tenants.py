@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from scheduler.simulator.access.rbac import User
+from tests.integration.groups import gangs as native
 from tests.integration.groups import test_coscheduling as coscheduling
-from tests.integration.groups import test_pod_groups as native
 from tests.integration.groups.test_coscheduling import CRDS, EXAMPLE, KINDS, VOLCANO
 from tests.integration.plugins import test_fair_queues as queues
 from tests.integration.plugins import test_quotas as quotas
