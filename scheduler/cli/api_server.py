@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.options import command, file_option, option, port_option
+from scheduler.cli.options import command, feature_gates_option, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
-from scheduler.configuration.feature_gates import DEFAULT_VERSION
+from scheduler.configuration.feature_gates import DEFAULT_VERSION, VERSIONS, gate_faults
 from scheduler.configuration.load import default
 from scheduler.configuration.overrides import GivenFeatures
 from scheduler.daemon.app.server_version import ServerVersions
@@ -24,9 +24,8 @@ from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.simulator.access.authentication import may_write
 from scheduler.simulator.external_controllers import KubeletOptions
-from scheduler.simulator.kinds.builtin_kinds import SERVED_VERSIONS
 from scheduler.simulator.scenarios.clusters import furnish, heterogeneous
-from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
+from scheduler.simulator.scenarios.scenario import Scenario, gang_faults, load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.cluster_observer import WatchOnDemand
@@ -64,9 +63,13 @@ _HEARTBEAT_SECONDS: Final = 10.0
 )
 @option(
     "--kubernetes-version",
-    type=click.Choice(SERVED_VERSIONS),
+    type=click.Choice(VERSIONS),
     default=None,
     help=f"The Kubernetes version whose APIs are served; that of the scenario, or {DEFAULT_VERSION}.",
+)
+@feature_gates_option(
+    "Enable or disable features of the API: a server does not keep the fields of disabled features. The defaults are "
+    "those of the scheduler in that version."
 )
 def api_server(
     nodes: int | None,
@@ -78,6 +81,7 @@ def api_server(
     rbac: bool,
     controllers: bool,
     kubernetes_version: str | None,
+    feature_gates: dict[str, bool],
 ) -> None:
     """Serve the API of a simulated cluster, for kubectl and for schedulers."""
     configure_logging(logging.INFO)
@@ -88,7 +92,13 @@ def api_server(
     if nodes is None:
         nodes = _NODES if plan is None else 0
     version = kubernetes_version or (DEFAULT_VERSION if plan is None else plan.kubernetes_version)
+    faults = [FieldError("--feature-gates", fault) for _, fault in gate_faults(feature_gates, version)]
+    if faults:
+        raise ConfigurationError(faults)
     if plan is not None:
+        faults = gang_faults(plan.workloads, version)
+        if faults:
+            raise ConfigurationError(faults, str(scenario))
         plan = replace(plan, kubernetes_version=version)
     # kubectl shows its token over TLS only.
     tls = tls or rbac
@@ -100,6 +110,7 @@ def api_server(
         kubelet=KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
         controllers=controllers,
         version=version,
+        feature_gates=feature_gates,
     )
     run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute(), port=port))
 

@@ -154,14 +154,24 @@ _emulated_version = option(
     metavar="MAJOR.MINOR",
     section="Configuration",
 )
-_feature_gates = option(
-    "--feature-gates",
-    multiple=True,
-    callback=_gates,
-    help="Enable or disable features; overrides featureGates of the file. Groups of pods are on by default: "
-    "GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and WorkloadAwarePreemption.",
-    metavar="GATE=true|false,...",
-    section="Configuration",
+
+
+def feature_gates_option(text: str, section: str = "Options") -> Callable[..., Any]:
+    """Return the option `--feature-gates` with a help text."""
+    return option(
+        "--feature-gates",
+        multiple=True,
+        callback=_gates,
+        help=text,
+        metavar="GATE=true|false,...",
+        section=section,
+    )
+
+
+_feature_gates = feature_gates_option(
+    "Enable or disable features; overrides featureGates of the file. Groups of pods are on by default: GenericWorkload, "
+    "GangScheduling, TopologyAwareWorkloadScheduling and WorkloadAwarePreemption.",
+    "Configuration",
 )
 
 

@@ -87,6 +87,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.37",
         "a group waits and backs off as one, with one priority; it is rejected with one message, and only the whole group preempts",
     ),
+    "PodGroupKind": (
+        "1.36",
+        "groups are PodGroups, tried as a whole; in 1.35 they are parts of Workloads, whose pods wait for each other at Permit",
+    ),
     "PodGroupMinCountMutable": ("1.37", "a gang is tried again when its `minCount` falls"),
     "PodGroupPostFilter": ("1.37", "profiles have the extension point `podGroupPostFilter`"),
     "PodGroupVictims": ("1.37", "groups with the disruption mode `all` are one victim for single pods too"),
@@ -180,6 +184,13 @@ def stages_at(version: str) -> Mapping[str, Stage]:
     """Return gate -> its stage in a version, for the gates that kube-scheduler has there."""
     stages = {gate: _stage_at(text, version) for gate, text in STAGES.items()}
     return {gate: stage for gate, stage in stages.items() if stage is not None}
+
+
+def is_known_at(name: str, version: str) -> bool:
+    """Return whether a version has a gate or a change, or had the gate before it was removed."""
+    if name in CHANGES:
+        return _number(CHANGES[name][0]) <= _number(version)
+    return name in stages_at(version) or name in _removed_at(version)
 
 
 def _stage_at(text: str, version: str) -> Stage | None:

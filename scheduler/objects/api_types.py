@@ -22,9 +22,10 @@ for a type with kind and apiVersion in JSON.
 Source:
     Kubernetes v1.36, staging/src/k8s.io/api, apimachinery/pkg/apis/meta/v1 and apiextensions-apiserver: the tags
     `json` and `protobuf` of the fields, and their comments `+listType`, `+mapType` and `+structType`.
+    Kubernetes v1.35, staging/src/k8s.io/api/scheduling/v1alpha1/types.go and core/v1/types.go, WorkloadReference.
     Kubernetes v1.37 (01d0b727), staging/src/k8s.io/api/scheduling/v1beta1/generated.proto, and core/v1/generated.proto,
     NodePodPreemptionPolicy; composite groups by scheduling/v1alpha3/types.go, where the numbers of their `disruptionMode`
-    and `preemptionPolicy` are assumed.
+    and `preemptionPolicy` are assumed; KEP-5945 and KEP-5963 for skipNodeOperations and compatibilityGroups.
 """
 
 from __future__ import annotations

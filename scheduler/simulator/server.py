@@ -19,12 +19,13 @@ from email.utils import format_datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
 from scheduler.clock import Clock, SystemClock
-from scheduler.configuration.feature_gates import DEFAULT_VERSION
+from scheduler.configuration.feature_gates import DEFAULT_VERSION, accepted_gates, features_of
 from scheduler.http_server.listener import Listener, listening_socket, listening_unix_socket
 from scheduler.http_server.messages import ClientGoneError, RequestTooLongError, ServerResponse
 from scheduler.kube.certificates.made import Issued, issue
@@ -208,6 +209,7 @@ class ApiServer:
         provisioner: ProvisionerOptions | None = None,
         devices: DeviceOptions | None = None,
         version: str = DEFAULT_VERSION,
+        feature_gates: Mapping[str, bool] = MappingProxyType({}),
         history: int = 20_000,
         logged_requests: int = 10_000,
     ) -> None:
@@ -231,18 +233,22 @@ class ApiServer:
                 cordoned nodes are tainted, namespaces are emptied, dependents are collected, and so on.
             provisioner: delays of storage drivers.
             devices: delays of device drivers.
-            version: the Kubernetes version, one of `SERVED_VERSIONS`.
+            version: the Kubernetes version, one of `VERSIONS`.
+            feature_gates: gate -> value; the others have the defaults of this scheduler in that version.
             history: number of kept changes per kind, for watches that resume.
             logged_requests: number of requests kept in `requests`.
         """
         self._clock = clock or SystemClock()
-        self._version = version
+        self._features = features_of(feature_gates, version)
+        self._gates = feature_gates
         self._host = host
         self._port = port
         self._socket_path = Path(socket_path) if socket_path else None
         self._user = user
         self._issued = _issued(host) if tls else None
-        self._registry = Registry(clock=self._clock, kinds=builtin_kinds(version), seed=seed, history=history)
+        self._registry = Registry(
+            clock=self._clock, kinds=builtin_kinds(self._features), seed=seed, history=history
+        )
         self._security = Security(
             self._registry,
             token=token,
@@ -313,7 +319,7 @@ class ApiServer:
             listening, self._handle, _LONGEST_BODY_BYTES, tls, _ignore, _LONGEST_TARGET_BYTES
         )
         self._listener.open()
-        self._api = Api(self._registry, self.url.partition("//")[2], self._version)
+        self._api = Api(self._registry, self.url.partition("//")[2], self._features.version)
         for controller in self._controllers:
             controller.start()
         logger.info("API server listens", extra={"url": self.url, "socket": str(self._socket_path or "")})
@@ -355,23 +361,28 @@ class ApiServer:
     def upgrade(self, version: str) -> None:
         """Serve another Kubernetes version from the next start on; the other objects stay.
 
+        Feature gates that the version does not accept are left out.
+
         Args:
-            version: one of `SERVED_VERSIONS`.
+            version: one of `VERSIONS`.
 
         Raises:
             RuntimeError: the server runs, or has Workloads or PodGroups, which are not converted between versions.
         """
         if self._listener is not None:
             raise RuntimeError("an API server is not upgraded while it runs: stop it first")
-        kinds, old = self._registry.kinds, group_kinds(self._version)
-        left = [kind.group_resource for kind in old if self._registry.each(kind.group_resource)]
+        old, features = self._features, features_of(accepted_gates(self._gates, version)[0], version)
+        groups = {kind.group_resource for kind in group_kinds(old)}
+        left = sorted(name for name in groups if self._registry.each(name))
         if left:
             raise RuntimeError(f"delete these objects first: {', '.join(left)}")
-        for kind in old:
-            kinds.remove(kinds.of(kind.group, kind.version)[0])
-        for kind in group_kinds(version):
-            kinds.add(kind)
-        self._version = version
+        new = builtin_kinds(features)
+        gone = [
+            kind for kind in builtin_kinds(old) if new.at(kind.group, kind.version, kind.resource) is None
+        ]
+        self._registry.kinds.replace(gone, new)
+        self._security.guard(self._registry.kinds)
+        self._features = features
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from scheduler.simulator.access.rbac import BoundRule, Rule
     from scheduler.simulator.api.requests import RequestInfo
+    from scheduler.simulator.apimachinery.kinds import Kinds
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
 
@@ -394,9 +395,14 @@ class Security:
         self._reviews = Reviews(self._tokens, self._authorizer)
         self._guard = EscalationGuard(roles, self.grants)
         self._claims = ClaimStatusGuard(self._authorizer, self.grants)
-        if rbac:
-            put_guard(registry.kinds, self._guard.check)
-            put_status_guard(registry.kinds, self._claims.check)
+        self._rbac = rbac
+        self.guard(registry.kinds)
+
+    def guard(self, kinds: Kinds) -> None:
+        """Set the checks of RBAC for writes of these kinds."""
+        if self._rbac:
+            put_guard(kinds, self._guard.check)
+            put_status_guard(kinds, self._claims.check)
 
     def identify(self, headers: Mapping[str, Sequence[str]]) -> User:
         """Return the user of a request with these headers, by names in lower case, or the user to impersonate.

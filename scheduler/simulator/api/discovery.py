@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.kinds import Kind, Kinds
     from scheduler.simulator.apimachinery.objects import Object
 
-_PATCH_RELEASES: Final = {"1.36": "v1.36.2", "1.37": "v1.37.0"}
+_PATCH_RELEASES: Final = {"1.34": "v1.34.9", "1.35": "v1.35.6", "1.36": "v1.36.2", "1.37": "v1.37.0"}
 _BUILD: Final = {
     "gitCommit": "",
     "gitTreeState": "clean",

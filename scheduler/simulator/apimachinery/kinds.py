@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scheduler.objects.api_types import ApiType
+    from scheduler.simulator.apimachinery.disabled_fields import DisabledFields
     from scheduler.simulator.apimachinery.strategy import Strategy
 
 Cell = Callable[[Object, datetime], Any]
@@ -175,6 +176,7 @@ class Kind:
         list_kind: kind of its lists; "" for the kind with `List`.
         printer: table columns; None for the built-in ones.
         is_custom: whether it is a custom resource: without a built-in type, and with kind and apiVersion in lists.
+        disabled: the fields of features that are off.
     """
 
     group: str
@@ -193,6 +195,7 @@ class Kind:
     list_kind: str = ""
     printer: Printer | None = None
     is_custom: bool = False
+    disabled: Sequence[DisabledFields] = ()
 
     @cached_property
     def api_version(self) -> str:
@@ -285,6 +288,10 @@ class Kinds:
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_path.values())
 
+    def __contains__(self, resource: object) -> bool:
+        """Return whether `named` finds a kind."""
+        return resource in self._by_name
+
     def add(self, kind: Kind) -> None:
         """Register a kind."""
         self._by_path[kind.group, kind.version, kind.resource] = kind
@@ -293,10 +300,17 @@ class Kinds:
 
     def remove(self, kind: Kind) -> None:
         """Remove a kind."""
-        del self._by_path[kind.group, kind.version, kind.resource]
+        self.replace([kind], [])
+
+    def replace(self, gone: Iterable[Kind], new: Iterable[Kind]) -> None:
+        """Remove kinds, and register others, which take the places of kinds with the same paths."""
+        for kind in gone:
+            del self._by_path[kind.group, kind.version, kind.resource]
+        for kind in new:
+            self._by_path[kind.group, kind.version, kind.resource] = kind
         self._by_name = {}
-        for left in list(self):
-            self.add(left)
+        for kind in list(self):
+            self.add(kind)
 
     def at(self, group: str, version: str, resource: str) -> Kind | None:
         """Return the kind at a path."""

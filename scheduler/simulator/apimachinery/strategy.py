@@ -318,6 +318,24 @@ class Strategy:
         return obj
 
 
+class SeveralVersions(Strategy):
+    """Kinds that are served in several versions with the same fields.
+
+    Args:
+        api_version: the apiVersion of this version's objects.
+        stored: the apiVersion of stored objects.
+    """
+
+    def __init__(self, api_version: str, stored: str) -> None:
+        self._api_version, self._stored = api_version, stored
+
+    def to_storage(self, obj: Object) -> Object:
+        return obj | {"apiVersion": self._stored}
+
+    def from_storage(self, obj: Object) -> Object:
+        return obj | {"apiVersion": self._api_version}
+
+
 class Generic(Strategy):
     """Kinds with a status, a generation, and no other particular rules."""
 

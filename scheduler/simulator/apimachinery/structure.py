@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler.clock import rfc3339, rfc3339_micro
 from scheduler.objects.api_types import META, api_type
 from scheduler.objects.quantity import canonical_quantity
+from scheduler.simulator.apimachinery.disabled_fields import remove_unknown
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import bad_request, cannot_decode
 
@@ -278,6 +279,7 @@ def read_object(kind: Kind, body: Any, options: WriteOptions, *, fills: bool = T
     except StructureError as error:
         problem = error.problem if error.problem.startswith("quantities") else str(error)
         raise cannot_decode(kind, problem) from error
+    reading.unknown += remove_unknown(obj, kind.disabled)
     if reading.unknown:
         _tell_unknown(kind, reading.unknown, options)
     if not isinstance(obj.get("metadata", {}), dict):

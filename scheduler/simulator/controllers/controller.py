@@ -65,7 +65,7 @@ class Controller(ABC):
     """A simulated controller.
 
     Attributes:
-        resources: resources that it watches.
+        resources: resources that it watches, if they are served.
         store: the objects.
     """
 
@@ -79,9 +79,9 @@ class Controller(ABC):
 
     def start(self) -> None:
         """Watch, beginning with the existing objects; there must be a running loop."""
-        for resource in self.resources:
+        for resource in filter(self.store.has_kind, self.resources):
             self._watches[resource] = self.store.watch(resource, self.wake)
-        for resource in self.resources:
+        for resource in self._watches:
             for obj in self.store.list(resource):
                 self.observe(resource, "ADDED", obj)
         self.wake()

@@ -207,7 +207,7 @@ class PodGroupProtection(QueueController):
 
     def reconcile(self, key: str) -> None:
         namespace, _, name = key.partition("/")
-        group = self.store.find(_PODGROUPS, name, namespace)
+        group = self.store.find(_PODGROUPS, name, namespace) if self.store.has_kind(_PODGROUPS) else None
         if group is None or not is_terminating(group) or key in self._members:
             return
         finalizers = group["metadata"].get("finalizers", ())

@@ -91,8 +91,11 @@ class ResourceClaims(QueueController):
                 self._reserve(obj, group)
 
     def _group_of(self, pod: Object) -> Object | None:
-        name = _group_name(pod)
-        return self.store.find(_GROUPS, name, key_of(pod)[0]) if name else None
+        return self._group(_group_name(pod), key_of(pod)[0])
+
+    def _group(self, name: str, namespace: str) -> Object | None:
+        is_served = name and self.store.has_kind(_GROUPS)
+        return self.store.find(_GROUPS, name, namespace) if is_served else None
 
     def _create_claims(self, owner: Object, kind: str, group: Object | None) -> bool:
         """Create the claims of the templates of a pod or PodGroup, and set their names in its status.
@@ -222,7 +225,7 @@ class ResourceClaims(QueueController):
     def _is_needed(self, consumer: Object, namespace: str) -> bool:
         """Return whether a consumer still needs its claim."""
         if consumer.items() >= _OF_GROUPS.items():
-            group = self.store.find(_GROUPS, consumer.get("name", ""), namespace)
+            group = self._group(consumer.get("name", ""), namespace)
             return group is not None and group["metadata"]["uid"] == consumer.get("uid")
         if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
             return True

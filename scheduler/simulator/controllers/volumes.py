@@ -521,7 +521,7 @@ class StorageProtection(QueueController):
     def reconcile(self, key: str) -> None:
         resource, _, place = key.partition(":")
         namespace, _, name = place.partition("/")
-        obj = self.store.find(resource, name, namespace)
+        obj = self.store.find(resource, name, namespace) if self.store.has_kind(resource) else None
         if obj is None or not is_terminating(obj) or self._is_used(resource, place, obj):
             return
         finalizers = obj["metadata"].get("finalizers", ())

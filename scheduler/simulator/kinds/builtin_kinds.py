@@ -8,9 +8,10 @@ Source:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from scheduler.configuration.feature_gates import DEFAULT_VERSION
+from scheduler.configuration.feature_gates import features_of
 from scheduler.objects.pod_defaults import default_pod_spec
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
 from scheduler.simulator.apimachinery.objects import names, restore
@@ -34,13 +35,16 @@ from scheduler.simulator.kinds.devices import (
     DeviceTaintRuleStrategy,
     ResourceSliceStrategy,
 )
+from scheduler.simulator.kinds.feature_fields import disabled_fields
 from scheduler.simulator.kinds.persistent_volumes import (
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
 )
 from scheduler.simulator.kinds.pod_groups import (
     GROUP,
+    STORED,
     GroupWorkloadStrategy,
+    GroupWorkloadStrategyOf135,
     PodGroupStrategy,
     PodGroupStrategyOf137,
 )
@@ -65,10 +69,9 @@ from scheduler.simulator.kinds.workloads import (
 )
 
 if TYPE_CHECKING:
+    from scheduler.configuration.feature_gates import Features
     from scheduler.simulator.apimachinery.objects import Object
 
-SERVED_VERSIONS: Final = ("1.36", "1.37")
-"""The Kubernetes versions whose API can be served."""
 _DEFAULT_SHARE: Final = 80
 
 
@@ -263,55 +266,63 @@ _EVENT_FIELDS: Final = {
 }
 
 
-def group_kinds(version: str) -> list[Kind]:
-    """Return Workloads and kinds of groups, in the versions that a Kubernetes version serves."""
-    if version == "1.36":
+_DEVICE_RULE_VERSIONS: Final = {"1.35": ("v1alpha3",), "1.36": ("v1beta2", "v1alpha3")}
+"""Kubernetes version -> the versions of DeviceTaintRules, best first; v1 in later ones."""
+
+
+def group_kinds(features: Features) -> list[Kind]:
+    """Return Workloads and PodGroups, in the versions that a server with these features serves."""
+    if not features.enabled("GenericWorkload"):
+        return []
+    if not features.enabled("PodGroupKind"):
+        return [Kind(GROUP, "v1alpha1", "workloads", "Workload", True, GroupWorkloadStrategyOf135())]
+    if not features.enabled("PodGroupEntities"):
+        groups = PodGroupStrategy(features)
         return [
             Kind(GROUP, "v1alpha2", "workloads", "Workload", True, GroupWorkloadStrategy()),
-            Kind(GROUP, "v1alpha2", "podgroups", "PodGroup", True, PodGroupStrategy(), (), (), _STATUS),
+            Kind(GROUP, "v1alpha2", "podgroups", "PodGroup", True, groups, (), (), _STATUS),
         ]
+    kinds = []
+    for served in ("v1beta1", "v1alpha3"):
+        workloads = GroupWorkloadStrategyOf137(features, f"{GROUP}/{served}", STORED)
+        of_137 = PodGroupStrategyOf137(features, f"{GROUP}/{served}", STORED)
+        kinds.append(Kind(GROUP, served, "workloads", "Workload", True, workloads))
+        kinds.append(Kind(GROUP, served, "podgroups", "PodGroup", True, of_137, (), (), _STATUS))
+    if features.enabled("CompositePodGroup"):
+        trees = CompositePodGroupStrategy(features)
+        kinds.append(
+            Kind(GROUP, "v1alpha3", "compositepodgroups", "CompositePodGroup", True, trees, (), (), _STATUS)
+        )
+    return kinds
+
+
+def _device_rule_kinds(features: Features) -> list[Kind]:
+    if not features.enabled("DRADeviceTaintRules"):
+        return []
+    group, versions = "resource.k8s.io", _DEVICE_RULE_VERSIONS.get(features.version, ("v1",))
+    made = [DeviceTaintRuleStrategy(f"{group}/{version}", f"{group}/{versions[0]}") for version in versions]
     return [
-        kind
-        for served in ("v1beta1", "v1alpha3")
-        for kind in (
-            Kind(GROUP, served, "workloads", "Workload", True, GroupWorkloadStrategyOf137(served)),
-            Kind(
-                GROUP, served, "podgroups", "PodGroup", True, PodGroupStrategyOf137(served), (), (), _STATUS
-            ),
-        )
-    ] + [
-        Kind(
-            GROUP,
-            "v1alpha3",
-            "compositepodgroups",
-            "CompositePodGroup",
-            True,
-            CompositePodGroupStrategy(),
-            (),
-            (),
-            _STATUS,
-        )
+        Kind(group, version, "devicetaintrules", "DeviceTaintRule", False, rules, (), (), _STATUS)
+        for version, rules in zip(versions, made, strict=True)
     ]
 
 
-def device_rule_kinds(version: str) -> list[Kind]:
-    """Return DeviceTaintRules, which a Kubernetes version serves by default since 1.37."""
-    rules = DeviceTaintRuleStrategy()
-    kind = Kind("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", False, rules, (), (), _STATUS)
-    return [] if version == "1.36" else [kind]
-
-
-def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
+def builtin_kinds(features: Features | None = None) -> Kinds:
     """Return the kinds that a new server serves: those that schedulers and controllers read and write.
 
     Args:
-        version: one of `SERVED_VERSIONS`.
+        features: the version of the server and its feature gates; fields that they do not allow are not kept. None for
+            the kinds of the default version, with the fields of all versions.
     """
+    served = features_of({}) if features is None else features
+    disabled = {} if features is None else disabled_fields(features)
+    fractions = features is None or features.enabled("DRAFractionalCapacityRange")
+    resizes = ("resize",) if served.enabled("InPlacePodVerticalScaling") else ()
     plain, generic = Strategy(), Generic()
     # fmt: off
-    return Kinds([
-        Kind("", "v1", "pods", "Pod", True, PodStrategy(), ("po",), _ALL, ("status", "binding", "eviction", "resize"), _POD_FIELDS),
-        Kind("", "v1", "nodes", "Node", False, NodeStrategy(resize_preemption=version != "1.36"), ("no",), (), _STATUS, _NODE_FIELDS),
+    kinds = [
+        Kind("", "v1", "pods", "Pod", True, PodStrategy(), ("po",), _ALL, ("status", "binding", "eviction", *resizes), _POD_FIELDS),
+        Kind("", "v1", "nodes", "Node", False, NodeStrategy(), ("no",), (), _STATUS, _NODE_FIELDS),
         Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
         Kind("", "v1", "events", "Event", True, CoreEventStrategy(), ("ev",), (), (), _CORE_EVENT_FIELDS),
         Kind("", "v1", "services", "Service", True, ServiceStrategy(), ("svc",), _ALL, _STATUS, selectable("spec.clusterIP", "spec.type")),
@@ -345,12 +356,12 @@ def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
         Kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", False, plain, ("ip",)),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudgetStrategy(), ("pdb",), (), _STATUS),
         Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, Plain(), ("pc",)),
-        *group_kinds(version),
+        *group_kinds(served),
         Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RuntimeClassStrategy()),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, AdmissionPolicyStrategy(), (), ("api-extensions",), _STATUS),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, AdmissionPolicyBindingStrategy(), (), ("api-extensions",)),
         Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClassStrategy(), ("sc",)),
-        Kind("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", False, VolumeAttributesClassStrategy(), ("vac",)),
+        *([Kind("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", False, VolumeAttributesClassStrategy(), ("vac",))] if served.enabled("VolumeAttributesClass") else ()),
         Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, CSINodeStrategy()),
         Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, CSIDriverStrategy()),
         Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, CSIStorageCapacityStrategy()),
@@ -358,9 +369,9 @@ def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
         Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, DefinitionStrategy(), ("crd", "crds"), ("api-extensions",), _STATUS),
         Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaimStrategy(), (), (), _STATUS),
         Kind("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplateStrategy()),
-        Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSliceStrategy(), (), (), (), selectable("spec.nodeName", "spec.driver")),
+        Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSliceStrategy(fractions=fractions), (), (), (), selectable("spec.nodeName", "spec.driver")),
         Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, DeviceClassStrategy()),
-        *device_rule_kinds(version),
+        *_device_rule_kinds(served),
         Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", True, RoleStrategy("roles")),
         Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True, BindingStrategy("rolebindings")),
         Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, RoleStrategy("clusterroles")),
@@ -371,7 +382,6 @@ def builtin_kinds(version: str = DEFAULT_VERSION) -> Kinds:
         Kind("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True, plain, verbs=REVIEW_VERBS),
         Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, plain, verbs=REVIEW_VERBS),
         Kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, plain, verbs=REVIEW_VERBS),
-    ])
-
-
+    ]
     # fmt: on
+    return Kinds(replace(kind, disabled=disabled.get(kind.group_resource, ())) for kind in kinds)

@@ -19,15 +19,13 @@ from scheduler.simulator.apimachinery.causes import (
     too_many,
 )
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.strategy import Strategy, validate_dns_label
+from scheduler.simulator.apimachinery.strategy import SeveralVersions, Strategy, validate_dns_label
 from scheduler.simulator.kinds.pod_groups import (
     MOST_TEMPLATES,
     PARENT,
-    InTwoVersions,
     set_priority,
     validate_conditions,
     validate_controller,
-    validate_disabled,
     validate_one_of,
     validate_parent,
     validate_scheduling,
@@ -40,6 +38,7 @@ from scheduler.simulator.kinds.pod_groups import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from scheduler.configuration.feature_gates import Features
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
@@ -55,8 +54,9 @@ _IMMUTABLE: Final = (
     "disruptionMode",
     "priorityClassName",
     "priority",
+    "preemptionPolicy",
 )
-_IMMUTABLE_IN_TEMPLATE: Final = ("schedulingConstraints", "disruptionMode", "priorityClassName", "priority")
+_IMMUTABLE_IN_TEMPLATE: Final = _IMMUTABLE[3:]
 
 
 class CompositePodGroupStrategy(Strategy):
@@ -64,15 +64,17 @@ class CompositePodGroupStrategy(Strategy):
 
     has_status = True
 
+    def __init__(self, features: Features) -> None:
+        self._has_policy = features.enabled("PodGroupPreemptionPolicy")
+
     def default(self, obj: Object) -> None:
         obj["spec"].setdefault("disruptionMode", {"single": {}})
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
-        set_priority(obj, cluster, "compositepodgroups")
+        set_priority(obj, cluster, "compositepodgroups", with_policy=self._has_policy)
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         spec = obj["spec"]
-        yield from validate_disabled(spec, "spec")
         if "workloadRef" in spec:
             yield from validate_parent(spec)
             yield from validate_workload_reference(spec["workloadRef"], "spec.workloadRef")
@@ -88,13 +90,20 @@ class CompositePodGroupStrategy(Strategy):
         yield from validate_conditions(obj["status"].get("conditions", ()), "status.conditions")
 
 
-class GroupWorkloadStrategyOf137(InTwoVersions):
+class GroupWorkloadStrategyOf137(SeveralVersions):
     """The rules of Workloads in 1.37: the templates are fixed, but `minCount` may change."""
+
+    def __init__(self, features: Features, api_version: str, stored: str) -> None:
+        super().__init__(api_version, stored)
+        self._has_trees = features.enabled("CompositePodGroup")
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         spec = obj["spec"]
         if "controllerRef" in spec:
             yield from validate_controller(spec["controllerRef"], "spec.controllerRef")
+        if spec.get(_COMPOSITES) and not self._has_trees:
+            yield forbidden_field(f"spec.{_COMPOSITES}", "")
+            return
         given = [name for name in (_LEAVES, _COMPOSITES) if spec.get(name)]
         yield from validate_one_of(dict.fromkeys(given), (_LEAVES, _COMPOSITES), "spec")
         yield from _validate_templates(spec, "spec")
@@ -113,8 +122,6 @@ def _validate_templates(holder: Object, path: str) -> Iterator[Cause]:
         if len(templates) > MOST_TEMPLATES:
             yield too_many(where, len(templates), MOST_TEMPLATES)
             continue
-        for index, template in enumerate(templates):
-            yield from validate_disabled(template, f"{where}[{index}]")
         yield from (
             validate_templates(templates, where)
             if name == _LEAVES

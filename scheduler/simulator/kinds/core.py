@@ -98,21 +98,11 @@ class NamespaceStrategy(Strategy):
 
 
 class NodeStrategy(Strategy):
-    """The rules of nodes; unlike other kinds, a new node keeps its status.
-
-    Args:
-        resize_preemption: whether nodes may disable preemption for resizes, as in 1.37 with the gate
-            InPlacePodVerticalScalingSchedulerPreemption.
-    """
+    """The rules of nodes; unlike other kinds, a new node keeps its status."""
 
     has_status = True
 
-    def __init__(self, *, resize_preemption: bool) -> None:
-        self._resize_preemption = resize_preemption
-
     def default(self, obj: Object) -> None:
-        if not self._resize_preemption:
-            obj["spec"].pop("podPreemptionPolicy", None)
         status = obj["status"]
         if "capacity" in status:
             status.setdefault("allocatable", dict(status["capacity"]))

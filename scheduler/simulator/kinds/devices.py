@@ -9,8 +9,10 @@ Source:
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.quantity import canonical_quantity, parse_quantity
 from scheduler.objects.resource_names import is_extended_resource_name
 from scheduler.simulator.apimachinery.causes import (
     Cause,
@@ -25,6 +27,7 @@ from scheduler.simulator.apimachinery.causes import (
 from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import validate_node_selector
 from scheduler.simulator.apimachinery.strategy import (
+    SeveralVersions,
     Strategy,
     dns_subdomain,
     validate_dns_label,
@@ -36,6 +39,7 @@ from scheduler.simulator.kinds.persistent_volumes import immutable, validate_dri
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from scheduler.objects.quantity import Quantity
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
 
@@ -152,6 +156,8 @@ _MOST_DEVICES_WITH_MORE: Final = 64
 _MOST_ATTRIBUTES: Final = 32
 _MOST_TAINTS: Final = 16
 _LONGEST_VALUE: Final = 64
+_MOST_VALUES: Final = 10
+_OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 _PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _DEVICE_PLACES: Final = _PLACES[:3]
@@ -185,10 +191,17 @@ class DeviceClassStrategy(Strategy):
 
 
 class ResourceSliceStrategy(Strategy):
-    """The rules of ResourceSlices."""
+    """The rules of ResourceSlices.
+
+    Args:
+        fractions: whether ranges of capacity are computed in thousandths if a bound has a fraction.
+    """
 
     has_generation = True
     returns_deleted = True
+
+    def __init__(self, *, fractions: bool) -> None:
+        self._fractions = fractions
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         _time_taints(obj["spec"], cluster)
@@ -197,19 +210,19 @@ class ResourceSliceStrategy(Strategy):
         _time_taints(obj["spec"], cluster)
 
     def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_slice(obj["spec"]))
+        return list(_validate_slice(obj["spec"], fractions=self._fractions))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         spec, before = obj["spec"], old["spec"]
         return [
-            *_validate_slice(spec),
+            *_validate_slice(spec, fractions=self._fractions),
             *immutable(spec["pool"], before["pool"], "name", "spec.pool.name"),
             *immutable(spec, before, "driver", "spec.driver"),
             *immutable(spec, before, "nodeName", "spec.nodeName"),
         ]
 
 
-class DeviceTaintRuleStrategy(Strategy):
+class DeviceTaintRuleStrategy(SeveralVersions):
     """The rules of DeviceTaintRules."""
 
     has_generation = True
@@ -253,7 +266,7 @@ def _validate_class(spec: Object) -> Iterator[Cause]:
         yield invalid_value("spec.extendedResourceName", f'"{name}"', problem)
 
 
-def _validate_slice(spec: Object) -> Iterator[Cause]:
+def _validate_slice(spec: Object, *, fractions: bool) -> Iterator[Cause]:
     yield from validate_driver_name(spec["driver"], "spec.driver")
     pool = spec["pool"]
     yield from validate_pool_name(pool["name"], "spec.pool.name")
@@ -278,9 +291,17 @@ def _validate_slice(spec: Object) -> Iterator[Cause]:
         return
     per_device = bool(spec.get("perDeviceNodeSelection"))
     for index, device in enumerate(devices):
-        yield from _validate_device(device, f"spec.devices[{index}]", per_device=per_device)
+        path = f"spec.devices[{index}]"
+        yield from _validate_device(device, path, per_device=per_device)
+        for name, amount in device.get("capacity", {}).items():
+            if "requestPolicy" in amount and device.get("allowMultipleAllocations"):
+                where = f"{path}.capacity[{name}].requestPolicy"
+                yield from _validate_policy(
+                    amount["requestPolicy"], amount["value"], where, fractions=fractions
+                )
     yield from duplicates([device.get("name", "") for device in devices], "spec.devices")
     yield from _validate_counter_sets(spec.get("sharedCounters", ()))
+    yield from _validate_skipped(spec.get("skipNodeOperations", ()), "spec.skipNodeOperations")
 
 
 def _validate_places(holder: Object, path: str, places: Sequence[str], problem: str) -> Iterator[Cause]:
@@ -343,13 +364,130 @@ def _validate_attribute(attribute: Object, path: str) -> Iterator[Cause]:
     if len(attribute) != 1:
         shown = json_text(attribute) if attribute else '""'
         yield invalid_value(path, shown, "exactly one value must be specified")
-    text = attribute.get("string", "")
-    if len(text) > _LONGEST_VALUE:
-        yield too_long(f"{path}.string", _LONGEST_VALUE)
-    version = attribute.get("version")
-    if version is not None and not _SEMANTIC_VERSION.fullmatch(version):
-        problem = "must be a string compatible with semver.org spec 2.0.0"
-        yield invalid_value(f"{path}.version", f'"{version}"', problem)
+    for where, text in _texts(attribute, "string", path):
+        if len(text) > _LONGEST_VALUE:
+            yield too_long(where, _LONGEST_VALUE)
+    for where, text in _texts(attribute, "version", path):
+        if not _SEMANTIC_VERSION.fullmatch(text):
+            problem = "must be a string compatible with semver.org spec 2.0.0"
+            yield invalid_value(where, f'"{text}"', problem)
+
+
+def _texts(attribute: Object, field: str, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of an attribute's value, or of its values."""
+    if field in attribute:
+        yield f"{path}.{field}", attribute[field]
+    for index, text in enumerate(attribute.get(f"{field}s", ())):
+        yield f"{path}.{field}s[{index}]", text
+
+
+def _validate_policy(policy: Object, capacity: str, path: str, *, fractions: bool) -> Iterator[Cause]:
+    """Yield the errors of the amounts of a shared capacity that may be requested.
+
+    Source:
+        kube-apiserver v1.36, pkg/apis/resource/validation/validation.go, validateRequestPolicy.
+    """
+    values, valid, default = policy.get("validValues", ()), policy.get("validRange"), policy.get("default")
+    if values and valid is not None:
+        problem = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        yield forbidden_field(path, problem)
+        return
+    field = "validValues" if values else "validRange"
+    if not values and valid is None:
+        return
+    if default is None:
+        yield required(f"{path}.default", f"required when {field} is defined")
+    elif values:
+        yield from _validate_values(values, default, capacity, f"{path}.{field}")
+    elif valid is not None:
+        yield from _validate_range(valid, default, capacity, f"{path}.{field}", fractions=fractions)
+
+
+def _validate_values(values: Sequence[str], default: str, capacity: str, path: str) -> Iterator[Cause]:
+    amounts = [parse_quantity(value) for value in values]
+    for index, (before, amount) in enumerate(pairwise(amounts), start=1):
+        if before > amount:
+            yield invalid_value(
+                f"{path}[{index}]", f'"{values[index]}"', "values must be sorted in ascending order"
+            )
+    if len(values) > _MOST_VALUES:
+        yield too_many(path, len(values), _MOST_VALUES)
+    for index, amount in enumerate(amounts):
+        if amount > parse_quantity(capacity):
+            problem = f"option is larger than capacity value: {capacity}"
+            yield invalid_value(f"{path}[{index}]", f'"{values[index]}"', problem)
+    yield from duplicates(values, path)
+    if parse_quantity(default) not in amounts:
+        yield invalid_value(path, f'"{default}"', "default value is not valid according to the requestPolicy")
+
+
+def _validate_range(
+    valid: Object, default: str, capacity: str, path: str, *, fractions: bool
+) -> Iterator[Cause]:
+    least, most = valid.get("min"), valid.get("max")
+    if least is None:
+        yield required(f"{path}.min", "required when validRange is defined")
+        return
+    bounds = [
+        ("min", least, capacity, least, f"min is larger than capacity value: {capacity}"),
+        ("min", least, default, default, f"default is less than min: {least}"),
+    ]
+    if most is not None:
+        bounds += [
+            ("max", least, most, least, f"min is larger than max: {most}"),
+            ("max", most, capacity, most, f"max is larger than capacity value: {capacity}"),
+            ("max", default, most, default, f"default is more than max: {most}"),
+        ]
+    for field, small, large, shown, problem in bounds:
+        if parse_quantity(small) > parse_quantity(large):
+            yield invalid_value(f"{path}.{field}", f'"{shown}"', problem)
+    if "step" in valid:
+        yield from _validate_step(valid, default, capacity, f"{path}.step", fractions=fractions)
+
+
+def _validate_step(
+    valid: Object, default: str, capacity: str, path: str, *, fractions: bool
+) -> Iterator[Cause]:
+    least, step, most = valid["min"], valid["step"], valid.get("max")
+    added = parse_quantity(least) + parse_quantity(step)
+    if added > parse_quantity(capacity):
+        problem = f"one step {_written(added, least)} is larger than capacity value: {capacity}"
+        yield invalid_value(path, f'"{step}"', problem)
+    written = [least, step, *([] if most is None else [most])]
+    in_milli = fractions and any(parse_quantity(each).milli_value() % 1000 for each in written)
+    width = _units(step, in_milli=in_milli)
+    for value in (default, *written[2:]):
+        if width and (_units(value, in_milli=in_milli) - _units(least, in_milli=in_milli)) % width:
+            problem = f"value is not a multiple of a given step ({step}) from ({least})"
+            yield invalid_value(path, f'"{value}"', problem)
+
+
+def _written(quantity: Quantity, like: str) -> str:
+    """Return a quantity in the notation of another: binary or decimal."""
+    number = quantity.value()
+    if like.endswith("i") and not number % 1024:
+        return canonical_quantity(f"{number // 1024}Ki")
+    return canonical_quantity(f"{quantity.nanos}n")
+
+
+def _units(text: str, *, in_milli: bool) -> int:
+    quantity = parse_quantity(text)
+    return quantity.milli_value() if in_milli else quantity.value()
+
+
+def _validate_skipped(operations: Sequence[str], path: str) -> Iterator[Cause]:
+    """Yield the errors of the operations of a driver that nodes skip.
+
+    Source:
+        KEP-5945, the rules of `skipNodeOperations`; the text of the last error is ours.
+    """
+    for index, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            yield not_supported(f"{path}[{index}]", operation, _OPERATIONS)
+    yield from duplicates(operations, path)
+    if "NodePrepareResources" in operations and not {"*", "NodeUnprepareResources"} & {*operations}:
+        problem = 'must contain "NodeUnprepareResources" or "*" if it contains "NodePrepareResources"'
+        yield invalid_value(path, json_text(list(operations)), problem)
 
 
 def _validate_taint(taint: Object, path: str) -> Iterator[Cause]:

@@ -7,6 +7,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.quantity import parse_quantity
@@ -50,6 +51,8 @@ _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
 _POLICIES: Final = ("Honor", "Ignore")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NUMERIC: Final = ("Lt", "Gt")
+_CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+_GO_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _HEAVIEST: Final = 100
 
 
@@ -116,10 +119,23 @@ def _validate_operator(toleration: Object, path: str) -> Iterator[Cause]:
         if value:
             yield invalid_value(path, f'"{value}"', "value must be empty when `operator` is 'Exists'")
     elif operator in _NUMERIC:
-        # Numeric operators need a feature gate that is disabled by default.
-        yield not_supported(path, operator, ("Equal", "Exists", *_NUMERIC))
+        yield from _validate_number(value, path.removesuffix("operator") + "value")
     else:
         yield not_supported(path, operator, ("Equal", "Exists"))
+
+
+def _validate_number(text: str, path: str) -> Iterator[Cause]:
+    """Yield the errors of the number of a toleration with the operator Lt or Gt, as Go prints them."""
+    shown = f'"{text}"'
+    if not text:
+        yield invalid_value(path, shown, "must be non-empty")
+    elif not _CANONICAL_INTEGER.fullmatch(text):
+        yield invalid_value(path, shown, "must be a valid decimal integer in canonical form")
+    problem = "" if _GO_INTEGER.fullmatch(text) else "invalid syntax"
+    if not problem and not -(2**63) <= int(text) < 2**63:
+        problem = "value out of range"
+    if problem:
+        yield invalid_value(path, shown, f"strconv.ParseInt: parsing {shown}: {problem}")
 
 
 def _validate_node_affinity(affinity: Object, path: str) -> Iterator[Cause]:

@@ -1,9 +1,7 @@
 """Workloads and PodGroups: pods that are placed together; their specs are immutable, but for `minCount` since 1.37.
 
-They are served with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling,
-WorkloadAwarePreemption and DRAWorkloadResourceClaims.
-
 Source:
+    kube-apiserver v1.35, pkg/apis/scheduling/validation/validation.go.
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateConditions.
     kube-apiserver v1.36, pkg/apis/scheduling/v1alpha2/zz_generated.validations.go and
     pkg/apis/scheduling/validation/validation.go.
@@ -16,7 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import (
@@ -31,7 +29,13 @@ from scheduler.simulator.apimachinery.causes import (
 )
 from scheduler.simulator.apimachinery.objects import is_terminating, json_text, names, restore
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
-from scheduler.simulator.apimachinery.strategy import Strategy, validate_dns_label, validate_label_name
+from scheduler.simulator.apimachinery.strategy import (
+    SeveralVersions,
+    Strategy,
+    dns_label,
+    validate_dns_label,
+    validate_label_name,
+)
 from scheduler.simulator.kinds.devices import validate_subdomain
 from scheduler.simulator.kinds.persistent_volumes import protect
 from scheduler.simulator.kinds.pods import priority_class
@@ -39,6 +43,7 @@ from scheduler.simulator.kinds.pods import priority_class
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from scheduler.configuration.feature_gates import Features
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
 
@@ -88,6 +93,7 @@ def _validate_condition(condition: Object, path: str) -> Iterator[Cause]:
 _POLICIES: Final = ("basic", "gang")
 _DISRUPTION_MODES: Final = ("Pod", "PodGroup")
 _DISRUPTION_MEMBERS: Final = ("single", "all")
+_PREEMPTION_POLICIES: Final = ("Never", "PreemptLowerPriority")
 _GROUP_FIELDS: Final = (
     "podGroupTemplateRef",
     "schedulingPolicy",
@@ -175,6 +181,9 @@ def validate_scheduling(holder: Object, path: str, minimum: str = "minCount") ->
     if priority > _HIGHEST_PRIORITY:
         problem = f"must be less than or equal to {_HIGHEST_PRIORITY}"
         yield invalid_value(f"{path}.priority", str(priority), problem)
+    preempts = holder.get("preemptionPolicy")
+    if preempts is not None and preempts not in _PREEMPTION_POLICIES:
+        yield not_supported(f"{path}.preemptionPolicy", preempts, _PREEMPTION_POLICIES)
     yield from _validate_claims(holder.get("resourceClaims", ()), f"{path}.resourceClaims")
 
 
@@ -235,11 +244,42 @@ def _validate_template_reference(reference: Object, path: str) -> Iterator[Cause
     yield from validate_dns_label(workload["podGroupTemplateName"], f"{path}.workload.podGroupTemplateName")
 
 
-def _validate_count(templates: Sequence[Object]) -> Iterator[Cause]:
+def _validate_count(
+    templates: Sequence[Object], path: str = _TEMPLATES, missing: str = ""
+) -> Iterator[Cause]:
     if len(templates) > MOST_TEMPLATES:
-        yield too_many(_TEMPLATES, len(templates), MOST_TEMPLATES)
+        yield too_many(path, len(templates), MOST_TEMPLATES)
     elif not templates:
-        yield required(_TEMPLATES)
+        yield required(path, missing)
+
+
+def _validate_workload_of_135(spec: Object) -> Iterator[Cause]:
+    if "controllerRef" in spec:
+        yield from validate_controller(spec["controllerRef"], "spec.controllerRef")
+    groups, path = spec.get("podGroups", ()), "spec.podGroups"
+    miscounted = list(_validate_count(groups, path, "must have at least one item"))
+    if miscounted:
+        yield from miscounted
+        return
+    names: set[str] = set()
+    for index, group in enumerate(groups):
+        where, name = f"{path}[{index}]", group["name"]
+        if problem := dns_label(name):
+            yield invalid_value(f"{where}.name", f'"{name}"', problem)
+        if name in names:
+            yield duplicate(f"{where}.name", name)
+        names.add(name)
+        policy = f"{where}.policy"
+        found = [f"`{member}`" for member in _POLICIES if member in group["policy"]]
+        one = "exactly one of `basic`, `gang` is required"
+        if not found:
+            yield required(policy, one)
+        elif len(found) > 1:
+            shown = f'"{{{", ".join(found)}}}"'
+            yield invalid_value(policy, shown, f"{one}, but multiple fields are set")
+        elif "gang" in group["policy"] and group["policy"]["gang"]["minCount"] <= 0:
+            shown = str(group["policy"]["gang"]["minCount"])
+            yield invalid_value(f"{policy}.gang.minCount", shown, "must be greater than zero")
 
 
 def validate_controller(reference: Object, path: str) -> Iterator[Cause]:
@@ -287,17 +327,36 @@ class GroupWorkloadStrategy(Strategy):
         return validate_workload_update(obj["spec"], old["spec"])
 
 
+class GroupWorkloadStrategyOf135(Strategy):
+    """The rules of Workloads in 1.35, which contain groups themselves."""
+
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        return _validate_workload_of_135(obj["spec"])
+
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        yield from self.validate(obj)
+        spec, before = obj["spec"], old["spec"]
+        for field in ("controllerRef", "podGroups"):
+            if field in before and spec.get(field) != before[field]:
+                yield invalid_value(field, json_text(spec.get(field)), "field is immutable")
+
+
 class PodGroupStrategy(Strategy):
     """The rules of PodGroups."""
 
     has_status = True
+
+    def __init__(self, features: Features) -> None:
+        self._has_priority = features.enabled("WorkloadAwarePreemption")
+        self._has_policy = features.enabled("PodGroupPreemptionPolicy")
 
     def default(self, obj: Object) -> None:
         obj["spec"].setdefault("disruptionMode", "Pod")
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, PROTECTION)
-        set_priority(obj, cluster)
+        if self._has_priority:
+            set_priority(obj, cluster, with_policy=self._has_policy)
 
     def check_create(self, obj: Object, cluster: Cluster) -> None:
         _check_template(obj, cluster)
@@ -330,28 +389,19 @@ _SHARED_IMMUTABLE: Final = (
     "disruptionMode",
     "priorityClassName",
     "priority",
+    "preemptionPolicy",
     "resourceClaims",
 )
-_DISABLED: Final = ("preemptionPolicy",)
-"""The fields of disabled features."""
 PARENT: Final = "parentCompositePodGroupName"
 
 
-class InTwoVersions(Strategy):
-    """Kinds that are served in v1beta1 and v1alpha3, with the same fields."""
-
-    def __init__(self, version: str) -> None:
-        self._api_version = f"{GROUP}/{version}"
-
-    def to_storage(self, obj: Object) -> Object:
-        return obj | {"apiVersion": STORED}
-
-    def from_storage(self, obj: Object) -> Object:
-        return obj | {"apiVersion": self._api_version}
-
-
-class PodGroupStrategyOf137(InTwoVersions, PodGroupStrategy):
+class PodGroupStrategyOf137(SeveralVersions, PodGroupStrategy):
     """The rules of PodGroups in 1.37: `minCount` may change, and the named Workload need not exist."""
+
+    def __init__(self, features: Features, api_version: str, stored: str) -> None:
+        SeveralVersions.__init__(self, api_version, stored)
+        PodGroupStrategy.__init__(self, features)
+        self._has_trees = features.enabled("CompositePodGroup")
 
     def default(self, obj: Object) -> None:
         obj["spec"].setdefault("disruptionMode", {"single": {}})
@@ -361,8 +411,10 @@ class PodGroupStrategyOf137(InTwoVersions, PodGroupStrategy):
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         spec = obj["spec"]
-        yield from validate_disabled(spec, "spec")
-        yield from validate_parent(spec)
+        if PARENT in spec and not self._has_trees:
+            yield forbidden_field(f"spec.{PARENT}", "")
+        else:
+            yield from validate_parent(spec)
         if "workloadRef" in spec:
             yield from validate_workload_reference(spec["workloadRef"], "spec.workloadRef")
         yield from validate_scheduling(spec, "spec")
@@ -371,13 +423,6 @@ class PodGroupStrategyOf137(InTwoVersions, PodGroupStrategy):
         yield from self.validate(obj)
         yield from validate_unchanged(obj["spec"], old["spec"], ("workloadRef", PARENT))
         yield from validate_shared_update(obj["spec"], old["spec"], "spec")
-
-
-def validate_disabled(holder: Object, path: str) -> Iterator[Cause]:
-    """Yield the fields of disabled features."""
-    for field in _DISABLED:
-        if field in holder:
-            yield forbidden_field(f"{path}.{field}", "")
 
 
 def validate_parent(spec: Object) -> Iterator[Cause]:
@@ -411,20 +456,26 @@ def validate_shared_update(holder: Object, before: Object, path: str) -> Iterato
             yield invalid_value(f"{path}.{field}", "null", "field is immutable")
 
 
-def set_priority(group: Object, cluster: Cluster, resource: str = "podgroups") -> None:
-    """Set the priority of the class of a group.
+def set_priority(
+    group: Object, cluster: Cluster, resource: str = "podgroups", *, with_policy: bool = False
+) -> None:
+    """Set the priority of the class of a group, and with `with_policy` the preemption policy.
 
     Raises:
-        StatusError: 403, the class does not exist, or the group has another priority.
+        StatusError: 403, the class does not exist, or the group has another priority or policy.
     """
     spec = group["spec"]
     refused = partial(_refused, group, resource=resource)
-    computed = priority_class(spec, cluster, refused).get("value", 0)
-    if spec.setdefault("priority", computed) != computed:
-        raise refused(
-            f"priority set in the pod group ({spec['priority']}) must match the priority computed ({computed}) "
-            "based on the priority class set in the spec",
-        )
+    class_ = priority_class(spec, cluster, refused)
+    computed: dict[str, Any] = {"priority": class_.get("value", 0)}
+    if with_policy:
+        computed["preemptionPolicy"] = class_.get("preemptionPolicy") or "PreemptLowerPriority"
+    for field, value in computed.items():
+        if spec.setdefault(field, value) != value:
+            raise refused(
+                f"{field} set in the pod group ({spec[field]}) must match the {field} computed ({value}) "
+                "based on the priority class set in the spec",
+            )
 
 
 def _check_template(group: Object, cluster: Cluster) -> None:

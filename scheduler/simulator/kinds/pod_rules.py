@@ -20,7 +20,7 @@ from scheduler.simulator.apimachinery.causes import (
     required,
 )
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.strategy import dns_subdomain, validate_dns_label
+from scheduler.simulator.apimachinery.strategy import dns_label, dns_subdomain, validate_dns_label
 from scheduler.simulator.kinds.persistent_volumes import validate_claim_spec
 from scheduler.simulator.kinds.placement_rules import REQUIRED, validate_placement, validate_resources
 
@@ -78,6 +78,8 @@ def validate_pod_spec(spec: Object, path: str, pod_name: str = "") -> Iterator[C
         yield invalid_value(f"{path}.activeDeadlineSeconds", str(deadline), problem)
     if "schedulingGroup" in spec:
         yield from _validate_scheduling_group(spec["schedulingGroup"], f"{path}.schedulingGroup.podGroupName")
+    if "workloadRef" in spec:
+        yield from _validate_workload_reference(spec["workloadRef"], f"{path}.workloadRef")
 
 
 def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
@@ -238,6 +240,19 @@ def _validate_scheduling_group(group: Object, path: str) -> Iterator[Cause]:
         yield invalid_value(path, "null", "must specify one of: `podGroupName`")
     elif problem := dns_subdomain(name):
         yield invalid_value(path, f'"{name}"', problem)
+
+
+def _validate_workload_reference(reference: Object, path: str) -> Iterator[Cause]:
+    """Yield the errors of the group of a pod in 1.35; the Workload need not exist.
+
+    Source:
+        kube-apiserver v1.35, pkg/apis/core/validation/validation.go, validateWorkloadReference.
+    """
+    for field, rule in (("name", dns_subdomain), ("podGroup", dns_label), ("podGroupReplicaKey", dns_label)):
+        name = reference.get(field, "")
+        problem = rule(name) if name or field != "podGroupReplicaKey" else ""
+        if problem:
+            yield invalid_value(f"{path}.{field}", f'"{name}"', problem)
 
 
 def _validate_container(

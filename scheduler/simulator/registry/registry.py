@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.clock import rfc3339
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
+from scheduler.simulator.apimachinery.disabled_fields import drop_disabled
 from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH, apply_patch
 from scheduler.simulator.apimachinery.server_side_apply import (
     APPLY,
@@ -155,12 +156,17 @@ class Registry:
             metadata.pop(field, None)
         metadata["uid"] = new_uid(self.random)
         metadata["creationTimestamp"] = self.timestamp()
+        unsupported = drop_disabled(obj, None, kind.disabled)
         kind.strategy.prepare_create(obj, self)
         if kind.type is not None and kind.stored_as is None:
             fill_in(kind.type, obj)
         if managed:
             metadata["managedFields"] = list(managed)
-        causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate(obj)]
+        causes = [
+            *validate_metadata(metadata, kind.strategy.name_rule),
+            *kind.strategy.validate(obj),
+            *unsupported,
+        ]
         place = place._replace(name=metadata.get("name", ""))
         _refuse_if_invalid(kind, place.name, causes)
         kind.strategy.check_create(obj, self)
@@ -289,11 +295,13 @@ class Registry:
         causes: list[Cause]
         if place.subresource:
             strategy.prepare_part_update(place.subresource, obj, old, self)
-            causes = list(strategy.validate_part_update(obj, old))
+            unsupported = drop_disabled(obj, old, kind.disabled)
+            causes = [*strategy.validate_part_update(obj, old), *unsupported]
         else:
             strategy.admit_update(obj, old, self)
+            unsupported = drop_disabled(obj, old, kind.disabled)
             strategy.prepare_update(obj, old)
-            causes = list(strategy.validate_update(obj, old))
+            causes = [*strategy.validate_update(obj, old), *unsupported]
         if managed is None:
             obj = self.tracked(kind, entry, obj, options, place.subresource)
         else:

@@ -347,6 +347,10 @@ class Store:
             for one in self._registry.each("customresourcedefinitions")
         )
 
+    def has_kind(self, resource: str) -> bool:
+        """Return whether a kind is served, by its name."""
+        return resource in self._registry.kinds
+
     def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
         """Watch all objects of a kind from now on; see `storage.Watch`. End the watch with `unwatch`."""
         kind = self._kind(resource)

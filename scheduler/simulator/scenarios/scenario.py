@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from scheduler.configuration.decode import decode
-from scheduler.configuration.feature_gates import DEFAULT_VERSION
+from scheduler.configuration.feature_gates import DEFAULT_VERSION, features_of
 from scheduler.configuration.load import read_file
 from scheduler.configuration.manifests import objects_of
 from scheduler.configuration.yaml_text import read
@@ -50,12 +50,20 @@ from scheduler.simulator.node_agents.volume_drivers import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
 
 RESOURCES: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets", "Job": "jobs"}
 """Kind of an owner -> its resource in requests."""
+_PART: Final = "all"
+"""The name of the only group of a Workload in 1.35."""
+
+
+def _is_in_workload(version: str) -> bool:
+    """Return whether groups are parts of Workloads in a Kubernetes version."""
+    features = features_of({}, version)
+    return features.enabled("GenericWorkload") and not features.enabled("PodGroupKind")
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -238,15 +246,20 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
         return f"{self.name}-{arrival}" if self.gang else ""
 
     def pod_group(self, arrival: int, version: str = DEFAULT_VERSION) -> Object:
-        """Return the PodGroup of an arrival, as a server of a Kubernetes version serves it."""
+        """Return the PodGroup of an arrival, as a server of a Kubernetes version serves it; in 1.35 a Workload."""
+        policy: Object = {"gang": {"minCount": self.replicas}}
+        spec: Object = {"schedulingPolicy": policy}
+        in_workload = _is_in_workload(version)
+        if in_workload:
+            spec = {"podGroups": [{"name": _PART, "policy": policy}]}
         return {
-            "apiVersion": group_kinds(version)[0].api_version,
-            "kind": "PodGroup",
+            "apiVersion": group_kinds(features_of({}, version))[0].api_version,
+            "kind": "Workload" if in_workload else "PodGroup",
             "metadata": {"name": self.group_of(arrival), "namespace": self.namespace},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": self.replicas}}},
+            "spec": spec,
         }
 
-    def template(self, group: str = "") -> Object:
+    def template(self, group: str = "", version: str = DEFAULT_VERSION) -> Object:
         """Return the labels, annotations and spec of a pod of a PodGroup; its priority is not in the spec."""
         amounts = {"cpu": self.cpu, "memory": self.memory}
         resources: Object = {
@@ -259,7 +272,9 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
             "containers": [{"name": "main", "image": "pause", "resources": resources}],
             **self.spec,
         }
-        if group:
+        if group and _is_in_workload(version):
+            spec["workloadRef"] = {"name": group, "podGroup": _PART}
+        elif group:
             spec["schedulingGroup"] = {"podGroupName": group}
         return {
             "metadata": {"labels": {"app": self.name, **self.labels}, "annotations": self.annotations},
@@ -268,7 +283,7 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
 
     def objects(self, arrival: int, version: str = DEFAULT_VERSION) -> list[Object]:
         """Return what a client creates for an arrival: the owner of the pods, and the PodGroup and PriorityClass that they name."""
-        template = self.template(self.group_of(arrival))
+        template = self.template(self.group_of(arrival), version)
         found: list[Object] = []
         spec, name = template["spec"], self.name if self.every is None else f"{self.name}-{arrival}"
         if self.priority:
@@ -458,7 +473,7 @@ class Step(_Part, frozen=True, kw_only=True):
 
 
 class _File(_Part, frozen=True, kw_only=True):
-    kubernetes_version: Literal["1.36", "1.37"] = "1.36"
+    kubernetes_version: Literal["1.34", "1.35", "1.36", "1.37"] = "1.36"
     nodes: tuple[NodeGroup, ...] = ()
     provisioners: dict[str, Duration] = {}
     manifests: tuple[str | dict[str, Any], ...] = ()
@@ -501,6 +516,17 @@ def _objects_of(manifest: str | Object, folder: Path, where: str, errors: list[F
     return objects
 
 
+def gang_faults(workloads: Iterable[WorkloadPart], version: str) -> list[FieldError]:
+    """Return an error for each gang if a server of a Kubernetes version serves no groups."""
+    if group_kinds(features_of({}, version)):
+        return []
+    return [
+        FieldError(child(entry("workloads", index), "gang"), f"Kubernetes {version} has no groups of pods")
+        for index, part in enumerate(workloads)
+        if part.gang
+    ]
+
+
 def load_scenario(path: str | Path) -> Scenario:
     """Read a scenario and the files it names.
 
@@ -528,6 +554,7 @@ def load_scenario(path: str | Path) -> Scenario:
     errors += _name_faults(
         {entry("workloads", index): part for index, part in enumerate(found.workloads)}, "workload"
     )
+    errors += gang_faults(found.workloads, found.kubernetes_version)
     if errors:
         raise ConfigurationError(errors, str(path))
     return Scenario(

@@ -19,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.clock import SystemClock
-from scheduler.configuration.feature_gates import DEFAULT_VERSION
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.live_explain import live_explanation
@@ -29,7 +28,6 @@ from scheduler.kube.client.connect import connect
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import EVENTS, NODES, PODS
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
-from scheduler.simulator.kinds.builtin_kinds import SERVED_VERSIONS
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.pages import PATH, board_of, board_pages
@@ -332,13 +330,13 @@ async def show(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-demo-")))
         clock = SystemClock()
-        version = configuration.features.version
         server = await stack.enter_async_context(
             ApiServer(
                 clock=clock,
                 kubelet=True,
                 controllers=True,
-                version=version if version in SERVED_VERSIONS else DEFAULT_VERSION,
+                version=configuration.features.version,
+                feature_gates=configuration.settings.feature_gates,
             )
         )
         for node in heterogeneous(_NODES, seed=7):

@@ -43,6 +43,36 @@ def test_an_existing_kubeconfig_is_not_overwritten(tmp_path: Path, content: str)
     assert path.read_text() == content
 
 
+@pytest.mark.parametrize(
+    ("version", "gates", "fault"),
+    [
+        ("1.36", "Gangs=true", "unrecognized feature gate: Gangs"),
+        (
+            "1.37",
+            "DRAExtendedResource=false",
+            "cannot set feature gate DRAExtendedResource to false, feature is locked to true",
+        ),
+    ],
+)
+def test_a_gate_that_the_version_does_not_accept_is_refused(
+    tmp_path: Path, version: str, gates: str, fault: str
+) -> None:
+    flags = ("--kubernetes-version", version, "--feature-gates", gates)
+
+    (said,) = refused(*flags, "--kubeconfig", tmp_path / "kubeconfig")
+
+    assert said.startswith(f"error: --feature-gates: {fault}")
+
+
+def test_a_scenario_with_gangs_needs_a_version_with_groups(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("workloads: [{name: train, replicas: 3, gang: true}]\n")
+
+    said = refused("--scenario", path, "--kubernetes-version", "1.34", "--kubeconfig", tmp_path / "k")
+
+    assert said[-1].endswith("workloads[0].gang: Kubernetes 1.34 has no groups of pods")
+
+
 def test_a_missing_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "config"
 

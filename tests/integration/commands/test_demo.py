@@ -12,7 +12,7 @@ from scheduler.tools.demo.workloads import BATCH, TOO_BIG
 SECONDS = 120
 
 
-@pytest.mark.parametrize("version", ["1.36", "1.37"])
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36", "1.37"])
 def test_the_demo_shows_placement_spreading_preemption_and_a_waiting_pod(version: str):
     done = subprocess.run(
         [sys.executable, "-m", "scheduler", "demo", "--exit", "--emulated-version", version],

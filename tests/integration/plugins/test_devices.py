@@ -223,7 +223,8 @@ async def test_a_claim_from_the_template_of_a_group_is_reserved_for_the_whole_gr
         featureGates: {{GenericWorkload: true, DRAWorkloadResourceClaims: true}}
     """
     claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
-    async with cluster(tmp_path) as it, it.daemon(configuration):
+    gates = {"DRAWorkloadResourceClaims": True}
+    async with cluster(tmp_path, feature_gates=gates) as it, it.daemon(configuration):
         store = it.server.store
         controller = ResourceClaims(store)
         controller.start()

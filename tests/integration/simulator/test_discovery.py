@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.simulator.simulator_client import serving
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.definitions import definition
@@ -34,6 +36,42 @@ async def test_all_resources_are_listed_in_one_response(tmp_path: Path):
         "Widget",
         "status",
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "expected"),
+    [
+        ("1.34", {}, []),
+        ("1.35", {}, ["v1alpha1/workloads"]),
+        ("1.35", {"DRADeviceTaints": True, "DRADeviceTaintRules": True}, ["v1alpha1/workloads", "v1alpha3/devicetaintrules"]),
+        ("1.36", {"GenericWorkload": False}, []),
+        ("1.36", {"DRADeviceTaintRules": True}, [
+            "v1alpha2/podgroups", "v1alpha2/workloads", "v1alpha3/devicetaintrules", "v1beta2/devicetaintrules",
+        ]),
+        ("1.37", {"DRADeviceTaintRules": False}, [
+            "v1alpha3/podgroups", "v1alpha3/workloads", "v1beta1/podgroups", "v1beta1/workloads",
+        ]),
+        ("1.37", {"GenericWorkload": False}, ["v1/devicetaintrules"]),
+    ],
+)  # fmt: skip
+@virtually
+async def test_kinds_are_served_with_their_gates(
+    tmp_path: Path, version: str, gates: dict[str, bool], expected: list[str]
+):
+    async with serving(tmp_path, version=version, feature_gates=gates) as (_, client):
+        _, found = await client.ask("GET", "/version")
+        _, groups = await client.ask("GET", "/apis", Accept=f"{AGGREGATED},application/json")
+
+    gated = {"podgroups", "workloads", "devicetaintrules"}
+    served = [
+        f"{each['version']}/{one['resource']}"
+        for group in groups["items"]
+        for each in group["versions"]
+        for one in each["resources"]
+        if one["resource"] in gated
+    ]
+    assert sorted(served) == expected
+    assert f"{found['major']}.{found['minor']}" == version
 
 
 @virtually

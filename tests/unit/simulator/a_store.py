@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.feature_gates import DEFAULT_VERSION
+from scheduler.configuration.feature_gates import DEFAULT_VERSION, features_of
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
@@ -20,12 +20,16 @@ class AStore(Store):
     """A store that shows what it is made of."""
 
     def __init__(
-        self, *, history: int = 1000, clock: Clock | None = None, version: str = DEFAULT_VERSION
+        self,
+        *,
+        history: int = 1000,
+        clock: Clock | None = None,
+        version: str = DEFAULT_VERSION,
+        **gates: bool,
     ) -> None:
         self.clock = ManualClock()
-        self.registry = Registry(
-            clock=clock or self.clock, kinds=builtin_kinds(version), seed=0, history=history
-        )
+        kinds = builtin_kinds(features_of(gates, version))
+        self.registry = Registry(clock=clock or self.clock, kinds=kinds, seed=0, history=history)
         super().__init__(self.registry)
         self.bootstrap()
 

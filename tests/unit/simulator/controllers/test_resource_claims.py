@@ -239,7 +239,7 @@ def of_group(store: AStore) -> Object:
 
 @virtually
 async def test_members_of_a_group_share_the_claim_from_its_template():
-    store = AStore()
+    store = AStore(DRAWorkloadResourceClaims=True)
     async with running(store):
         store.create("pods", member("early"))
         store.create(GROUPS, pod_group(OF_TEMPLATE))
@@ -256,7 +256,7 @@ async def test_members_of_a_group_share_the_claim_from_its_template():
 
 @virtually
 async def test_a_claim_that_the_group_does_not_have_is_created_for_each_member():
-    store = AStore()
+    store = AStore(DRAWorkloadResourceClaims=True)
     async with running(store):
         store.create(TEMPLATES, template("t"))
         store.create(GROUPS, pod_group(OF_TEMPLATE | {"name": "other"}))
@@ -268,7 +268,7 @@ async def test_a_claim_that_the_group_does_not_have_is_created_for_each_member()
 
 @virtually
 async def test_a_deleted_claim_of_a_group_is_created_again_for_all_its_members():
-    store = AStore()
+    store = AStore(DRAWorkloadResourceClaims=True)
     async with running(store):
         store.create(TEMPLATES, template("t"))
         store.create(GROUPS, pod_group(OF_TEMPLATE))
@@ -283,7 +283,7 @@ async def test_a_deleted_claim_of_a_group_is_created_again_for_all_its_members()
 
 @virtually
 async def test_members_run_with_the_reservation_of_their_group_until_the_group_is_deleted():
-    store = AStore()
+    store = AStore(DRAWorkloadResourceClaims=True)
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(TEMPLATES, template("t"))
@@ -306,7 +306,7 @@ async def test_members_run_with_the_reservation_of_their_group_until_the_group_i
 
 @virtually
 async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bound():
-    store = AStore()
+    store = AStore(DRAWorkloadResourceClaims=True)
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(TEMPLATES, template("t"))

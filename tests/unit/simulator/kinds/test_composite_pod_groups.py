@@ -21,7 +21,7 @@ LEAF = {"name": "leaf", "schedulingPolicy": LEAF_GANG}
 
 
 def a_store() -> AStore:
-    return AStore(version="1.37")
+    return AStore(version="1.37", CompositePodGroup=True)
 
 
 def composite(**spec: Any) -> dict[str, Any]:
@@ -46,6 +46,20 @@ def problems(store: AStore, resource: str, obj: dict[str, Any], *, update: bool 
         (store.update if update else store.create)(resource, obj)
     assert caught.value.code == 422
     return {cause["field"]: cause["message"] for cause in caught.value.body()["details"]["causes"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [({}, "spec.workloadRef"), ({"workloadRef": REFERENCE}, "spec.parentCompositePodGroupName")],
+    ids=["without a Workload", "no name"],
+)
+def test_a_group_with_a_parent_names_both_objects(spec: dict[str, Any], field: str) -> None:
+    name = "Root" if spec else "root"
+    group = {"schedulingPolicy": LEAF_GANG, "parentCompositePodGroupName": name, **spec}
+
+    found = problems(a_store(), "podgroups.scheduling.k8s.io", {"metadata": {"name": "g"}, "spec": group})
+
+    assert list(found) == [field]
 
 
 def test_a_composite_group_gets_default_fields_and_the_priority_of_its_class() -> None:

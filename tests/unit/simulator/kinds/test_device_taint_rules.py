@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.configuration.feature_gates import features_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.registry import Registry
@@ -18,7 +19,7 @@ RULES = "devicetaintrules.resource.k8s.io"
 
 def a_store() -> tuple[Store, ManualClock]:
     clock = ManualClock()
-    store = Store(Registry(clock=clock, kinds=builtin_kinds("1.37"), seed=0, history=100))
+    store = Store(Registry(clock=clock, kinds=builtin_kinds(features_of({}, "1.37")), seed=0, history=100))
     store.bootstrap()
     return store, clock
 
@@ -31,7 +32,7 @@ def rule(selector: Any = None, **taint: str) -> dict[str, Any]:
 
 
 def test_rules_are_served_since_1_37():
-    served = [{kind.kind for kind in builtin_kinds(version)} for version in ("1.36", "1.37")]
+    served = [{kind.kind for kind in builtin_kinds(features_of({}, version))} for version in ("1.36", "1.37")]
 
     assert ["DeviceTaintRule" in kinds for kinds in served] == [False, True]
 

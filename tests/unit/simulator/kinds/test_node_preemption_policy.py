@@ -7,30 +7,28 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.registry.registry import Registry
-from scheduler.simulator.registry.store import Store
 from tests.support.builders import node_object
-from tests.support.manual_clock import ManualClock
+from tests.unit.simulator.a_store import AStore
 
 PATH = "spec.podPreemptionPolicy.disableResizePreemption"
 
 
-def a_store(version: str) -> Store:
-    store = Store(Registry(clock=ManualClock(), kinds=builtin_kinds(version), seed=0, history=100))
-    store.bootstrap()
-    return store
+GATES = {"InPlacePodVerticalScalingSchedulerPreemption": True}
 
 
-def create(version: str, *owners: str) -> Any:
-    return a_store(version).create("nodes", node_object("n", no_resize_preemption=owners))
+def a_store(**gates: bool) -> AStore:
+    return AStore(version="1.37", **gates)
 
 
-def test_owners_are_kept_since_1_37():
-    spec = create("1.37", "example.com/autoscaler", "other")["spec"]
+def create(*owners: str, **gates: bool) -> Any:
+    return a_store(**gates).create("nodes", node_object("n", no_resize_preemption=owners))
+
+
+def test_owners_are_kept_with_the_gate():
+    spec = create("example.com/autoscaler", "other", **GATES)["spec"]
 
     assert spec["podPreemptionPolicy"] == {"disableResizePreemption": ["example.com/autoscaler", "other"]}
-    assert "podPreemptionPolicy" not in create("1.36", "example.com/autoscaler")["spec"]
+    assert "podPreemptionPolicy" not in create("example.com/autoscaler")["spec"]
 
 
 @pytest.mark.parametrize(
@@ -47,13 +45,13 @@ def test_owners_are_kept_since_1_37():
 )
 def test_owners_are_at_most_20_different_label_keys(owners: list[str], problem: str):
     with pytest.raises(StatusError) as caught:
-        create("1.37", *owners)
+        create(*owners, **GATES)
 
     assert problem in caught.value.message
 
 
 def test_an_owner_is_added_and_removed_with_server_side_rules():
-    store = a_store("1.37")
+    store = a_store(**GATES)
     store.create("nodes", node_object("n"))
     patch = {"spec": {"podPreemptionPolicy": {"disableResizePreemption": ["a.b/c"]}}}
 

@@ -67,8 +67,12 @@ def refusal(store: AStore, resource: str, obj: dict[str, Any]) -> tuple[int, str
     return caught.value.code, caught.value.message
 
 
+def a_store() -> AStore:
+    return AStore(DRAWorkloadResourceClaims=True)
+
+
 def with_group(**spec: Any) -> AStore:
-    store = AStore()
+    store = a_store()
     store.create(GROUPS, group(**spec))
     return store
 
@@ -534,7 +538,7 @@ def test_a_status_names_only_claims_of_the_group():
     ids=["too many", "twice the same", "no name", "no label", "no name of a claim", "no claim"],
 )
 def test_a_group_with_invalid_claims_is_refused(claims: list[dict[str, Any]], problem: str):
-    code, message = refusal(AStore(), GROUPS, group(resourceClaims=claims))
+    code, message = refusal(a_store(), GROUPS, group(resourceClaims=claims))
 
     assert (code, message) == (
         422,

@@ -58,16 +58,26 @@ def test_a_group_gets_default_fields_and_may_name_a_workload_that_does_not_exist
         ({"workloadRef": REFERENCE | {"workloadName": ""}}, "spec.workloadRef.workloadName"),
         ({"workloadRef": REFERENCE | {"templateName": "A"}}, "spec.workloadRef.templateName"),
         ({"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
-        ({"parentCompositePodGroupName": "root"}, "spec.workloadRef"),
-        (
-            {"parentCompositePodGroupName": "Root", "workloadRef": REFERENCE},
-            "spec.parentCompositePodGroupName",
-        ),
-        ({"preemptionPolicy": "Never"}, "spec.preemptionPolicy"),
+        ({"parentCompositePodGroupName": "root"}, "spec.parentCompositePodGroupName"),
     ],
 )
 def test_a_group_with_a_wrong_field_is_refused(spec: dict[str, Any], field: str):
     assert refused_fields(a_store(), GROUPS, group(**spec)) == [field]
+
+
+def test_the_preemption_policy_of_a_group_is_that_of_its_class():
+    store = AStore(version="1.37", PodGroupPreemptionPolicy=True)
+    store.create("priorityclasses", {"metadata": {"name": "calm"}, "value": 7, "preemptionPolicy": "Never"})
+
+    assert store.create(GROUPS, group())["spec"]["preemptionPolicy"] == "PreemptLowerPriority"
+    calm = {"metadata": {"name": "h"}, "spec": group(priorityClassName="calm")["spec"]}
+    assert store.create(GROUPS, calm)["spec"]["preemptionPolicy"] == "Never"
+    with pytest.raises(StatusError) as caught:
+        store.create(GROUPS, {"metadata": {"name": "i"}, "spec": group(preemptionPolicy="Never")["spec"]})
+    assert caught.value.code == 403
+    assert refused_fields(store, WORKLOADS, workload("a", preemptionPolicy="Often")) == [
+        "spec.podGroupTemplates[0].preemptionPolicy"
+    ]
 
 
 def test_min_count_may_change_and_nothing_else():
