@@ -16,10 +16,12 @@ import msgspec
 
 from plugins.pod_group_objects import MAY_PREEMPT, Condition, PodGroupObject, scheduled_condition
 from plugins.pod_group_trees import MOST_TREES, GroupTrees
+from plugins.workload_gangs import PERMIT_SECONDS, WorkloadGangs
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,
     Background,
+    Clock,
     ClusterEvent,
     ClusterObjects,
     EventResource,
@@ -28,6 +30,7 @@ from scheduler.framework import (
     Needs,
     PermitPlugin,
     PluginArgs,
+    PodActivator,
     PodGroup,
     PodGroupMembers,
     PodGroupPlugin,
@@ -36,12 +39,13 @@ from scheduler.framework import (
     Status,
     StatusWrite,
     Wait,
+    WaitingPods,
     WantedStatus,
 )
 from scheduler.framework.pod_groups import SAME_SCHEDULER
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.pod import PodInfo
-from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
+from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, GroupKey
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
@@ -77,7 +81,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
     """Holds members of a gang until enough of them exist; members with a node then wait until enough of them fit.
 
     Attributes:
-        group_events: kind of groups -> the actions that may help a member.
+        group_events: kind of groups whose members are held -> the actions that may help a member.
     """
 
     group_events: Mapping[str, ActionType] = MappingProxyType({})
@@ -106,7 +110,11 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         added = ClusterEvent(EventResource.POD, ActionType.ADD)
         return (
             EventWithHint(
-                added, partial(self._hint, ""), self.own_group, partial(self.event_keys, ""), self._awaited
+                added,
+                partial(self._hint, ""),
+                self.own_group,
+                partial(self.event_keys, ""),
+                self._awaited_pods,
             ),
             *(
                 EventWithHint(
@@ -133,20 +141,24 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def is_about(self, key: GroupKey, kind: str, old: Any, new: Any) -> bool:
         """Return whether a group is one of `event_keys`."""
-        return key in _group_of_event(kind, old, new)
+        return (key.of_object if kind else key) in _group_of_event(kind, old, new)
 
     def change_helps(self, old: Any, new: Any) -> bool:
         """Return whether a change of a group's object may help its members."""
         return True
 
-    def _awaited(self, pod: PodInfo) -> tuple[GroupKey, ...]:
+    def _awaited_pods(self, pod: PodInfo) -> tuple[GroupKey, ...]:
         key = self.own_group(pod)
         return () if key is None else (key,)
+
+    def _awaited(self, pod: PodInfo) -> tuple[GroupKey, ...]:
+        key = self.own_group(pod)
+        return () if key is None else (key.of_object,)
 
     def own_group(self, pod: PodInfo) -> GroupKey | None:
         """Return the group of a pod if its kind belongs to this plugin: hints read nothing else of a waiting pod."""
         key = pod.group
-        return key if key is not None and key.kind in self.group_kinds else None
+        return key if key is not None and key.kind in self.group_events else None
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         key = self.own_group(pod)
@@ -240,7 +252,6 @@ def preemption_policy(pod: PodInfo) -> str:
     return pod.pod.spec.preemption_policy or MAY_PREEMPT
 
 
-_PERMIT_SECONDS: Final = 300.0
 _OF_TREES: Final = frozenset({POD_GROUPS, COMPOSITE_POD_GROUPS})
 _CONSTRAINED: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
@@ -261,6 +272,15 @@ class GangSchedulingArgs(GangArgs, frozen=True):
     priority_from_pods: bool = False
 
 
+_RIGHTS: Final = frozenset(
+    {
+        *(f"{verb} {kind}" for verb in ("list", "watch") for kind in (POD_GROUPS, WORKLOADS)),
+        f"patch {POD_GROUPS}/status",
+    }
+)
+"""The rights in all versions, because the server may be upgraded."""
+
+
 class GangScheduling(Gangs):
     """Holds members of a gang until minCount of them exist, and has the others wait until minCount of them fit."""
 
@@ -270,7 +290,7 @@ class GangScheduling(Gangs):
     group_kinds = frozenset({POD_GROUPS})
     composite_kinds = frozenset({COMPOSITE_POD_GROUPS})
     group_events = MappingProxyType({POD_GROUPS: ActionType.ADD})
-    needs = Needs(kinds=frozenset({POD_GROUPS}), rights=frozenset({f"patch {POD_GROUPS}/status"}))
+    needs = Needs(kinds=frozenset({POD_GROUPS}), rights=_RIGHTS)
 
     def __init__(
         self,
@@ -281,6 +301,9 @@ class GangScheduling(Gangs):
         features: Features,
         background: Background,
         statuses: StatusWrite,
+        clock: Clock,
+        waiting_pods: WaitingPods,
+        activator: PodActivator,
     ) -> None:
         self._objects = objects
         self._members = members
@@ -291,6 +314,19 @@ class GangScheduling(Gangs):
         readers = ("GangScheduling", "TopologyAwareWorkloadScheduling")
         self._needs_object = any(map(features.enabled, readers))
         group_events = {POD_GROUPS: ActionType.ADD}
+        self._workloads: WorkloadGangs | None = None
+        if not features.enabled("PodGroupKind"):
+            self._workloads = WorkloadGangs(
+                self.name,
+                objects=objects,
+                members=members,
+                clock=clock,
+                waiting_pods=waiting_pods,
+                activator=activator,
+            )
+            self.group_kinds = frozenset()  # type: ignore[misc]  # per instance: pods are tried one by one
+            group_events = {WORKLOADS: ActionType.ADD}
+            self.needs = Needs(kinds=frozenset({WORKLOADS}), rights=_RIGHTS)  # type: ignore[misc]  # per instance
         if features.enabled("PodGroupMinCountMutable"):
             group_events[POD_GROUPS] |= ActionType.UPDATE
         self._trees = GroupTrees(objects, features, self._leaf, releases=args.releases)
@@ -304,6 +340,8 @@ class GangScheduling(Gangs):
         self._conditions = GroupConditions(objects=objects, background=background, statuses=statuses)
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
+        if self._workloads is not None:
+            return self._workloads.group(key)
         return self._trees.group(key) if self._has_trees else self._leaf(key)
 
     def _leaf(self, key: GroupKey) -> PodGroup | None:
@@ -365,7 +403,7 @@ class GangScheduling(Gangs):
             if root is not None and root.is_composite:
                 return self._refusal_of_tree(root)
         if group is None:
-            missing = f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
+            missing = self._missing(key)
             return Status.unschedulable(missing, resolvable=False)
         if self._members.count(key) < group.min_count:
             return Status.unschedulable(
@@ -387,6 +425,22 @@ class GangScheduling(Gangs):
             return None
         waiting = f'waiting for composite pod group "{root.key.name}" tree to meet quorum'
         return Status.unschedulable(waiting, resolvable=False)
+
+    def _missing(self, key: GroupKey) -> str:
+        of_workload = "" if self._workloads is None else self._workloads.missing(key)
+        what = "pod group" if self._workloads is None else "workload"
+        return of_workload or (
+            f'waiting for pods\'s {what} "{key.of_object.name}" to appear in scheduling queue'
+        )
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait | None:
+        if self._workloads is None:
+            return super().permit(state, pod, node_name)
+        key = self.own_group(pod)
+        if key is None:
+            return None
+        group = self._workloads.group(key)
+        return self.not_found(key) if group is None else self._workloads.permit(group)
 
     def failed_before(self, key: GroupKey, status: Status) -> None:
         if self.are_entities:
@@ -437,7 +491,11 @@ class GangScheduling(Gangs):
         return len(self._members.placed(group.key)) >= group.min_count
 
     def not_found(self, key: GroupKey) -> Status:
-        return Status.failed(f"failed to get podGroup {key.key}: {key.not_found}")
+        if self._workloads is None:
+            return Status.failed(f"failed to get podGroup {key.key}: {key.not_found}")
+        workload = key.of_object
+        gone = f"failed to get workload {workload.key}: {workload.not_found}"
+        return Status.failed(self._workloads.missing(key) or gone)
 
     def permit_seconds(self, group: PodGroup) -> float:
-        return _PERMIT_SECONDS
+        return PERMIT_SECONDS

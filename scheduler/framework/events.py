@@ -101,6 +101,7 @@ class EventResource:
     DEVICE_TAINT_RULE: ClassVar[EventResource]
     POD_GROUP: ClassVar[EventResource]
     COMPOSITE_POD_GROUP: ClassVar[EventResource]
+    WORKLOAD: ClassVar[EventResource]
     WILDCARD: ClassVar[EventResource]
     """Every kind."""
 
@@ -148,6 +149,7 @@ for _name, _value, _kind in (
         "scheduling.k8s.io/CompositePodGroup",
         "scheduling.k8s.io/v1alpha3/compositepodgroups",
     ),
+    ("WORKLOAD", "scheduling.k8s.io/Workload", "scheduling.k8s.io/v1alpha1/workloads"),
     ("WILDCARD", "*", ""),
 ):
     setattr(EventResource, _name, EventResource(_value))

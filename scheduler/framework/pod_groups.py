@@ -117,6 +117,10 @@ class PodGroupMembers(Protocol):
         """Return the number of a group's pods that have not ended."""
         ...
 
+    def pending(self, key: GroupKey) -> Collection[str]:
+        """Return the uids of the group's pods in the queue; one that is being bound may be among them."""
+        ...
+
     def placed(self, key: GroupKey) -> Collection[PodInfo]:
         """Return the group's pods that are on nodes, or assumed on one."""
         ...

@@ -13,6 +13,8 @@ POD_GROUPS: Final = "scheduling.k8s.io/v1alpha2/podgroups"
 """Kubernetes' own groups; a pod refers to its group in spec.schedulingGroup."""
 COMPOSITE_POD_GROUPS: Final = "scheduling.k8s.io/v1alpha3/compositepodgroups"
 """Groups of Kubernetes' own groups; no pod refers to one."""
+WORKLOADS: Final = "scheduling.k8s.io/v1alpha1/workloads"
+"""Kubernetes' own groups in 1.35, which are parts of Workloads; a pod refers to its group in spec.workloadRef."""
 COSCHEDULING_POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
 """The groups of scheduler-plugins; a pod refers to its group in a label."""
 VOLCANO_POD_GROUPS: Final = "scheduling.volcano.sh/v1beta1/podgroups"
@@ -30,7 +32,8 @@ class GroupKey(NamedTuple):
     Attributes:
         kind: one of the kinds above.
         namespace: namespace of its pods and of the object.
-        name: name of the object.
+        name: name of the object; of a part of a Workload, the names of the Workload and the group, and the replica key
+            if there is one, separated by slashes.
     """
 
     kind: str
@@ -48,12 +51,21 @@ class GroupKey(NamedTuple):
         api_group, _, plural = self.kind.partition("/")
         return f'{plural.rpartition("/")[2].removesuffix("s")}.{api_group} "{self.name}" not found'
 
+    @property
+    def of_object(self) -> GroupKey:
+        """The same group, or the Workload that it is a part of."""
+        return self._replace(name=self.name.partition("/")[0]) if self.kind == WORKLOADS else self
+
 
 def group_of(pod: Pod) -> GroupKey | None:
     """Return the group that a pod refers to; Kubernetes' own field takes precedence, then the label."""
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         return GroupKey(POD_GROUPS, pod.metadata.namespace, group.pod_group_name)
+    part = pod.spec.workload_ref
+    if part is not None and part.name:
+        replica = f"/{part.pod_group_replica_key}" if part.pod_group_replica_key else ""
+        return GroupKey(WORKLOADS, pod.metadata.namespace, f"{part.name}/{part.pod_group}{replica}")
     name = pod.metadata.labels.get(COSCHEDULING_LABEL)
     if name:
         return GroupKey(COSCHEDULING_POD_GROUPS, pod.metadata.namespace, name)

@@ -287,6 +287,14 @@ class PodSchedulingGroup(ApiStruct, frozen=True):
     pod_group_name: str = ""
 
 
+class WorkloadReference(ApiStruct, frozen=True):
+    """v1.WorkloadReference of 1.35: the group of a Workload that a pod belongs to, in its own namespace."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(ApiStruct, frozen=True):
     """v1.PodSpec, with the fields that scheduling reads."""
 
@@ -309,6 +317,7 @@ class PodSpec(ApiStruct, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int = 30
     scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodCondition(ApiStruct, frozen=True):

@@ -317,11 +317,15 @@ class FakePodGroups:
     def __init__(self) -> None:
         self.changes = 0
         self.counts: dict[GroupKey, int] = {}
+        self.in_queue: dict[GroupKey, list[str]] = {}
         self.on_nodes: dict[GroupKey, list[PodInfo]] = {}
         self.groups: dict[GroupKey, PodGroup] = {}
 
     def count(self, key: GroupKey) -> int:
         return self.counts.get(key, 0)
+
+    def pending(self, key: GroupKey) -> Collection[str]:
+        return self.in_queue.get(key, ())
 
     def placed(self, key: GroupKey) -> Collection[PodInfo]:
         return self.on_nodes.get(key, ())

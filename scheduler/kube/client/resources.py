@@ -79,6 +79,7 @@ POD_GROUPS = Resource(
 COMPOSITE_POD_GROUPS = Resource(
     "scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup", namespaced=True
 )
+WORKLOADS = Resource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload", namespaced=True)
 DEVICE_TAINT_RULES = Resource(
     "resource.k8s.io",
     "v1",

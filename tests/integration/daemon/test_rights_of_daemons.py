@@ -51,15 +51,18 @@ PLUGINS = {"NeedsConfigMaps": NeedsConfigMaps}
 
 @virtually
 async def test_without_streamed_lists_every_kind_is_listed_with_its_right(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it:
-        it.server.faults.refuse(400, streamed_lists)
-        configuration = f"{CONFIGURATION}emulatedVersion: '1.37'\n"
-        async with it.daemon(configuration, plugins=PLUGINS) as daemon:
-            await it.until(lambda: daemon.has_synced)
-            it.add_nodes(node_object("n1"))
-            it.add_pods(pod_object("web"))
-            await it.until(lambda: it.node_of("web"))
-            needs = daemon.generations.active.needs
+    for version in ("1.35", "1.37"):  # the kinds of groups differ
+        folder = tmp_path / version
+        folder.mkdir()
+        async with cluster(folder, version=version) as it:
+            it.server.faults.refuse(400, streamed_lists)
+            configuration = f"{CONFIGURATION}emulatedVersion: '{version}'\n"
+            async with it.daemon(configuration, plugins=PLUGINS) as daemon:
+                await it.until(lambda: daemon.has_synced)
+                it.add_nodes(node_object("n1"))
+                it.add_pods(pod_object("web"))
+                await it.until(lambda: it.node_of("web"))
+                needs = daemon.generations.active.needs
 
     listed = {str(right) for right in rights_of_needs(needs) if right.verb == "list"}
     assert len(listed) > 10

@@ -18,6 +18,7 @@ from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.kube.client.connection import ApiConnection
 from tests.integration.configuration.test_reload import metric
 from tests.integration.groups.gangs import POD_GROUPS, members, placed, pod_group
+from tests.integration.groups.test_groups_as_in_1_35 import WORKLOADS, member, workload
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.reloads import ABOUT
@@ -195,6 +196,34 @@ async def test_pods_and_gangs_that_arrive_during_an_upgrade_are_bound_once_each(
         kind = "PodGroupInitiallyScheduled" if after == "1.37" else "PodGroupScheduled"
         late = [gang for gang in gangs if f"{gang}-0" not in started]
         await it.until(lambda: all(condition_types(it, gang) == [kind] for gang in late))
+
+
+@virtually
+async def test_gangs_of_workloads_become_gangs_of_pod_groups_when_1_35_is_upgraded(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, version="1.35") as it,
+        it.daemon() as daemon,
+        following(it, daemon, default()),
+    ):
+        assert daemon.configuration.features.version == "1.35"
+        it.add_nodes(node_object("n", cpu="5"))
+        it.server.store.create(WORKLOADS, workload("w", early=2, late=2))
+        it.add_pods(member("a", "early"), member("b", "early"), member("c", "late"))
+        await it.until(lambda: placed(it) == {"a", "b"})
+        it.server.store.delete(WORKLOADS, "w", "default")
+        it.server.store.delete("pods", "c")
+
+        await upgrade(it, "1.36")
+        await it.until(lambda: daemon.configuration.features.version == "1.36")
+        it.server.store.create(POD_GROUPS, pod_group("late", 2))
+        it.add_pods(*members("late", 1))
+        await asyncio.sleep(10)
+        assert placed(it) == {"a", "b"}
+        it.add_pods(*members("late", 2)[1:])
+
+        await it.until(lambda: placed(it) == {"a", "b", "late-0", "late-1"})
+        await it.until(lambda: condition_types(it, "late") == ["PodGroupScheduled"])
+        assert set(bindings(it).values()) == {1}
 
 
 @virtually

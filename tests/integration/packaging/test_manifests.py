@@ -111,6 +111,7 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
                     await until(lambda: second.said("Successfully acquired lease"))
                     it.server.store.create("pods", pod_object("later", cpu="10m"))
                     await until(lambda: it.node_of("later"))
+                    await it.configure(emulatedVersion="1.35")  # whose groups are parts of Workloads
 
                     await until(lambda: not any(it.unused().values()) or it.server.grants.refused_to(ACCOUNT))
                     assert it.unused() == {role: [] for role in ROLES}

@@ -14,7 +14,7 @@ from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import ActionType, EventResource, QueueingHint
 from scheduler.objects.decode import typed_object
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
-from scheduler.testing.fakes import FakeApi, FakeBackground
+from scheduler.testing.fakes import FakeActivator, FakeApi, FakeBackground, FakeWaitingPods, ManualClock
 from tests.support.builders import pod
 
 
@@ -41,6 +41,9 @@ class Gang:
             features=features_of(gates, version),
             background=FakeBackground(),
             statuses=FakeApi(),
+            clock=ManualClock(),
+            waiting_pods=FakeWaitingPods(),
+            activator=FakeActivator(),
         )
         self.now = now
 
