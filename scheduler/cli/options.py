@@ -156,9 +156,9 @@ _emulated_version = option(
 )
 
 
-def feature_gates_option(text: str, section: str = "Options") -> Callable[..., Any]:
+def feature_gates_option(text: str, section: str = "Options") -> Callable[[F], F]:
     """Return the option `--feature-gates` with a help text."""
-    return option(
+    made: Callable[[F], F] = option(
         "--feature-gates",
         multiple=True,
         callback=_gates,
@@ -166,6 +166,7 @@ def feature_gates_option(text: str, section: str = "Options") -> Callable[..., A
         metavar="GATE=true|false,...",
         section=section,
     )
+    return made
 
 
 _feature_gates = feature_gates_option(

@@ -144,14 +144,18 @@ _VALUES: Final = (
 def disabled_fields(features: Features) -> Mapping[str, Sequence[DisabledFields]]:
     """Return resource -> the fields that a server with these features does not keep."""
     found: dict[str, list[DisabledFields]] = {}
-    for part, needed, fields, *values in (*_FIELDS, *_VALUES):
+    rows: list[tuple[str, str, str, Sequence[str], Sequence[str]]] = [
+        *((*row, (), ()) for row in _FIELDS),
+        *_VALUES,
+    ]
+    for part, needed, fields, values, supported in rows:
         names = needed.split()
         if all(_is_on(name, features) for name in names):
             continue
         is_known = bool(values) or all(_is_known(name, features) for name in names)
         for resource, place in _PLACES.get(part, {part: ""}).items():
             paths = [f"{place}{field}".split(".") for field in fields.split()]
-            found.setdefault(resource, []).append(DisabledFields(paths, *values, is_known=is_known))
+            found.setdefault(resource, []).append(DisabledFields(paths, values, supported, is_known))
     return found
 
 

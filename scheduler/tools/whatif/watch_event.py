@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.configuration.feature_gates import VERSIONS, features_of
 from scheduler.configuration.manifests import item_of, read_documents
 from scheduler.errors import FieldError, ObjectError
 from scheduler.objects.wording import was
@@ -159,7 +160,11 @@ class _Reader:
             return True
         from scheduler.simulator.kinds.builtin_kinds import builtin_kinds  # rarely asked for, slow to import
 
-        kinds = {(kind.api_version, kind.kind) for kind in builtin_kinds()}
+        kinds = {
+            (kind.api_version, kind.kind)
+            for version in VERSIONS
+            for kind in builtin_kinds(features_of({}, version))
+        }
         return (identity.item.api_version, identity.item.kind) in kinds
 
     def _old_object(self, fields: dict[str, bytes], type_: EventType, new: Identity) -> Identity | None:

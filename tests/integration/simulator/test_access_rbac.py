@@ -376,6 +376,18 @@ async def test_a_user_cannot_bind_a_role_with_more_than_its_own_rights(tmp_path:
 
 
 @virtually
+async def test_rights_cannot_be_granted_after_an_upgrade_either(tmp_path: Path):
+    async with with_rbac(tmp_path) as ask:
+        await _author(ask)
+        await ask.server.stop()
+        ask.server.upgrade("1.37")
+        await ask.server.start()
+        wider = {"metadata": {"name": "r"}, "rules": [READ_PODS | {"verbs": ["delete"]}]}
+
+        assert (await ask("POST", ROLES, wider, token="ann"))[0] == 403
+
+
+@virtually
 async def test_the_verbs_escalate_and_bind_lift_these_limits(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask, verbs=("escalate", "bind"))

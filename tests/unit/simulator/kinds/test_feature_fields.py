@@ -334,6 +334,14 @@ def test_the_status_of_a_claim_loses_fields_of_disabled_gates():
         assert {name for name in fields if name in result} == (set(fields) if value else set())
 
 
+def test_a_group_has_no_priority_without_preemption_of_groups():
+    spec = {"schedulingPolicy": GANG, "priorityClassName": "missing", "priority": 5}
+
+    created = AStore(WorkloadAwarePreemption=False).create(GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+
+    assert created["spec"] == {"schedulingPolicy": GANG}
+
+
 def test_every_field_of_the_table_exists():
     """A misspelled path would never be found."""
     for version in VERSIONS:

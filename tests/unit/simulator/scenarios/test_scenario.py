@@ -10,10 +10,12 @@ import pytest
 from scheduler.errors import ConfigurationError
 from scheduler.simulator.scenarios.scenario import NodeGroup, Step, WorkloadPart, load_scenario
 from scheduler.tools.whatif.simulation.scenario_source import read_scenario
+from tests.unit.simulator.a_store import AStore
 
 if TYPE_CHECKING:
     import msgspec
 
+WORKLOADS = "workloads.scheduling.k8s.io"
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "manifests" / "examples" / "scenario.yaml"
 SECTION = (
@@ -151,3 +153,27 @@ def test_a_gang_has_a_pod_group_of_the_version_that_the_scenario_names(
 
     versions = {obj["kind"]: obj["apiVersion"] for obj in part.objects(0, scenario.kubernetes_version)}
     assert versions["PodGroup"] == expected
+
+
+def test_a_gang_of_1_35_is_a_part_of_a_workload(tmp_path: Path):
+    (tmp_path / "s.yaml").write_text(
+        "kubernetesVersion: '1.35'\nworkloads:\n- {name: train, kind: Job, replicas: 3, gang: true}\n"
+    )
+    scenario = load_scenario(tmp_path / "s.yaml")
+    (part,) = scenario.workloads
+
+    store = AStore(version="1.35")
+    for obj in part.objects(0, "1.35"):
+        store.create({"Workload": WORKLOADS, "Job": "jobs"}[obj["kind"]], obj)
+
+    workload, job = store.get(WORKLOADS, "train-0"), store.get("jobs", "train")
+    (group,) = workload["spec"]["podGroups"]
+    assert group["policy"] == {"gang": {"minCount": 3}}
+    reference = {"name": "train-0", "podGroup": group["name"]}
+    assert job["spec"]["template"]["spec"]["workloadRef"] == reference
+
+
+def test_a_gang_needs_a_version_with_groups(tmp_path: Path):
+    text = "kubernetesVersion: '1.34'\nworkloads:\n- {name: a, kind: Job, gang: true}\n"
+
+    assert faults(tmp_path, text) == ["workloads[0].gang: Kubernetes 1.34 has no groups of pods"]
