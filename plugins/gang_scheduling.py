@@ -177,6 +177,10 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         group = self.pod_group(key)
         if group is None:
             return self.not_found(key)
+        return self.wait_for_others(group)
+
+    def wait_for_others(self, group: PodGroup) -> Wait | None:
+        """Return how long a member with a node waits for the others; None if it need not wait."""
         return None if self.is_enough(group) else Wait(self.permit_seconds(group))
 
 
@@ -433,14 +437,10 @@ class GangScheduling(Gangs):
             f'waiting for pods\'s {what} "{key.of_object.name}" to appear in scheduling queue'
         )
 
-    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait | None:
+    def wait_for_others(self, group: PodGroup) -> Wait | None:
         if self._workloads is None:
-            return super().permit(state, pod, node_name)
-        key = self.own_group(pod)
-        if key is None:
-            return None
-        group = self._workloads.group(key)
-        return self.not_found(key) if group is None else self._workloads.permit(group)
+            return super().wait_for_others(group)
+        return self._workloads.wait_for_others(group)
 
     def failed_before(self, key: GroupKey, status: Status) -> None:
         if self.are_entities:

@@ -91,7 +91,7 @@ class WorkloadGangs:
         exists = key.of_object.key in self._objects.objects(WORKLOADS)
         return f'pod group "{group}" doesn\'t exist for a workload "{workload}"' if exists else ""
 
-    def permit(self, group: PodGroup) -> Wait | None:
+    def wait_for_others(self, group: PodGroup) -> Wait | None:
         """Return how long a member waits for the others; None, and release the others, if the gang is complete."""
         key = group.key
         placed = {pod.uid for pod in self._members.placed(key)}
