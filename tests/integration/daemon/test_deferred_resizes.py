@@ -40,6 +40,7 @@ emulatedVersion: '1.37'
 featureGates: {InPlacePodVerticalScalingSchedulerPreemption: %s}
 """
 ON, OFF = AS_1_37 % "true", AS_1_37 % "false"
+RESIZES = {"InPlacePodVerticalScalingSchedulerPreemption": True}
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
 
 
@@ -97,7 +98,10 @@ def bindings(it: Cluster) -> int:
 
 @virtually
 async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37", kubelet=True) as it, it.daemon(ON) as daemon:
+    async with (
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        it.daemon(ON) as daemon,
+    ):
         it.add_nodes(node_object("n", cpu="4"), node_object("free", cpu="8"))
         it.add_pods(running("low", "2"), running("grows", "2", priority=10))
         await it.until(lambda: it.condition("grows", "Ready"))
@@ -123,7 +127,7 @@ async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tm
 
 @virtually
 async def test_the_freed_capacity_is_kept_for_the_resize(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37", kubelet=True) as it, it.daemon(ON):
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it, it.daemon(ON):
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("low", "2"), running("grows", "2", priority=10))
         await it.until(lambda: it.condition("grows", "Ready"))
@@ -147,7 +151,10 @@ async def test_the_freed_capacity_is_kept_for_the_resize(tmp_path: Path) -> None
 async def test_no_pod_is_evicted_for_a_resize_that_may_not_preempt(
     tmp_path: Path, gate: str, policy: str, owners: list[str]
 ) -> None:
-    async with cluster(tmp_path, version="1.37", kubelet=True) as it, it.daemon(gate) as daemon:
+    async with (
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        it.daemon(gate) as daemon,
+    ):
         class_ = {"metadata": {"name": "priority-10"}, "value": 10, "preemptionPolicy": policy}
         it.server.store.create("priorityclasses.scheduling.k8s.io", class_)
         it.add_nodes(node_object("n", cpu="4", no_resize_preemption=owners))
@@ -162,7 +169,10 @@ async def test_no_pod_is_evicted_for_a_resize_that_may_not_preempt(
 
 @virtually
 async def test_a_resize_preempts_once_its_node_allows_it(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37", kubelet=True) as it, it.daemon(ON) as daemon:
+    async with (
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        it.daemon(ON) as daemon,
+    ):
         it.add_nodes(node_object("n", cpu="4", no_resize_preemption=["example.com/autoscaler"]))
         it.add_pods(running("low", "2"), running("grows", "2", priority=10))
         await it.until(lambda: it.condition("grows", "Ready"))
@@ -179,7 +189,7 @@ async def test_a_resize_preempts_once_its_node_allows_it(tmp_path: Path) -> None
 
 @virtually
 async def test_a_new_daemon_finds_deferred_resizes_and_a_deleted_pod_leaves(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it:
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it:
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("other", "2", priority=20), running("grows", "2", priority=10))
         defer(it, "grows", has="2", wants="4")
@@ -217,7 +227,7 @@ async def test_a_new_daemon_finds_deferred_resizes_and_a_deleted_pod_leaves(tmp_
 async def test_changes_on_its_node_requeue_a_pod_that_waits_for_its_resize(
     tmp_path: Path, change: Any, tries_again: bool
 ) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(ON) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON) as daemon:
         it.add_nodes(node_object("n", cpu="5"), node_object("m", cpu="5"))
         it.add_pods(running("other", "2", priority=20), running("elsewhere", "2", node="m"))
         it.add_pods(running("grows", "2", priority=10))
@@ -253,7 +263,7 @@ async def test_only_plugins_for_resizes_are_called_as_the_pod_keeps_its_node(tmp
     profiles = "profiles: [{plugins: {multiPoint: {enabled: [{name: RefusesAll}]}}}]"
     plugins: dict[str, type[Plugin]] = {"RefusesAll": RefusesAll}
     async with (
-        cluster(tmp_path, version="1.37", kubelet=True) as it,
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
         it.daemon(f"{ON}{profiles}", plugins=plugins) as daemon,
     ):
         it.add_nodes(
@@ -269,7 +279,7 @@ async def test_only_plugins_for_resizes_are_called_as_the_pod_keeps_its_node(tmp
 
 @virtually
 async def test_no_further_pod_is_evicted_for_a_resize_that_is_withdrawn(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(ON):
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON):
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("a", "1"), running("b", "1"), running("grows", "2", priority=10))
         patches = requests(verb="patch", resource="pods", subresource="status")
@@ -284,7 +294,7 @@ async def test_no_further_pod_is_evicted_for_a_resize_that_is_withdrawn(tmp_path
 
 @virtually
 async def test_the_consistency_check_finds_a_deferred_resize_that_is_not_queued(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(ON) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("other", "2", priority=20), running("grows", "2"))
         defer(it, "grows", has="2", wants="4")
@@ -322,7 +332,7 @@ async def test_a_pending_pod_gets_the_capacity_that_a_resize_frees(tmp_path: Pat
 
 @virtually
 async def test_members_of_groups_on_nodes_are_resized_one_by_one(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(ON) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON) as daemon:
         gang = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
         it.server.store.create("podgroups.scheduling.k8s.io", gang)
         in_group = {"schedulingGroup": {"podGroupName": "g"}}
@@ -339,7 +349,7 @@ async def test_members_of_groups_on_nodes_are_resized_one_by_one(tmp_path: Path)
 
 @virtually
 async def test_a_reload_begins_and_ends_to_preempt_for_resizes(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(OFF) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(OFF) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("other", "2", priority=20), running("grows", "2", priority=10))
         defer(it, "grows", has="2", wants="4")

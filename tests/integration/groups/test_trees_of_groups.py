@@ -35,6 +35,7 @@ profiles:
 - schedulerName: custom-scheduler
 """
 RACK = "example.com/rack"
+TREES = {"CompositePodGroup": True}
 
 
 def _of(name: str, policy: dict[str, Any], parent: str, **spec: Any) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def at_once(pod: dict[str, Any]) -> dict[str, Any]:
 
 @virtually
 async def test_no_pod_of_a_tree_is_tried_before_enough_pods_of_enough_groups_exist(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES) as daemon:
         it.add_nodes(node_object("n", cpu="8"))
         add_leaf(it, "a", 2, "root")
         it.add_pods(*members("a", 2))
@@ -117,7 +118,7 @@ async def test_no_pod_of_a_tree_is_tried_before_enough_pods_of_enough_groups_exi
 
 @virtually
 async def test_no_group_is_placed_if_too_few_groups_fit(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="3"))
         two_gangs(it, 2)
         it.add_pods(*members("a", 2), *members("b", 2))
@@ -143,7 +144,7 @@ async def test_no_group_is_placed_if_too_few_groups_fit(tmp_path: Path) -> None:
 
 @virtually
 async def test_enough_groups_are_placed_and_the_others_wait(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="3"))
         two_gangs(it, 1)
         it.add_pods(*members("a", 2), *members("b", 2))
@@ -157,7 +158,7 @@ async def test_enough_groups_are_placed_and_the_others_wait(tmp_path: Path) -> N
 
 @virtually
 async def test_a_group_whose_pods_fit_nowhere_ends_the_attempt_early(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES) as daemon:
         it.add_nodes(node_object("n", cpu="3"))
         two_gangs(it, 2)
         it.add_pods(*members("a", 2, cpu="4"), *members("b", 2))
@@ -181,7 +182,7 @@ async def test_a_group_whose_pods_fit_nowhere_ends_the_attempt_early(tmp_path: P
 
 @virtually
 async def test_the_groups_of_a_tree_stay_in_one_domain_and_each_in_one_below_it(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         zone = "topology.kubernetes.io/zone"
         for name, of_zone, rack, cpu in (
             ("x1", "x", "x1", "3"),
@@ -203,7 +204,7 @@ async def test_the_groups_of_a_tree_stay_in_one_domain_and_each_in_one_below_it(
 
 @virtually
 async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(
             node_object("x", labels={RACK: "x"}, cpu="2"), node_object("y", labels={RACK: "y"}, cpu="8")
         )
@@ -219,7 +220,7 @@ async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
 
 @virtually
 async def test_groups_of_groups_need_a_quorum_at_each_level(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="3"))
         add_composite(it, "root", 1)
         for middle in ("one", "two"):
@@ -238,7 +239,7 @@ async def test_groups_of_groups_need_a_quorum_at_each_level(tmp_path: Path) -> N
 
 @virtually
 async def test_a_tree_preempts_as_one_with_the_priority_of_its_root(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(*(at_once(pod_object(f"low-{number}", cpu="1")) for number in range(4)))
         await it.until(lambda: len(placed(it)) == 4)
@@ -260,7 +261,7 @@ async def test_a_tree_preempts_as_one_with_the_priority_of_its_root(tmp_path: Pa
 
 @virtually
 async def test_a_tree_that_is_disrupted_as_a_whole_leaves_as_a_whole(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("m", cpu="3"))
         it.add_pods(at_once(pod_object("other", cpu="2")))
         await it.until(lambda: placed(it) == {"other"})
@@ -278,7 +279,7 @@ async def test_a_tree_that_is_disrupted_as_a_whole_leaves_as_a_whole(tmp_path: P
 
 @virtually
 async def test_a_pod_with_another_priority_than_the_root_fails_the_whole_tree(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="8"))
         name = add_class(it, 7)
         two_gangs(it, 2)
@@ -294,7 +295,7 @@ async def test_a_pod_with_another_priority_than_the_root_fails_the_whole_tree(tm
 @virtually
 async def test_without_the_gate_the_groups_of_a_tree_are_placed_one_by_one(tmp_path: Path) -> None:
     without = WITH_TREES.replace("true", "false")
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(without):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(without):
         it.add_nodes(node_object("n", cpu="3"))
         two_gangs(it, 2)
         it.add_pods(*members("a", 2), *members("b", 2))
@@ -306,7 +307,7 @@ async def test_without_the_gate_the_groups_of_a_tree_are_placed_one_by_one(tmp_p
 @pytest.mark.parametrize("cpu", ["1", "2", "3", "4"])
 @virtually
 async def test_a_tree_of_one_group_is_placed_as_the_group_by_itself(cpu: str, tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu=cpu, labels={"of": "tree"}))
         it.add_nodes(node_object("m", cpu=cpu, labels={"of": "group"}))
         add_composite(it, "root", 1)
@@ -342,7 +343,7 @@ class Prepares(PreBindPlugin):
 async def test_no_pod_of_a_tree_is_bound_while_another_group_cannot_be(tmp_path: Path) -> None:
     slow = f"{WITH_TREES}  plugins: {{preBind: {{enabled: [{{name: Prepares}}]}}}}\n"
     plugins = {"Prepares": Prepares}
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(slow, plugins=plugins):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(slow, plugins=plugins):
         it.add_nodes(node_object("n", cpu="8"))
         two_gangs(it, 2)
         it.add_pods(*members("a", 2), *members("b", 2))
@@ -356,7 +357,7 @@ async def test_no_pod_of_a_tree_is_bound_while_another_group_cannot_be(tmp_path:
 
 @virtually
 async def test_a_tree_that_grows_while_it_waits_is_placed_with_its_new_groups(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="8"))
         add_composite(it, "root", 3)
         for leaf in ("a", "b"):
@@ -374,7 +375,7 @@ async def test_a_tree_that_grows_while_it_waits_is_placed_with_its_new_groups(tm
 
 @virtually
 async def test_a_root_that_is_deleted_gates_its_pods_again(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES) as daemon:
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES) as daemon:
         it.add_nodes(node_object("n", cpu="1"))
         two_gangs(it, 2)
         it.add_pods(*members("a", 2), *members("b", 2))

@@ -98,7 +98,6 @@ def test_a_class_that_does_not_exist_is_refused() -> None:
         ({"parentCompositePodGroupName": "Top"}, "spec.parentCompositePodGroupName"),
         ({"workloadRef": REFERENCE | {"workloadName": ""}}, "spec.workloadRef.workloadName"),
         ({"disruptionMode": {}}, "spec.disruptionMode"),
-        ({"preemptionPolicy": "Never"}, "spec.preemptionPolicy"),
         (
             {"schedulingConstraints": {"topology": [{"key": "zone"}, {"key": "rack"}]}},
             "spec.schedulingConstraints.topology",
