@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod_group import GroupKey
     from scheduler.objects.resources import PodRules
     from scheduler.objects.selectors import NodeAffinity, RequiredNodeAffinity
-    from scheduler.objects.v1 import Toleration, Volume
+    from scheduler.objects.v1 import NodeAllocatableResourceClaimStatus, Toleration, Volume
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -197,6 +197,14 @@ class PodInfo:
             return self
         return PodInfo(self.pod, self.raw, node_name=self.node_name, resources=resources)
 
+    def with_claims(
+        self, statuses: tuple[NodeAllocatableResourceClaimStatus, ...], rules: PodRules
+    ) -> PodInfo:
+        """Return the pod with other amounts that it takes of its node with the devices of its claims."""
+        status = msgspec.structs.replace(self.pod.status, node_allocatable_resource_claim_statuses=statuses)
+        pod = msgspec.structs.replace(self.pod, status=status)
+        return PodInfo(pod, self.raw, node_name=self.node_name, resources=pod_resources(pod, rules))
+
     @cached_property
     def object(self) -> Mapping[str, Any]:
         """The whole object from the API server.
@@ -278,6 +286,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
                 nominated_node_name=status.nominated_node_name,
                 allocated_resources=_EMPTY,
                 start_time=status.start_time,
+                node_allocatable_resource_claim_statuses=status.node_allocatable_resource_claim_statuses,
             ),
         ),
         pod.raw if keep_object else None,

@@ -153,6 +153,14 @@ class Quantity:
             return Quantity(self._at(exponent) + other._at(exponent), exponent, is_int64=False)
         return self._long_sum(other)
 
+    def __mul__(self, other: Quantity) -> Quantity:
+        """Multiply as upstream multiplies decimals of any size.
+
+        Source:
+            kube-scheduler v1.36, plugins/dynamicresources/nodeallocatabledynamicresources.go, buildNodeAllocatableDRAInfo.
+        """
+        return Quantity(self.unscaled * other.unscaled, self.exponent + other.exponent, is_int64=False)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Quantity):
             return NotImplemented
@@ -477,6 +485,12 @@ def _canonical(text: str) -> str:
     trimmed = text.strip()
     if quantity.is_long and len(trimmed) > _CACHED_LENGTH:
         return trimmed  # its last digits were not kept
+    return quantity_text(quantity, trimmed)
+
+
+def quantity_text(quantity: Quantity, like: str | float) -> str:
+    """Return a quantity in upstream's canonical form, with the family of suffixes of another one as written."""
+    trimmed = str(like).strip()
     if trimmed.endswith("i"):
         return _binary(quantity)
     # An E is a suffix (1E) or begins an exponent (1E3).

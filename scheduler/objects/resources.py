@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from scheduler.objects.meta import ResourceList
-    from scheduler.objects.v1 import Container, ContainerStatus, Node, Pod
+    from scheduler.objects.v1 import (
+        Container,
+        ContainerStatus,
+        Node,
+        NodeAllocatableResourceClaimStatus,
+        Pod,
+    )
 
     _Amounts = Callable[[Pod, Container, ContainerStatus | None], dict[str, Quantity]]
 
@@ -57,12 +63,25 @@ class PodRules:
         resizes: InPlacePodVerticalScaling: the allocated and actual resources in the status count too.
         pod_level_resizes: InPlacePodLevelResourcesVerticalScaling: so do those of the pod as a whole.
         as_a_whole: WholePodResize: the maximum is that of the pod's three totals, not of each container's requests.
+        claims: DRANodeAllocatableResources: what devices of claims take of the node counts too.
     """
 
     pod_level: bool = True
     resizes: bool = True
     pod_level_resizes: bool = True
     as_a_whole: bool = False
+    claims: bool = False
+
+    @classmethod
+    def of(cls, enabled: Callable[[str], bool]) -> PodRules:
+        """Return the rules; `enabled` returns whether a gate or change is on."""
+        return cls(
+            pod_level=enabled("PodLevelResources"),
+            resizes=enabled("InPlacePodVerticalScaling"),
+            pod_level_resizes=enabled("InPlacePodLevelResourcesVerticalScaling"),
+            as_a_whole=enabled("WholePodResize"),
+            claims=enabled("DRANodeAllocatableResources"),
+        )
 
 
 DEFAULT_RULES: Final = PodRules()
@@ -173,6 +192,7 @@ def pod_requests(
     pod_level: bool = True,
     non_missing: Mapping[str, Quantity] = _NOTHING,
     containers: ContainerRequests | None = None,
+    claims: Sequence[NodeAllocatableResourceClaimStatus] = (),
 ) -> dict[str, Quantity]:
     """Compute a pod's total requests, including its overhead.
 
@@ -187,6 +207,7 @@ def pod_requests(
         pod_level: requests of the pod as a whole take precedence over the containers' sum, if the rules allow it.
         non_missing: default requests of each container for resources it does not request.
         containers: the requests of its containers by their spec, if they are parsed already.
+        claims: what it takes of its node with the devices of its claims.
 
     Raises:
         ValueError: a quantity is invalid.
@@ -196,8 +217,11 @@ def pod_requests(
         WholePodResize.
     """
     use_status = use_status and rules.resizes
+    devices = _of_devices(pod, claims) if claims else _NO_DEVICES
     if use_status and rules.as_a_whole:
-        requests = _most_of_resize(pod, rules, non_missing)
+        requests = _most_of_resize(pod, rules, non_missing, devices)
+    elif claims:
+        requests = _with_devices(pod, _largest if use_status else None, non_missing, devices)
     else:
         if use_status or containers is None:
             containers = ContainerRequests(pod, _largest if use_status else None)
@@ -220,11 +244,87 @@ def pod_requests(
     return requests
 
 
-def _most_of_resize(pod: Pod, rules: PodRules, non_missing: Mapping[str, Quantity]) -> dict[str, Quantity]:
+class _Devices(NamedTuple):
+    """What a pod takes of its node with the devices of its claims.
+
+    Attributes:
+        always: as long as the pod runs.
+        by_container: name of a container -> as long as this container runs.
+    """
+
+    always: Mapping[str, Quantity]
+    by_container: Mapping[str, Mapping[str, Quantity]]
+
+
+_NO_DEVICES: Final = _Devices(_NOTHING, _NOTHING)
+
+
+def _of_devices(pod: Pod, claims: Sequence[NodeAllocatableResourceClaimStatus]) -> _Devices:
+    """Return what a pod takes with devices; a container that the pod does not have runs always.
+
+    Source:
+        kube-scheduler v1.37, component-helpers/resource/helpers.go, getDRANodeAllocatableResources.
+    """
+    always: dict[str, Quantity] = {}
+    by_container: dict[str, dict[str, Quantity]] = {}
+    names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+    for claim in claims:
+        for name, quantity in parsed(claim.resources).items():
+            _add(always, name, quantity)
+        for mapped in claim.mapping:
+            _add(always, mapped.name, parse_quantity(mapped.quantity))
+        known = [name for name in names if name in claim.containers]
+        for overhead in claim.overhead:
+            if overhead.per_pod is not None:
+                _add(always, overhead.name, parse_quantity(overhead.per_pod))
+            if overhead.per_container is None:
+                continue
+            of_each = parse_quantity(overhead.per_container)
+            for name in known:
+                _add(by_container.setdefault(name, {}), overhead.name, of_each)
+            for _ in range(len(claim.containers) - len(known)):
+                _add(always, overhead.name, of_each)
+    return _Devices(always, by_container)
+
+
+def _add(amounts: dict[str, Quantity], name: str, quantity: Quantity) -> None:
+    so_far = amounts.get(name)
+    amounts[name] = quantity if so_far is None else so_far + quantity
+
+
+def _with_devices(
+    pod: Pod,
+    amounts: _Amounts | None,
+    non_missing: Mapping[str, Quantity],
+    devices: _Devices,
+    *,
+    with_ended: bool = False,
+) -> dict[str, Quantity]:
+    """Return the total of a pod's containers, as `ContainerRequests`, and what the pod takes with devices."""
+
+    def increased(pod: Pod, container: Container, status: ContainerStatus | None) -> dict[str, Quantity]:
+        asked = parsed(container.resources.requests) if amounts is None else amounts(pod, container, status)
+        found = {**non_missing, **asked}
+        for name, quantity in devices.by_container.get(container.name, _NOTHING).items():
+            _add(found, name, quantity)
+        return found
+
+    if devices.by_container:
+        total = ContainerRequests(pod, increased, with_ended=with_ended).total()
+    else:
+        total = ContainerRequests(pod, amounts, with_ended=with_ended).total(non_missing)
+    for name, quantity in devices.always.items():
+        _add(total, name, quantity)
+    return total
+
+
+def _most_of_resize(
+    pod: Pod, rules: PodRules, non_missing: Mapping[str, Quantity], devices: _Devices
+) -> dict[str, Quantity]:
     """Return the maximum of a pod's requested, actual and allocated totals, without overhead.
 
     The totals in the pod's own status replace those of its containers' statuses. The request of an infeasible resize does
-    not count.
+    not count. What the pod takes with devices is a part of the actual total, and of the allocated one in its own status.
 
     Source:
         kube-scheduler v1.37, component-helpers/resource/helpers.go, AggregateContainerRequests.
@@ -234,8 +334,8 @@ def _most_of_resize(pod: Pod, rules: PodRules, non_missing: Mapping[str, Quantit
     allocated = parsed(status.allocated_resources)
     if not (rules.pod_level_resizes and actuated and allocated):
         actuated = ContainerRequests(pod, _actuated, with_ended=True).total(non_missing)
-        allocated = ContainerRequests(pod, _allocated, with_ended=True).total(non_missing)
-    return _effective(pod, ContainerRequests(pod).total(non_missing), actuated, allocated)
+        allocated = _with_devices(pod, _allocated, non_missing, devices, with_ended=True)
+    return _effective(pod, _with_devices(pod, None, non_missing, devices), actuated, allocated)
 
 
 def _largest(pod: Pod, container: Container, status: ContainerStatus | None) -> dict[str, Quantity]:
@@ -326,15 +426,7 @@ def pod_limits(pod: Pod) -> dict[str, Quantity]:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, PodLimits.
     """
     spec = pod.spec
-    # Limits of containers add up by the rules of requests.
-    swapped = replace(
-        spec,
-        containers=tuple(map(_limits_as_requests, spec.containers)),
-        init_containers=tuple(map(_limits_as_requests, spec.init_containers)),
-        overhead={},
-        resources=None,
-    )
-    limits = pod_requests(replace(pod, spec=swapped))
+    limits = pod_requests(limits_as_requests(pod))
     if spec.resources is not None:
         whole = parsed(spec.resources.limits)
         limits.update((name, limit) for name, limit in whole.items() if is_pod_level_resource(name))
@@ -342,6 +434,21 @@ def pod_limits(pod: Pod) -> dict[str, Quantity]:
         if name in limits and not limits[name].is_zero:
             limits[name] += quantity
     return limits
+
+
+def limits_as_requests(pod: Pod) -> Pod:
+    """Return a pod whose containers request their limits, without overhead and amounts for the pod as a whole.
+
+    Limits of containers add up by the rules of requests.
+    """
+    swapped = replace(
+        pod.spec,
+        containers=tuple(map(_limits_as_requests, pod.spec.containers)),
+        init_containers=tuple(map(_limits_as_requests, pod.spec.init_containers)),
+        overhead={},
+        resources=None,
+    )
+    return replace(pod, spec=swapped)
 
 
 def _limits_as_requests(container: Container) -> Container:
@@ -364,7 +471,7 @@ class PodResources:
 
     Attributes:
         requests: the free amounts that the pod needs on a node (NodeResourcesFit's Filter).
-        taken: the amounts it takes from its node; includes a resize in its status.
+        taken: the amounts it takes from its node; includes a resize in its status, and the devices of its claims.
         nonzero_milli_cpu: CPU as in `taken`, with a default for containers without a request.
         nonzero_memory_bytes: memory as in `taken`, with a default for containers without a request.
         fit_score: its addition to a node's non-zero requests in NodeResourcesFit's score.
@@ -437,18 +544,23 @@ def _compute(pod: Pod, rules: PodRules) -> PodResources:
 
     whole = rules.pod_level and asks_as_a_whole(pod)
     settled = pod_requests(pod, rules=rules, use_status=True) if _has_resized(pod) else requests
-    if whole or settled is not requests:
-        missing = {name: least for name, least in _NON_MISSING.items() if not whole or name not in settled}
-        nonzero = pod_requests(pod, rules=rules, use_status=True, non_missing=missing)
+    claims = pod.status.node_allocatable_resource_claim_statuses if rules.claims else ()
+    with_devices = pod_requests(pod, rules=rules, use_status=True, claims=claims) if claims else settled
+    if whole or with_devices is not requests:
+        missing = {
+            name: least for name, least in _NON_MISSING.items() if not whole or name not in with_devices
+        }
+        nonzero = pod_requests(pod, rules=rules, use_status=True, non_missing=missing, claims=claims)
     else:
         nonzero = fit
 
     scored = _integers(settled)
     asked = scored if settled is requests else _integers(requests)
-    accounted = set(filter(_is_accounted, asked.keys() | scored.keys()))
+    taken = _integers(with_devices) if claims else scored
+    accounted = set(filter(_is_accounted, asked.keys() | taken.keys()))
     return PodResources(
         requests={name: max(0, amount) for name, amount in asked.items() if name in accounted},
-        taken={name: amount for name, amount in scored.items() if name in accounted},
+        taken={name: amount for name, amount in taken.items() if name in accounted},
         nonzero_milli_cpu=nonzero[CPU].milli_value() if CPU in nonzero else 0,
         nonzero_memory_bytes=nonzero[MEMORY].value() if MEMORY in nonzero else 0,
         fit_score=_integers(fit),
@@ -482,7 +594,8 @@ def _what_is_written(pod: Pod, rules: PodRules) -> Hashable:
     containers = tuple([tuple(container.resources.requests.items()) for container in spec.containers])
     stated = status.container_statuses or status.init_container_statuses or status.resources
     resized = stated and _has_resized(pod)
-    if not (resized or spec.init_containers or spec.overhead or spec.resources):
+    claims = rules.claims and status.node_allocatable_resource_claim_statuses
+    if not (resized or spec.init_containers or spec.overhead or spec.resources or claims):
         return containers
     return (
         containers,
@@ -492,7 +605,21 @@ def _what_is_written(pod: Pod, rules: PodRules) -> Hashable:
         tuple(spec.overhead.items()),
         _items(spec.resources),
         _what_a_resize_did(pod) if resized else None,
-        rules if resized or spec.resources else None,
+        _what_claims_take(pod) if claims else None,
+        rules if resized or spec.resources or claims else None,
+    )
+
+
+def _what_claims_take(pod: Pod) -> Hashable:
+    status, spec = pod.status, pod.spec
+    return (
+        tuple([container.name for container in (*spec.containers, *spec.init_containers)]),
+        tuple(
+            [
+                (claim.containers, tuple(claim.resources.items()), claim.mapping, claim.overhead)
+                for claim in status.node_allocatable_resource_claim_statuses
+            ]
+        ),
     )
 
 
@@ -536,6 +663,13 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
     if status.resources is not None:
         yield "status.resources.requests", status.resources.requests
         yield "status.allocatedResources", status.allocated_resources
+    for index, claim in enumerate(status.node_allocatable_resource_claim_statuses):
+        path = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
+        yield f"{path}.resources", claim.resources
+        yield f"{path}.mapping", {each.name: each.quantity for each in claim.mapping}
+        for field in ("per_pod", "per_container"):
+            of_each = {each.name: getattr(each, field) for each in claim.overhead}
+            yield f"{path}.overhead", {name: text for name, text in of_each.items() if text is not None}
 
 
 def _raise_fault(kind: str, key: str, lists: Iterator[tuple[str, ResourceList]]) -> NoReturn:

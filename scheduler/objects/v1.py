@@ -208,11 +208,18 @@ class TopologySpreadConstraint(ApiStruct, frozen=True, gc=True, weakref=True):
 
 
 # Pods.
+class ContainerClaim(ApiStruct, frozen=True):
+    """v1.ResourceClaim: a claim of the pod, by its name there, that a container uses."""
+
+    name: str = ""
+
+
 class ResourceRequirements(ApiStruct, frozen=True):
     """v1.ResourceRequirements; quantities as written, parsed by `objects.resources`."""
 
     requests: ResourceList = msgspec.field(default_factory=dict)
     limits: ResourceList = msgspec.field(default_factory=dict)
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 class ContainerPort(ApiStruct, frozen=True):
@@ -360,6 +367,34 @@ class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class NodeAllocatableMappedResources(ApiStruct, frozen=True):
+    """v1.NodeAllocatableMappedResources: how much of a node's resource the devices of a claim are."""
+
+    name: str = ""
+    quantity: str | int | float = 0
+
+
+class NodeAllocatableOverheadResources(ApiStruct, frozen=True):
+    """v1.NodeAllocatableOverheadResources: what a pod and its containers with a claim take of a node's resource besides."""
+
+    name: str = ""
+    per_pod: str | int | float | None = None
+    per_container: str | int | float | None = None
+
+
+class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True):
+    """v1.NodeAllocatableResourceClaimStatus: what a pod takes of its node's resources with the devices of a claim.
+
+    Kubernetes 1.36 has `resources`, later versions `mapping` and `overhead`.
+    """
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = msgspec.field(default_factory=dict)
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
+
+
 class PodStatus(ApiStruct, frozen=True):
     """v1.PodStatus, with the fields that scheduling reads."""
 
@@ -375,6 +410,7 @@ class PodStatus(ApiStruct, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     start_time: str = ""
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
 
 class Pod(ApiStruct, frozen=True):

@@ -20,7 +20,7 @@ from scheduler.configuration.feature_gates import features_of
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
 from scheduler.daemon.app.generation import Generation
-from scheduler.daemon.app.needs import needs_of, pod_rules, together, trimmed
+from scheduler.daemon.app.needs import needs_of, together, trimmed
 from scheduler.daemon.app.ports import Ports
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
@@ -63,6 +63,7 @@ from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.kube.certificates.trust import client_context
 from scheduler.kube.client.requests import RateLimitedRequests
 from scheduler.kube.http.client import HttpClient, HttpError
+from scheduler.objects.resources import PodRules
 from scheduler.urls import shown_url
 from scheduler.worker_thread import in_a_thread
 
@@ -250,7 +251,7 @@ class Parts(Shared):
         needs = needs_of(frameworks.values())
         if extenders is not None:
             needs = together([needs, extenders.needs])
-        needs = replace(needs, pod_rules=pod_rules(configuration.features))
+        needs = replace(needs, pod_rules=PodRules.of(configuration.features.enabled))
         return Generation(configuration, frameworks, needs, extenders, self.clock, registry, self.time)
 
     def activate(self, generation: Generation) -> None:

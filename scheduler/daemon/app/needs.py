@@ -10,12 +10,11 @@ from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod import trim_bound_pod
-from scheduler.objects.resources import DEFAULT_RULES, PodRules
+from scheduler.objects.resources import DEFAULT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scheduler.configuration.feature_gates import Features
     from scheduler.engine.runtime.framework import Framework
     from scheduler.objects.pod import PodInfo
 
@@ -40,16 +39,6 @@ def together(each: Iterable[Needs]) -> Needs:
         bound_pod_objects=any(need.bound_pod_objects for need in needs),
         rights=frozenset[str]().union(*(need.rights for need in needs)),
         pod_rules=needs[0].pod_rules if needs else DEFAULT_RULES,
-    )
-
-
-def pod_rules(features: Features) -> PodRules:
-    """Return what decides how much a pod requests."""
-    return PodRules(
-        pod_level=features.enabled("PodLevelResources"),
-        resizes=features.enabled("InPlacePodVerticalScaling"),
-        pod_level_resizes=features.enabled("InPlacePodLevelResourcesVerticalScaling"),
-        as_a_whole=features.enabled("WholePodResize"),
     )
 
 

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.objects.quantity import Quantity, canonical_quantity, parse_quantity, quantity_as_read
+from scheduler.objects.quantity import (
+    Quantity,
+    canonical_quantity,
+    parse_quantity,
+    quantity_as_read,
+    quantity_text,
+)
 from tests.reference import quantity as judge
 
 MAX_INT64 = 2**63 - 1
@@ -468,3 +474,24 @@ def test_an_invalid_quantity_is_refused(written: Any):
 def test_a_decoded_number_stays_the_same_and_its_canonical_form_too(written: Any):
     assert parse_quantity(quantity_as_read(written)) == parse_quantity(written)
     assert quantity_as_read(canonical_quantity(written)) == canonical_quantity(written)
+
+
+@given(NUMBERS, NUMBERS)
+def test_a_product_is_exact(first: str, second: str):
+    factors = parse_quantity(first), parse_quantity(second)
+
+    assert number(factors[0] * factors[1]) == number(factors[0]) * number(factors[1])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ("3", "500m", "1500m"),
+        ("2Gi", "2", "4Gi"),
+        ("1Gi", "500m", "512Mi"),
+        ("1k", "2Ki", "2048k"),
+        ("0", "2", "0"),
+    ],
+)
+def test_a_product_is_written_like_the_first_factor(first: str, second: str, text: str):
+    assert quantity_text(parse_quantity(first) * parse_quantity(second), first) == text

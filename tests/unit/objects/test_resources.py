@@ -654,3 +654,86 @@ def test_rules_do_not_matter_to_a_pod_without_a_resize():
     made = pod("p", containers=[container(cpu="1")], overhead={"cpu": "1"})
 
     assert made.under(WHOLE) is made
+
+
+OF_136 = {"resourceClaimName": "one", "containers": ["a", "i"], "resources": {"cpu": "2"}}
+MAPPED = {"resourceClaimName": "one", "mapping": [{"name": "cpu", "quantity": "2"}]}
+
+
+def overhead(*containers: str, **amounts: str) -> dict[str, Any]:
+    each = {
+        "name": "cpu",
+        **{{"pod": "perPod", "each": "perContainer"}[key]: text for key, text in amounts.items()},
+    }
+    return {"resourceClaimName": "one", "containers": list(containers), "overhead": [each]}
+
+
+@pytest.mark.parametrize(
+    ("claim", "init", "taken"),
+    [
+        pytest.param(OF_136, [], 3000, id="1.36: once for the claim"),
+        pytest.param(OF_136, [container("i", cpu="2")], 4000, id="1.36: besides an init container"),
+        pytest.param(MAPPED, [container("i", cpu="2")], 4000, id="a mapping"),
+        pytest.param(overhead(pod="500m"), [], 1500, id="an overhead of the pod"),
+        pytest.param(overhead("a", each="500m"), [], 1500, id="an overhead of a container"),
+        pytest.param(
+            overhead("a", "i", each="500m"),
+            [container("i", cpu="2")],
+            2500,
+            id="an overhead of an init container",
+        ),
+        pytest.param(
+            overhead("a", "s", each="500m"),
+            [container("s", sidecar=True, cpu="2")],
+            4000,
+            id="an overhead of a sidecar, which runs along",
+        ),
+        pytest.param(
+            overhead("a", "gone", each="500m"), [], 2000, id="a container that the pod does not have"
+        ),
+    ],
+)
+def test_what_devices_take_counts_on_the_node_of_the_pod(claim: dict[str, Any], init: list[Any], taken: int):
+    made = pod(
+        "p",
+        containers=[container("a", cpu="1")],
+        initContainers=init,
+        status={"nodeAllocatableResourceClaimStatuses": [claim]},
+    )
+
+    with_claims = made.under(PodRules(claims=True)).resources
+
+    assert with_claims.taken["cpu"] == taken
+    assert with_claims.nonzero_milli_cpu == taken
+    assert with_claims.requests == made.resources.requests
+    assert made.resources.taken["cpu"] < taken
+
+
+def test_devices_count_in_the_actual_amounts_of_a_resize_already():
+    status = {
+        "containerStatuses": [resized("a", allocated={"cpu": "1"}, cpu="3")],
+        "nodeAllocatableResourceClaimStatuses": [MAPPED],
+    }
+    made = pod("p", containers=[container("a", cpu="1")], status=status)
+
+    rules = PodRules(claims=True, as_a_whole=True)
+
+    assert made.under(rules).resources.taken["cpu"] == 3000  # the largest of 1 + 2, 3 and 1 + 2
+
+
+def test_pods_whose_devices_take_different_amounts_share_no_result():
+    amounts = []
+    for cpu in ("1", "2"):
+        claim = {"resourceClaimName": "one", "containers": ["a"], "resources": {"cpu": cpu}}
+        made = pod("p", cpu="1", status={"nodeAllocatableResourceClaimStatuses": [claim]})
+        amounts.append(made.under(PodRules(claims=True)).resources.taken["cpu"])
+
+    assert amounts == [2000, 3000]
+
+
+def test_an_invalid_quantity_of_a_claim_is_named():
+    claim = {"resourceClaimName": "one", "resources": {"cpu": "many"}}
+    made = pod("p", cpu="1", status={"nodeAllocatableResourceClaimStatuses": [claim]})
+
+    with pytest.raises(ObjectError, match=r"nodeAllocatableResourceClaimStatuses\[0\]\.resources"):
+        made.under(PodRules(claims=True))

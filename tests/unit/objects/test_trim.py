@@ -97,3 +97,12 @@ def test_different_parts_are_not_shared():
 
 def test_a_pod_assumed_on_a_node_is_trimmed_with_that_node():
     assert trim_bound_pod(pod("web-1", cpu="1").placed_on("n7")).node_name == "n7"
+
+
+def test_a_trimmed_pod_keeps_what_its_claims_take_of_its_node():
+    claims = [{"resourceClaimName": "one", "containers": ["main"], "resources": {"cpu": "1"}}]
+    whole = pod("web-1", cpu="1", node="n1", status={"nodeAllocatableResourceClaimStatuses": claims})
+
+    kept = trim_bound_pod(whole).pod.status.node_allocatable_resource_claim_statuses
+
+    assert kept == whole.pod.status.node_allocatable_resource_claim_statuses != ()

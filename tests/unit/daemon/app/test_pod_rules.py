@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.configuration.feature_gates import features_of
-from scheduler.daemon.app.needs import PodDecoder, pod_rules, together
+from scheduler.daemon.app.needs import PodDecoder, together
 from scheduler.daemon.recording.recorded_objects import packed, unpacked_pod
 from scheduler.framework.interface import Needs
 from scheduler.objects.resources import PodRules
@@ -31,6 +31,7 @@ CONTAINERS = [
         ("1.34", {}, PodRules(pod_level_resizes=False)),
         ("1.34", {"InPlacePodVerticalScaling": False}, PodRules(resizes=False, pod_level_resizes=False)),
         ("1.36", {}, PodRules()),
+        ("1.36", {"DRANodeAllocatableResources": True}, PodRules(claims=True)),
         ("1.37", {}, WHOLE),
         ("1.37", {"PodLevelResources": False}, PodRules(pod_level=False, as_a_whole=True)),
     ],
@@ -38,7 +39,7 @@ CONTAINERS = [
 def test_the_version_and_its_gates_decide_what_pods_request(
     version: str, gates: dict[str, bool], rules: PodRules
 ):
-    assert pod_rules(features_of(gates, version)) == rules
+    assert PodRules.of(features_of(gates, version).enabled) == rules
 
 
 def test_combined_needs_keep_the_rules():
