@@ -4,6 +4,7 @@ from scheduler.clock import Clock
 from scheduler.framework.capabilities import (
     ApiGet,
     ApiWrite,
+    AssumedPods,
     Background,
     ClusterObjects,
     HttpGet,
@@ -87,6 +88,7 @@ __all__ = [
     "ActionType",
     "ApiGet",
     "ApiWrite",
+    "AssumedPods",
     "Background",
     "BindPlugin",
     "Clock",

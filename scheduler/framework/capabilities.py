@@ -336,6 +336,18 @@ class PodActivator(Protocol):
 
 
 @runtime_checkable
+class AssumedPods(Protocol):
+    """The pods that are assumed on the nodes chosen for them; for Reserve."""
+
+    def replace(self, pod: PodInfo) -> None:
+        """Count another version of an assumed pod on its node, until the API server shows the pod there.
+
+        The version has other `resources` or another status; it names the same node.
+        """
+        ...
+
+
+@runtime_checkable
 class QueuedPods(Protocol):
     """The pending pods of this scheduler's profiles, as in the scheduling queue."""
 

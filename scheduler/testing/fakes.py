@@ -11,6 +11,7 @@ from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import (
     ApiGet,
     ApiWrite,
+    AssumedPods,
     Background,
     Clock,
     Features,
@@ -248,6 +249,16 @@ class FakeMetric:
         self._calls.append((self._name, labels, number))
 
 
+class FakeAssumedPods:
+    """Implements `AssumedPods`; `replaced` contains the pods."""
+
+    def __init__(self) -> None:
+        self.replaced: list[PodInfo] = []
+
+    def replace(self, pod: PodInfo) -> None:
+        self.replaced.append(pod)
+
+
 class FakeActivator:
     """Implements `PodActivator`; `activated` contains the uids."""
 
@@ -377,6 +388,7 @@ class Fakes:
         self.events = FakeEvents()
         self.metrics = FakeMetrics()
         self.activator = FakeActivator()
+        self.assumed_pods = FakeAssumedPods()
         self.happenings = FakeWaitForEvent()
         self.keyed_lock = FakeKeyedLock()
         self.time_slice = FakeTimeSlice()
@@ -396,6 +408,7 @@ class Fakes:
             HttpGet: self.web,
             ApiGet: self.web,
             ApiWrite: self.api,
+            AssumedPods: self.assumed_pods,
             StatusWrite: self.api,
             Background: self.background,
             SlicedWork: WithoutSlices(),

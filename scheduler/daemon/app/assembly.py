@@ -43,6 +43,7 @@ from scheduler.engine.runtime.registry import Registry
 from scheduler.extensions.wasm.library import GuestLibrary
 from scheduler.files import read_regular
 from scheduler.framework import (
+    AssumedPods,
     Clock,
     ClusterObjects,
     HttpGet,
@@ -270,6 +271,7 @@ class Parts(Shared):
     def capabilities(self) -> Capabilities:
         """Return the capabilities of plugins that are the same in every command."""
         return {
+            AssumedPods: self.cache,
             Clock: self.time,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.ports.http_get(self.web),

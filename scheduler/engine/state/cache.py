@@ -241,6 +241,19 @@ class Cache:
         self._placed.add(pod.uid)
         return placed
 
+    def replace(self, pod: PodInfo) -> None:
+        """Count another version of an assumed pod on its node; implements `AssumedPods`.
+
+        Raises:
+            AssertionError: the pod is not assumed there.
+        """
+        assert self.state_of(pod.uid) is PodState.ASSUMED, f"pod {pod.key} is not assumed"
+        known = self._pods[pod.uid]
+        assert known.node_name == pod.node_name, f"pod {pod.key} is assumed on {known.node_name}"
+        self._uncount(known)
+        self._pods[pod.uid] = pod
+        self._count(pod)
+
     def placed_by_us(self) -> Collection[str]:
         """Return the uids of the pods that are where this scheduler placed them."""
         return self._placed

@@ -241,3 +241,23 @@ class TestChangedRows:
 
         assert self.rows_changed_by(cache, lambda: beat("00:10", "False")) == {0}
         assert cache.node_generation("n1") != node_generation
+
+
+def test_another_version_of_an_assumed_pod_counts_until_it_is_confirmed(cache: Cache):
+    placed = cache.assume(WEB, "n2")
+
+    cache.replace(bound("web", "n2", cpu="3"))
+    assert milli_cpu(cache) == {"n1": 0, "n2": 3000}
+    assert cache.state_of(placed.uid) is PodState.ASSUMED
+
+    cache.forget(placed.uid)
+    assert milli_cpu(cache) == {"n1": 0, "n2": 0}
+
+
+def test_only_an_assumed_pod_is_replaced_and_only_on_its_node(cache: Cache):
+    with pytest.raises(AssertionError, match="is not assumed"):
+        cache.replace(bound("web", "n2"))
+    cache.assume(WEB, "n2")
+
+    with pytest.raises(AssertionError, match="is assumed on n2"):
+        cache.replace(bound("web", "n1"))
