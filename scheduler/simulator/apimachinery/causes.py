@@ -49,6 +49,11 @@ def not_supported(field: str, value: str, supported: Iterable[str]) -> Cause:
     return Cause("FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {listed}')
 
 
+def not_found(field: str, value: str) -> Cause:
+    """Return the error of a reference to something that does not exist."""
+    return Cause("FieldValueNotFound", field, f'Not found: "{value}"')
+
+
 def duplicate(field: str, value: str) -> Cause:
     """Return the error of a duplicate value."""
     return Cause("FieldValueDuplicate", field, f'Duplicate value: "{value}"')

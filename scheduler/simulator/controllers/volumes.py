@@ -516,7 +516,7 @@ class StorageProtection(QueueController):
             self.enqueue(f"{resource}:{'/'.join(key_of(obj))}")
         name = obj.get("spec", {}).get("volumeAttributesClassName")
         if name:
-            self.enqueue(f"{_CLASSES}:/{name}")
+            self.enqueue(f"{_ATTRIBUTES_CLASSES}:/{name}")
 
     def reconcile(self, key: str) -> None:
         resource, _, place = key.partition(":")

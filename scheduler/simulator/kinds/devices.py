@@ -34,6 +34,7 @@ from scheduler.simulator.apimachinery.strategy import (
     validate_label_name,
     validate_label_value,
 )
+from scheduler.simulator.kinds.node_allocatable import default_node_use, validate_node_use
 from scheduler.simulator.kinds.persistent_volumes import immutable, validate_driver_name
 
 if TYPE_CHECKING:
@@ -203,6 +204,10 @@ class ResourceSliceStrategy(Strategy):
     def __init__(self, *, fractions: bool) -> None:
         self._fractions = fractions
 
+    def default(self, obj: Object) -> None:
+        for device in obj["spec"].get("devices", ()):
+            default_node_use(device)
+
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         _time_taints(obj["spec"], cluster)
 
@@ -358,6 +363,7 @@ def _validate_device(device: Object, path: str, *, per_device: bool) -> Iterator
         problem = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"
         yield invalid_value(path, "null", f"{problem} in the ResourceSlice spec")
     yield from validate_binding_conditions(device, path)
+    yield from validate_node_use(device, path)
 
 
 def _validate_attribute(attribute: Object, path: str) -> Iterator[Cause]:

@@ -13,6 +13,7 @@ from scheduler.objects.pod_defaults import default_pod, qos_class
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+from scheduler.simulator.kinds.node_allocatable import validate_claim_uses, validate_resize
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ class PodStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         return validate_pod_update(obj, old)
+
+    def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        return (*validate_claim_uses(obj), *validate_resize(obj, old))
 
     def grace_period(self, obj: Object, requested: int | None) -> int | None:
         """Return the grace period of a pod: 0 if it has no node or has ended.

@@ -16,6 +16,7 @@ from scheduler.simulator.apimachinery.causes import (
     invalid_value,
     not_supported,
     required,
+    too_long,
     too_many,
 )
 from scheduler.simulator.apimachinery.objects import is_terminating, json_text
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _MOST: Final = 32
 _MOST_ALTERNATIVES: Final = 8
 _MOST_CONSUMERS: Final = 256
+_LONGEST_EXPRESSION: Final = 10 * 1024
 _MODES: Final = ("All", "ExactCount")
 _SOURCES: Final = ("FromClaim", "FromClass")
 _NO_REQUEST: Final = (
@@ -155,10 +157,54 @@ def _validate_spec(spec: Object, path: str) -> Iterator[Cause]:
         else:
             problem = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
             yield required(where, f"{problem}, but multiple fields are set")
+    for index, request in enumerate(requests):
+        where = f"{path}.requests[{index}]"
+        yield from _validate_derived(request, where, devices.get("constraints", ()))
     for index, config in enumerate(devices.get("config", ())):
         where = f"{path}.config[{index}]"
         yield from _validate_references(config.get("requests", ()), f"{where}.requests", known)
         yield from validate_opaque(config, where)
+
+
+def _validate_derived(request: Object, path: str, constraints: Sequence[Object]) -> Iterator[Cause]:
+    """Yield the errors of the attributes that a request and its alternatives compute for constraints.
+
+    Source:
+        KEP-6080, the API of `derivedAttributes`; the texts of the errors are ours.
+    """
+    name = request.get("name", "")
+    asked = [({name}, f"{path}.exactly", request["exactly"])] if "exactly" in request else []
+    for index, one in enumerate(_alternatives(request)):
+        asked.append(({name, f"{name}/{one.get('name', '')}"}, f"{path}.firstAvailable[{index}]", one))
+    for names, holder, one in asked:
+        attributes, where = one.get("derivedAttributes", ()), f"{holder}.derivedAttributes"
+        if len(attributes) > _MOST:
+            yield too_many(where, len(attributes), _MOST)
+            continue
+        compared = {
+            constraint.get(field)
+            for constraint in constraints
+            for field in ("matchAttribute", "distinctAttribute")
+            if not constraint.get("requests") or names & set(constraint["requests"])
+        }
+        for index, attribute in enumerate(attributes):
+            yield from _validate_derived_attribute(attribute, f"{where}[{index}]", compared)
+        yield from duplicates([attribute.get("name", "") for attribute in attributes], where)
+
+
+def _validate_derived_attribute(attribute: Object, path: str, compared: set[str | None]) -> Iterator[Cause]:
+    name, expression = attribute.get("name", ""), attribute.get("expression", "")
+    if not name:
+        yield required(f"{path}.name")
+    else:
+        yield from validate_fully_qualified(name, f"{path}.name")
+        if name not in compared:
+            problem = "must be used by a constraint that applies to the request"
+            yield invalid_value(f"{path}.name", f'"{name}"', problem)
+    if not expression:
+        yield required(f"{path}.expression")
+    elif len(expression) > _LONGEST_EXPRESSION:
+        yield too_long(f"{path}.expression", _LONGEST_EXPRESSION)
 
 
 def _validate_request(request: Object, path: str) -> Iterator[Cause]:
