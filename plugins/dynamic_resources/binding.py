@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from plugins.dynamic_resources.claim_writes import ClaimError
 from plugins.dynamic_resources.pod_claims import (
     DeviceBindingError,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.claim_writes import ClaimMetrics, ClaimWrites
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_devices import PodDevices
+    from plugins.dynamic_resources.pod_node_use import Statuses
     from scheduler.framework import (
         Background,
         Clock,
@@ -90,8 +93,21 @@ class ClaimBinding:
         for place, held in enumerate(its.held):
             if not its.is_reserved(held.claim, pod):
                 its.held[place] = await self._written(its, place, pod)
+        if its.statuses:
+            its.is_told = True
+            async with self._locks.lock(pod.uid):
+                await self._writes.tell_node_use(pod, _with_written_names(its))
         if self._waits and any(waits_for_conditions(held.claim) for held in its.held):
             await self._await_devices(its, pod, node_name)
+
+    async def forget_node_use(self, pod: PodInfo) -> None:
+        """Remove from a pod's status what an attempt wrote there, before a later attempt writes.
+
+        Raises:
+            ClaimError: the write was rejected, or there was no response after several attempts.
+        """
+        async with self._locks.lock(pod.uid):
+            await self._writes.tell_node_use(pod, ())
 
     # The claims.
 
@@ -246,3 +262,14 @@ class ClaimBinding:
                 self._metrics.devices_awaited(profile, device.driver, status, seconds)
             for driver in drivers_with_conditions(held.claim):
                 self._metrics.devices_allocated(profile, driver, status)
+
+
+def _with_written_names(its: PodDevices) -> Statuses:
+    """Return the statuses with the name of the claim for extended resources that was created meanwhile."""
+    if its.special is None:
+        return its.statuses
+    before, now = its.special.metadata.name, its.held[-1].claim.metadata.name
+    return tuple(
+        replace(each, resource_claim_name=now) if each.resource_claim_name == before else each
+        for each in its.statuses
+    )

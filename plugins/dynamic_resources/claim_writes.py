@@ -23,6 +23,7 @@ from scheduler.retries import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from plugins.dynamic_resources.pod_node_use import Statuses
     from scheduler.framework import (
         ApiGet,
         ApiWrite,
@@ -216,15 +217,27 @@ class ClaimWrites:
             ClaimError: the write was rejected, or there was no response after several attempts.
         """
         status = {"resourceClaimName": claim.metadata.name, "requestMappings": msgspec.to_builtins(mappings)}
+        await self._tell(pod, "extendedResourceClaimStatus", status, "update")
+
+    async def tell_node_use(self, pod: PodInfo, statuses: Statuses) -> None:
+        """Write into a pod's status what it takes of its node with the devices of its claims; nothing removes the field.
+
+        Raises:
+            ClaimError: as `tell_pod`.
+        """
+        status = msgspec.to_builtins(statuses) if statuses else None
+        await self._tell(pod, "nodeAllocatableResourceClaimStatuses", status, "updating")
+
+    async def _tell(self, pod: PodInfo, field: str, status: object, verb: str) -> None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
-        patch = {"status": {"extendedResourceClaimStatus": status}}
+        patch = {"status": {field: status}}
         write = partial(self._api.api_write, "PATCH", path, patch, content_type=_STRATEGIC_MERGE_PATCH)
         try:
             await _OF_POD.send(
                 write, (_BETWEEN_TRIES_SECONDS * 5**number for number in count()), self._sleep.sleep
             )
         except ApiError as error:
-            raise ClaimError(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}") from error
+            raise ClaimError(f"{verb} pod {pod.key} {field[0].upper()}{field[1:]}: {error}") from error
 
     async def unreserve(self, claim: ResourceClaim, consumer_uid: str) -> None:
         """Remove a pod or PodGroup from a claim's `reservedFor`.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from plugins.dynamic_resources.extended_resources import ExtendedResources, is_written
 from plugins.dynamic_resources.pod_claims import DeviceBindingError, is_ready
-from plugins.dynamic_resources.pod_devices import is_unready, places_of
+from plugins.dynamic_resources.pod_devices import is_unready, places_of, skips_operations
 from plugins.dynamic_resources.structured import (
+    OPTIONAL_NODE_OPERATIONS,
     AllocationError,
     Allocator,
     DeviceID,
@@ -53,7 +54,7 @@ _BY_DEVICE: Final = Index(ResourceClaim, _devices_of)
 
 _SECONDS: Final = 0.02
 """Time limit in seconds of a search for devices that only produces an explanation."""
-_TAKES_LONG: Final = "the search for devices on this node takes too long"
+TAKES_LONG: Final = "the search for devices on this node takes too long"
 
 
 class Explaining:
@@ -87,6 +88,10 @@ class Explaining:
         for each in held:
             if each.claim.status.allocation is not None:
                 yield from _why_elsewhere(each.claim, node)
+                if self._inventory.features.optional_node_operations and skips_operations(
+                    each.claim.status.allocation
+                ):
+                    yield from _why_undeclared(each.claim, node)
                 if self._inventory.features.binding_conditions and is_unready(
                     each.claim, self._binding_seconds, now
                 ):
@@ -107,14 +112,14 @@ class Explaining:
         sentences: list[str] = []
         try:
             for sentence in self._why_no_devices_at_once(
-                claims, node, PluginWork(_ExplanationTimeSlice(self._clock))
+                claims, node, PluginWork(ExplanationTimeSlice(self._clock))
             ):
                 sentences.append(sentence)
                 yield sentence
         except NeedsTime as error:
             error.steps.close()
-            if _TAKES_LONG not in sentences:
-                yield _TAKES_LONG
+            if TAKES_LONG not in sentences:
+                yield TAKES_LONG
 
     def _why_no_devices_at_once(
         self, claims: Sequence[ResourceClaim], node: NodeInfo, work: PluginWork
@@ -138,14 +143,14 @@ class Explaining:
             yield str(error)
         except NeedsTime as error:
             error.steps.close()
-            yield _TAKES_LONG
+            yield TAKES_LONG
         yield from _broken(pools)
         work.begin()
         words = work.done(_too_few(claims, question, pools, devices))
         yield from words or _why_not_together(claims, question)
 
 
-class _ExplanationTimeSlice:
+class ExplanationTimeSlice:
     """Implements `TimeSlice` for explanations, which may not block the event loop either."""
 
     slice_seconds = _SECONDS
@@ -167,6 +172,15 @@ def _why_elsewhere(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
     users = some_of([consumer.name for consumer in claim.status.reserved_for])
     otherwise = f"the end of the pods that use the claim ({users})" if users else "releasing the devices"
     yield f"what would help: free capacity on such a node, or {otherwise}"
+
+
+def _why_undeclared(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
+    """Yield why a node cannot skip the operations that an allocated claim skips; nothing if it can."""
+    if OPTIONAL_NODE_OPERATIONS not in node.declared_features:
+        yield (
+            f"claim {claim.metadata.name} skips operations of its drivers, and the node does not declare "
+            f"{OPTIONAL_NODE_OPERATIONS}"
+        )
 
 
 def _why_unready(claim: ResourceClaim) -> str:
@@ -299,7 +313,7 @@ _USED: Final = "in use"
 def _why_not_free(wanted: WantedDevices, pool: Pool, device: PoolDevice, devices: Devices) -> str:
     """Return the reason against allocating a device that a request selects; "" if this request alone has none."""
     allocated = devices.allocated
-    if not wanted.admin_access and device.id in allocated.whole:
+    if not wanted.admin_access and device.id in allocated.exclusive(wanted.features):
         return f"{_USED} by claim {_holders(device.id, devices)}"
     taken = allocated.consumed.get(device.id, {})
     if device.device.allow_multiple_allocations and not fits(wanted.consumption_of(device) or {}, taken):

@@ -12,10 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from plugins.dynamic_resources.binding import ClaimBinding
 from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimMetrics, ClaimWrites
 from plugins.dynamic_resources.devices import DEVICE_TAINT_RULES, NEEDS, Devices
-from plugins.dynamic_resources.explaining import Explaining
+from plugins.dynamic_resources.explaining import TAKES_LONG, Explaining, ExplanationTimeSlice
 from plugins.dynamic_resources.extended_resources import (
     ExtendedResources,
     is_written,
@@ -30,7 +32,14 @@ from plugins.dynamic_resources.pod_claims import (
     is_reserved_for_group_of,
     reserved_group_claim,
 )
-from plugins.dynamic_resources.pod_devices import PodDevices, has_alternatives, is_unready, places_of
+from plugins.dynamic_resources.pod_devices import (
+    PodDevices,
+    has_alternatives,
+    is_unready,
+    places_of,
+    skips_operations,
+)
+from plugins.dynamic_resources.pod_node_use import NodeUses
 from plugins.dynamic_resources.structured import (
     AllocationError,
     Allocator,
@@ -46,6 +55,7 @@ from scheduler.framework import (
     ActionType,
     ApiGet,
     ApiWrite,
+    AssumedPods,
     Background,
     Clock,
     ClusterEvent,
@@ -75,7 +85,9 @@ from scheduler.framework import (
     default_normalize_score,
     no_pod_key,
 )
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.pod_group import POD_GROUPS
+from scheduler.objects.resources import PodRules
 from scheduler.objects.selectors import SelectorError
 from scheduler.objects.wording import Duration
 from scheduler.snapshot import object_key
@@ -178,6 +190,7 @@ def after_pod_left(
     _new: None,
     *,
     of_groups: bool = False,
+    frees_node: bool = False,
 ) -> QueueingHint:
     """Requeue pods when another pod was not bound: unwritten allocations of its claims are free again.
 
@@ -188,8 +201,9 @@ def after_pod_left(
         extended: whether device classes provide extended resources.
         gone: the other pod.
         of_groups: whether claims may have been created for the pod's PodGroup.
+        frees_node: whether devices take resources of the node: then each pod that leaves one may help.
     """
-    if len(gone.pod.spec.resource_claims) > _MOST_CLAIMS:
+    if frees_node or len(gone.pod.spec.resource_claims) > _MOST_CLAIMS:
         return QueueingHint.QUEUE
     found = find_claims(gone, devices.claims, of_groups=of_groups)
     special = special_claim(gone, devices) if extended else None
@@ -327,6 +341,7 @@ class DynamicResources(
         clock: Clock,
         background: Background,
         activator: PodActivator,
+        assumed: AssumedPods,
         events: PodEvents,
         happenings: WaitForEvent,
         locks: KeyedLock,
@@ -336,6 +351,8 @@ class DynamicResources(
         members: PodGroupMembers,
     ) -> None:
         self._objects = objects
+        self._assumed = assumed
+        self._background = background
         self._members = members
         self._devices = Devices.of(objects)
         self._features = DeviceFeatures.of(features)
@@ -346,6 +363,12 @@ class DynamicResources(
             set(),
         )  # the last attempt at a group: its pods
         self._inventory = self._devices.inventory(self._features)
+        self._node_uses = (
+            NodeUses(self._devices, self._inventory, PodRules.of(features.enabled))
+            if self._features.node_allocatable
+            else None
+        )
+        self.reads_pods = self._features.node_allocatable  # type: ignore[misc]  # per instance
         kinds = {DEVICE_TAINT_RULES} if self._features.taint_rules else set()
         kinds |= {POD_GROUPS} if self._of_groups else set()
         if kinds:
@@ -395,6 +418,8 @@ class DynamicResources(
 
     def events(self) -> Sequence[EventWithHint]:
         node = ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
+        if self._features.optional_node_operations:
+            node |= ActionType.UPDATE_NODE_DECLARED_FEATURE
         changed = ActionType.ADD | ActionType.UPDATE
         generated = ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
         claims, of_groups = self._devices.claims, self._of_groups
@@ -410,7 +435,13 @@ class DynamicResources(
             ),
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
-                partial(after_pod_left, self._devices, self._has_extended, of_groups=of_groups),
+                partial(
+                    after_pod_left,
+                    self._devices,
+                    self._has_extended,
+                    of_groups=of_groups,
+                    frees_node=self._features.node_allocatable,
+                ),
                 no_pod_key,
             ),
             EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),
@@ -444,7 +475,43 @@ class DynamicResources(
             )
             return [refusal.message for refusal in refusals if isinstance(refusal, Status)]
         asked = Explaining(self._devices, self._inventory, self._clock, self._binding_seconds)
-        return list(asked.why_not_on(node, pod, held, special))
+        return list(asked.why_not_on(node, pod, held, special)) or self._why_full(
+            pod, held, special, snapshot, node
+        )
+
+    def _why_full(
+        self,
+        pod: PodInfo,
+        held: list[HeldClaim],
+        special: HeldClaim | None,
+        snapshot: Snapshot,
+        node: NodeInfo,
+    ) -> list[str]:
+        """Return why a node lacks what the devices of the pod take of it; empty if it does not."""
+        row = snapshot.row_of(node.name)
+        if self._node_uses is None or row is None:
+            return []
+        its = self._pod_devices(pod, held, special, {}, {})
+        work = PluginWork(ExplanationTimeSlice(self._clock))
+        if its.allocator is not None:
+            its.allocator = Allocator(
+                self._inventory, self._devices.allocated, self._devices.classes.get, work=work
+            )
+        work.begin()
+        try:
+            work.done(self._inventory.refreshing())
+            self._add_node_use(its, pod)
+            reasons = its.judge(snapshot, np.array([row], dtype=np.intp)).of(row).reasons
+        except NeedsTime as error:
+            error.steps.close()
+            return [TAKES_LONG]
+        lacking = [reason.removeprefix("Insufficient ") for reason in reasons]
+        return [
+            reason
+            if resource == reason
+            else f"the pod and the devices of its claims together need more {resource} than is free"
+            for reason, resource in zip(reasons, lacking, strict=True)
+        ]
 
     def _held_by(self, pod: PodInfo) -> tuple[list[HeldClaim], HeldClaim | None] | str:
         """Return the claims of a pod, the last of which may be one for extended resources; or why the pod has to wait."""
@@ -484,8 +551,18 @@ class DynamicResources(
                 places[place] = rules
         its = self._pod_devices(pod, held, special, places, shared)
         its.consumers, its.of_groups = consumers, self._of_groups
+        if self._node_uses is not None:
+            self._work.done(self._inventory.refreshing())
+            self._add_node_use(its, pod)
         state.write(_STATE, its)
         return None
+
+    def _add_node_use(self, its: PodDevices, pod: PodInfo) -> None:
+        """Add what a pod's devices take of its node, if the feature is on."""
+        if self._node_uses is not None:
+            its.node_use = self._node_uses.of(pod, its.held, its.shared)
+            is_reserved = partial(its.is_reserved, pod=pod)
+            its.other_users = dict(self._node_uses.other_users(pod, its.held, its.shared, is_reserved))
 
     def _consumers(self, pod: PodInfo) -> Mapping[int, ResourceClaimConsumerReference] | str:
         """Return which claims are reserved for a pod's PodGroup, by their indexes; or why the pod has to wait."""
@@ -571,6 +648,11 @@ class DynamicResources(
             extended=special and ExtendedResources.of(pod, self._devices.classes),
             places=places,
             shared=shared,
+            needs_declared=self._features.optional_node_operations
+            and any(
+                skips_operations(shared.get(place, each.claim.status.allocation))
+                for place, each in enumerate(held)
+            ),
             unready=frozenset(
                 place
                 for place, each in enumerate(held)
@@ -661,6 +743,10 @@ class DynamicResources(
                 return Status.failed("claim allocation not found for node")
             given = found
         its.given = {**its.shared, **given}
+        if self._node_uses is not None and its.node_use is not None:
+            its.statuses = self._node_uses.statuses(its.node_use, given)
+            if its.statuses or pod.pod.status.node_allocatable_resource_claim_statuses:
+                self._assumed.replace(pod.with_claims(its.statuses, self._node_uses.rules))
         for place, allocation in its.shared.items():
             self._devices.begin(its.held[place].claim.metadata.uid, allocation, pod)
         for place, allocation in given.items():
@@ -678,6 +764,8 @@ class DynamicResources(
                 self._release.unreserve(held.claim, pod, pod.uid)
         if its.special is not None and is_written(its.held[-1].claim):
             self._release.delete(its.held[-1], pod, is_waiting=False)
+        if its.is_told:
+            self._background.start(self._binding.forget_node_use(pod), f"status of {pod.key}")
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return None if _of(state).held else SKIP

@@ -147,14 +147,18 @@ def group_consumers(
         if each.resource_claim_name is None and each.resource_claim_template_name is None:
             key = f"{metadata.namespace}/{metadata.name}"
             return f"PodGroup {key} claim {each.name}: none of the supported fields are set"
+    consumer = ResourceClaimConsumerReference(_SCHEDULING, "podgroups", metadata.name, metadata.uid)
+    return {place: consumer for place, wanted in enumerate(present_claims(pod)) if wanted in of_group}
+
+
+def present_claims(pod: PodInfo) -> list[PodResourceClaim]:
+    """Return how a pod's spec names the claims of `find_claims`, in the same order."""
     generated = _generated_names(pod)
-    present = [
+    return [
         wanted
         for wanted in pod.pod.spec.resource_claims
         if wanted.resource_claim_name is not None or generated.get(wanted.name) is not None
     ]
-    consumer = ResourceClaimConsumerReference(_SCHEDULING, "podgroups", metadata.name, metadata.uid)
-    return {place: consumer for place, wanted in enumerate(present) if wanted in of_group}
 
 
 def reserved_group_claim(pod: PodInfo, group: PodGroupObject, claims: Objects) -> ResourceClaim | None:

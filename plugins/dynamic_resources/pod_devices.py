@@ -19,17 +19,18 @@ from plugins.dynamic_resources.pod_claims import (
     is_reserved_for,
     is_reserved_for_group_of,
 )
-from plugins.dynamic_resources.structured import Alternatives, DeviceRefusal
+from plugins.dynamic_resources.structured import OPTIONAL_NODE_OPERATIONS, Alternatives, DeviceRefusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import parse_node_term
 from scheduler.snapshot import nodes_of_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from plugins.dynamic_resources.extended_resources import ExtendedResources, NodeClaim
     from plugins.dynamic_resources.pod_claims import HeldClaim
+    from plugins.dynamic_resources.pod_node_use import PodNodeUse, Statuses
     from plugins.dynamic_resources.structured import Allocator, Verdict
     from scheduler.objects.dynamic_resources import (
         AllocationResult,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, UInt16s
 
 _MOST_ALTERNATIVES = 8
 
@@ -70,6 +71,15 @@ _REFUSED = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 _STALE: Final = Outcome(_REFUSED, ("cannot schedule extended resource claim",))
 _LACKING: Final = Outcome(_REFUSED, ("cannot fit resource",))
 _ELSEWHERE: Final = Outcome(_REFUSED, ("resourceclaim not available on the node",))
+_UNDECLARED: Final = Outcome(
+    _REFUSED, (f"node does not declare {OPTIONAL_NODE_OPERATIONS}, which the resourceclaim requires",)
+)
+
+
+_ANY: Final[tuple[Verdict, ...]] = (None,)
+_USED: Final = "is already used by another pod"
+_SHARED: Final = "shared by multiple pods"
+_MAPPED: Final = "has a mapped device and cannot be shared across pods"
 
 
 @dataclass(slots=True)
@@ -86,9 +96,15 @@ class PodDevices:
         places: index in `held` -> the nodes of a claim that is allocated to some nodes only.
         allocator: allocates devices to the other claims; None if all claims are allocated, and after Reserve.
         shared: index in `held` -> the allocation of another pod of the group in the same attempt.
+        needs_declared: whether an allocated claim skips operations on the node, which the node has to support.
         unready: the claims whose devices failed or did not become ready in time.
         unavailable: indexes in `held` of allocated claims that excluded a node.
+        other_users: index in `held` of an allocated claim that this pod may not share -> the uids of other pods, on whose
+            nodes this is so; None for all nodes.
+        node_use: what the pod takes of its node's own resources with devices; None if the feature is off.
         given: index in `held` -> the allocation by Reserve.
+        statuses: what Reserve found that the pod takes of its node with devices.
+        is_told: whether PreBind began to write these.
         node_claim: the claim that received devices in Reserve instead of `special`.
     """
 
@@ -100,9 +116,14 @@ class PodDevices:
     places: Mapping[int, tuple[NodeRule, ...]] = field(default_factory=dict)
     allocator: Allocator | None = None
     shared: Mapping[int, AllocationResult] = field(default_factory=dict)
+    needs_declared: bool = False
     unready: frozenset[int] = frozenset()
     unavailable: set[int] = field(default_factory=set)
+    other_users: Mapping[int, Sequence[str] | None] = field(default_factory=dict)
+    node_use: PodNodeUse | None = None
     given: dict[int, AllocationResult] = field(default_factory=dict)
+    statuses: Statuses = ()
+    is_told: bool = False
     node_claim: NodeClaim | None = None
 
     @property
@@ -172,19 +193,65 @@ class PodDevices:
 
         Source:
             kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, Filter.
+            KEP-5945, Node Declared Features Integration.
         """
         verdict = _NodeVerdict(snapshot.n_nodes)
+        if self.needs_declared:
+            lacks = snapshot.declared_features.judge(lambda named: OPTIONAL_NODE_OPERATIONS not in named)
+            verdict.refuse_all(rows[lacks[rows]], _UNDECLARED)
+            rows = rows[~lacks[rows]]
         for names, group in self._groups(snapshot, rows, verdict):
             claims = self._claims_to_allocate(names)
             if not claims and not self.own:
                 continue  # a device plugin provides everything
+            passing = self._refuse_shared(snapshot, group, verdict) if self.other_users else group
+            index, table = None, _ANY
             if self.allocator is not None:
-                index, table = self.allocator.judge(snapshot, group, list(claims.values()))
-                passing = verdict.refuse(group, index[group], table)
-                self._refuse_elsewhere(snapshot, passing, verdict)
-            else:
-                self._refuse_elsewhere(snapshot, group, verdict)
+                index, table = self.allocator.judge(snapshot, passing, list(claims.values()))
+                passing = verdict.refuse(passing, index[passing], table)
+            if self.node_use is not None:
+                passing = self._refuse_full(snapshot, passing, verdict, self.node_use, (claims, index, table))
+            self._refuse_elsewhere(snapshot, passing, verdict)
         return verdict.outcomes()
+
+    def _refuse_full(
+        self,
+        snapshot: Snapshot,
+        rows: Rows,
+        verdict: _NodeVerdict,
+        node_use: PodNodeUse,
+        given: tuple[Iterable[int], UInt16s | None, tuple[Verdict, ...]],
+    ) -> Rows:
+        """Reject the rows without enough for what the devices there take; return the others.
+
+        `given` has the indexes of the claims that get devices, and the results of the allocator.
+        """
+        claims, index, table = given
+        for place, result in enumerate(table):
+            uses = result.node_uses if isinstance(result, Alternatives) else ()
+            if not (uses or node_use.is_settled):
+                continue
+            same = rows if index is None else rows[index[rows] == place]
+            of_claims = dict(zip(claims, uses, strict=True)) if uses else {}
+            for refused, outcome in node_use.refuse(snapshot, same, of_claims):
+                verdict.refuse_all(refused, outcome)
+        return verdict.passing(rows)
+
+    def _refuse_shared(self, snapshot: Snapshot, rows: Rows, verdict: _NodeVerdict) -> Rows:
+        """Reject the rows where no other pod may use an allocated claim; return the others."""
+        for place, users in self.other_users.items():
+            name, rules = self.held[place].claim.metadata.name, self.places.get(place)
+            here = rows if rules is None else rows[nodes_of_any(snapshot, rules)[rows]]
+            if users is None:
+                verdict.refuse_all(here, _refused(_MAPPED, name))
+                continue
+            for row in here.tolist():
+                there = [each for uid in users if (each := snapshot.pod_on(row, uid)) is not None]
+                taking = [each for each in there if _takes_with(each, name)]
+                if taking:
+                    words = _USED if len(taking) == 1 else _SHARED
+                    verdict.refuse_all(np.array([row], dtype=np.intp), _refused(words, name))
+        return verdict.passing(rows)
 
     def points(self, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return (n_nodes,), how well nodes that passed Filter meet the claims' preferred alternatives."""
@@ -232,6 +299,16 @@ class PodDevices:
         verdict.refuse_all(rows[refused], _ELSEWHERE)
 
 
+def _refused(words: str, claim: str) -> Outcome:
+    return Outcome(_REFUSED, (f"node allocatable resource claim {claim} {words}",))
+
+
+def _takes_with(pod: PodInfo, claim: str) -> bool:
+    """Return whether a pod takes resources of its node with the devices of a claim."""
+    statuses = pod.pod.status.node_allocatable_resource_claim_statuses
+    return any(each.resource_claim_name == claim for each in statuses)
+
+
 def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> bool:
     """Return whether the devices of an allocated claim failed, or did not become ready in time."""
     try:
@@ -240,6 +317,11 @@ def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> b
         return True
     deadline = deadline_of(claim, timeout_seconds)
     return not ready and deadline is not None and deadline < now
+
+
+def skips_operations(allocation: AllocationResult | None) -> bool:
+    """Return whether a node has to skip operations of drivers for the devices of a claim."""
+    return allocation is not None and any(each.skip_node_operations for each in allocation.devices.results)
 
 
 def places_of(allocation: AllocationResult | None) -> tuple[NodeRule, ...] | None:
@@ -282,6 +364,11 @@ class _NodeVerdict:
         said_of_rows = self._index[rows] = places[index]
         passing: Rows = rows[said_of_rows == 0]
         return passing
+
+    def passing(self, rows: Rows) -> Rows:
+        """Return the rows that are not rejected so far."""
+        left: Rows = rows[self._index[rows] == 0]
+        return left
 
     def outcomes(self) -> Outcomes:
         return Outcomes(self._index, tuple(self._table))

@@ -83,6 +83,14 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "each image volume raises the total size of images from which ImageLocality gives the maximum score",
     ),
     "ListAttributesInExpressions": ("1.37", "expressions read attributes with several values"),
+    "NodeAllocatableOverheads": (
+        "1.37",
+        "devices take resources of the node by `nodeAllocatableResources`, also for each pod and container",
+    ),
+    "OptionalNodeOperationsAreKnown": (
+        "1.37",
+        "devices of slices with `skipNodeOperations` are not allocated without DRAOptionalNodeOperations",
+    ),
     "PodGroupEntities": (
         "1.37",
         "a group waits and backs off as one, with one priority; it is rejected with one message, and only the whole group preempts",
@@ -116,13 +124,6 @@ _ON_HERE = (  # in the order of their dependencies
     "WorkloadAwarePreemption",
 )
 """Gates of workload scheduling, which are on by default."""
-MISSING = frozenset(
-    {
-        "DRADerivedAttributes",
-        "DRANodeAllocatableResources",
-    }
-)
-"""Gates of features that this scheduler does not have; they stay off."""
 _SUCCESSORS = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
 """Removed gate -> the gate that enables its feature since; the features of other removed gates stay as they were."""
 _REMOVED = "removed"
@@ -131,6 +132,7 @@ EFFECTS: Mapping[str, str] = {
     "CompositePodGroup": "groups of pods form trees, which are scheduled as one",
     "DRAAdminAccess": "requests for devices may ask for admin access",
     "DRAConsumableCapacity": "claims share devices, and request capacity of them",
+    "DRADerivedAttributes": "constraints compare attributes that requests compute",
     "DRADeviceBindingConditions": "pods wait for binding conditions of devices",
     "DRADeviceCompatibilityGroups": "devices with a common compatibility group consume counters together",
     "DRADeviceTaintRules": "DeviceTaintRules taint devices",
@@ -138,7 +140,8 @@ EFFECTS: Mapping[str, str] = {
     "DRAExtendedResource": "device classes provide extended resources",
     "DRAFractionalCapacityRange": "ranges of capacity may have fractions",
     "DRAListTypeAttributes": "constraints compare attributes with several values",
-    "DRAOptionalNodeOperations": "allocations name the operations of drivers that nodes skip",
+    "DRANodeAllocatableResources": "devices take CPU, memory or huge pages of their node",
+    "DRAOptionalNodeOperations": "nodes that declare the feature skip operations of drivers; allocations name these",
     "DRAPartitionableDevices": "devices consume counters, and select nodes one by one",
     "DRAPrioritizedList": "requests for devices may have alternatives",
     "DRAResourceClaimDeviceStatus": "pods wait for binding conditions of devices",
@@ -267,7 +270,6 @@ def features_of(given: Mapping[str, bool], version: str = "") -> Features:
             on[gate] = given.get(_ALL_ALPHA, True) and all(
                 on[each] for each in NEEDS.get(gate, ()) if each in on
             )
-    on.update(dict.fromkeys(MISSING & on.keys(), False))
     removed = _removed_at(version)
     on.update(removed)
     on.update({gate: on[new] for gate, new in _SUCCESSORS.items() if gate in removed})
@@ -337,7 +339,7 @@ def _fault(gate: str, value: bool, stages: Mapping[str, Stage]) -> str:
     if stage is None:
         return f"unrecognized feature gate: {gate}{did_you_mean(gate, stages)}"
     locked = stage.locked and stage.default
-    if value != locked and (stage.locked or gate in MISSING):
+    if value != locked and stage.locked:
         return f"cannot set feature gate {gate} to {_word(value)}, feature is locked to {_word(locked)}"
     return ""
 

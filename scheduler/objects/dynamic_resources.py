@@ -124,8 +124,49 @@ class DeviceTaintRule(ApiStruct, frozen=True):
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
+class NodeAllocatableResourceMapping(ApiStruct, frozen=True):
+    """resource.NodeAllocatableResourceMapping of Kubernetes 1.36: how much of a node's resource a device is."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.allocation_multiplier)
+
+
+class NodeAllocatableMapping(ApiStruct, frozen=True):
+    """resource.NodeAllocatableMapping: how much of a node's resource a device is."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: str | int | float | None = None
+    device_multiplier: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.capacity_multiplier, self.device_multiplier)
+
+
+class NodeAllocatableOverhead(ApiStruct, frozen=True):
+    """resource.NodeAllocatableOverhead: what each pod and container with a device takes of a node's resource besides."""
+
+    per_pod: str | int | float | None = None
+    per_container: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.per_pod, self.per_container)
+
+
+class NodeAllocatableResource(ApiStruct, frozen=True):
+    """resource.NodeAllocatableResource."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(ApiStruct, frozen=True):
-    """resource.Device; an attribute or capacity without a domain is in the domain of its driver."""
+    """resource.Device; an attribute or capacity without a domain is in the domain of its driver.
+
+    Kubernetes 1.36 has `node_allocatable_resource_mappings`, later versions `node_allocatable_resources`.
+    """
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = msgspec.field(default_factory=dict)
@@ -139,6 +180,10 @@ class Device(ApiStruct, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = msgspec.field(
+        default_factory=dict
+    )
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = msgspec.field(default_factory=dict)
 
 
 class ResourcePool(ApiStruct, frozen=True):
@@ -245,6 +290,13 @@ class CapacityRequirements(ApiStruct, frozen=True):
         _check_quantities(*self.requests.values())
 
 
+class DeviceDerivedAttribute(ApiStruct, frozen=True):
+    """resource.DeviceDerivedAttribute: an attribute for constraints, computed from each device."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(ApiStruct, frozen=True):
     """resource.ExactDeviceRequest."""
 
@@ -255,6 +307,7 @@ class ExactDeviceRequest(ApiStruct, frozen=True):
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(ApiStruct, frozen=True):
@@ -267,6 +320,7 @@ class DeviceSubRequest(ApiStruct, frozen=True):
     count: int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceRequest(ApiStruct, frozen=True):

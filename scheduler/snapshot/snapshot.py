@@ -216,6 +216,10 @@ class Snapshot:
         """Return the pods on the node in a row, including assumed pods."""
         return self._source.pods_on(row).values()
 
+    def pod_on(self, row: int, uid: str) -> PodInfo | None:
+        """Return a pod if it is on the node in a row."""
+        return self._source.pods_on(row).get(uid)
+
     def node_info(self, row: int) -> NodeInfo:
         """Return one node with its pods, for rules that read one node at a time."""
         return NodeInfo(self, row)
@@ -298,6 +302,11 @@ class NodeInfo:
     @property
     def unschedulable(self) -> bool:
         return self._node.unschedulable
+
+    @property
+    def declared_features(self) -> frozenset[str]:
+        """The names of the features that the node declares."""
+        return self._node.declared_features
 
     @property
     def object(self) -> Mapping[str, Any]:

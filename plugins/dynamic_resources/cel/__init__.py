@@ -9,13 +9,27 @@ Source:
 """
 
 from plugins.dynamic_resources.cel.selector import (
+    CelAttribute,
     CelDevice,
     CELError,
+    CelExpression,
     CelSelector,
     DeviceInput,
+    derived_attribute,
     is_clear,
     selector,
     values_of,
 )
 
-__all__ = ["CELError", "CelDevice", "CelSelector", "DeviceInput", "is_clear", "selector", "values_of"]
+__all__ = [
+    "CELError",
+    "CelAttribute",
+    "CelDevice",
+    "CelExpression",
+    "CelSelector",
+    "DeviceInput",
+    "derived_attribute",
+    "is_clear",
+    "selector",
+    "values_of",
+]

@@ -7,19 +7,31 @@ kinds, and an expression is evaluated once for each kind.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from plugins.dynamic_resources.cel.cost import RefusedError, check_cost, check_text
 from plugins.dynamic_resources.cel.functions import FUNCTIONS
-from plugins.dynamic_resources.cel.values import parse_version, quantity_to_bytes, to_bytes
+from plugins.dynamic_resources.cel.values import (
+    Version,
+    from_bytes,
+    parse_version,
+    quantity_to_bytes,
+    to_bytes,
+)
 from scheduler.errors import SchedulerError
 from scheduler.objects.caches import Remembered
+from scheduler.objects.decode import typed_object
+from scheduler.objects.dynamic_resources import DeviceAttribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from scheduler.objects.dynamic_resources import Device, DeviceAttribute
+    from scheduler.objects.dynamic_resources import Device
+
+T = TypeVar("T")
 
 _TEXT = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
 _DOMAIN = rf"\[\s*(?:(?P<domain>{_TEXT})|(?P<own>device\s*\.\s*driver))\s*\]"
@@ -256,7 +268,7 @@ class CelDevice:
             self.capacity.setdefault(domain, {})[key] = quantity_to_bytes(amount.value)
 
 
-class CelSelector:
+class CelExpression(ABC, Generic[T]):
     """An expression about devices.
 
     Attributes:
@@ -271,6 +283,8 @@ class CelSelector:
     """
 
     __slots__ = ("_domains", "_reads", "_rewritten", "facts", "results")
+    _results: ClassVar[re.Pattern[str]]
+    _wanted: ClassVar[str]
 
     def __init__(self, expression: str) -> None:
         try:
@@ -281,29 +295,44 @@ class CelSelector:
         except RefusedError as error:
             raise CELError(f"CEL runtime error: {error}") from error
         result = compiled.return_type().name()
-        if result not in {"BOOL", "DYN"}:
-            raise CELError(
-                f"CEL compile error: must evaluate to bool or the unknown type, not {result.lower()}"
-            )
+        if not self._results.fullmatch(result):
+            raise CELError(f"CEL compile error: must evaluate to {self._wanted}, not {result.lower()}")
         self._rewritten = rewritten
         self.facts = inputs_of(expression)
-        self.results: dict[Hashable, bool | CELError] = {}
+        self.results: dict[Hashable, T | CELError] = {}
 
-    def matches(self, subject: CelDevice) -> bool:
-        """Return whether the expression selects a device.
+    @abstractmethod
+    def evaluate(self, subject: CelDevice) -> T:
+        """Return the result for a device.
 
         Raises:
-            CELError: the evaluation fails, or the result is not a bool.
+            CELError: the evaluation fails, or the result has another type.
+        """
+
+    def _evaluated(self, subject: CelDevice) -> Any:
+        """Return the result as a value of the library."""
+        variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
+        try:
+            compiled = _COMPILED.get(self._rewritten) or _compiled(self._rewritten)
+            return compiled.eval(data=variables)
+        except RuntimeError as error:
+            raise CELError(f"CEL runtime error: {evaluation_error(str(error))}") from error
+
+
+class CelSelector(CelExpression[bool]):
+    """Selects devices."""
+
+    __slots__ = ()
+    _results = re.compile("BOOL|DYN")
+    _wanted = "bool or the unknown type"
+
+    def evaluate(self, subject: CelDevice) -> bool:
+        """Return whether the expression selects a device.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, DeviceMatches.
         """
-        variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
-        try:
-            compiled = _COMPILED.get(self._rewritten) or _compiled(self._rewritten)
-            found = compiled.eval(data=variables)
-        except RuntimeError as error:
-            raise CELError(f"CEL runtime error: {evaluation_error(str(error))}") from error
+        found = self._evaluated(subject)
         try:
             value = found.value()
         except TypeError as error:  # Python has no type for it
@@ -313,6 +342,58 @@ class CelSelector:
         kind = found.type().name()
         message = evaluation_error(value) if kind == "ERROR" else conversion_error(kind)
         raise CELError(f"CEL runtime error: {message}")
+
+
+class CelAttribute(CelExpression[DeviceAttribute]):
+    """Computes an attribute of devices.
+
+    Source:
+        kube-scheduler v1.37, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, validateOutputType.
+    """
+
+    __slots__ = ()
+    _results = re.compile("(LIST<)?(BOOL|INT|STRING|DYN|BYTES)>?")  # BYTES carry versions, see `values`
+    _wanted = "a primitive scalar (string, integer, boolean, semver) or a list of these scalars"
+
+    def evaluate(self, subject: CelDevice) -> DeviceAttribute:
+        """Return the attribute of a device.
+
+        Source:
+            kube-scheduler v1.37, as of this class, EvaluateDerivedAttribute.
+        """
+        found = self._evaluated(subject)
+        try:
+            value = found.value()
+        except TypeError as error:  # Python has no type for it
+            raise CELError("CEL runtime error: unsupported CEL return type: optional_type") from error
+        kind = found.type().name()
+        if kind == "ERROR":
+            raise CELError(f"CEL runtime error: {evaluation_error(value)}")
+        if not isinstance(value, list):
+            field, scalar = _scalar(kind, value, "unsupported CEL return type")
+            return typed_object({field: scalar}, DeviceAttribute)
+        items = [_scalar(each.type().name(), each.value(), "unsupported list element type") for each in value]
+        for place, (field, _) in enumerate(items):
+            if field != items[0][0]:
+                problem = f"expected list element at index {place} to be {items[0][0]}, got {field}"
+                raise CELError(f"CEL runtime error: {problem}")
+        if not items:
+            return DeviceAttribute()
+        return typed_object({f"{items[0][0]}s": [scalar for _, scalar in items]}, DeviceAttribute)
+
+
+def _scalar(kind: str, value: Any, problem: str) -> tuple[str, str | int | bool]:
+    """Return a value as (kind of attribute, value).
+
+    Raises:
+        CELError: attributes do not have this type; the message begins with the problem.
+    """
+    if kind in {"BOOL", "INT", "STRING"}:
+        return kind.lower(), value
+    if kind == "BYTES":
+        with suppress(ValueError):
+            return "version", str(from_bytes(value, Version))
+    raise CELError(f"CEL runtime error: {problem}: {kind.lower()}")
 
 
 _VARIABLES: dict[str, Callable[[CelDevice, Mapping[str, Any]], Any]] = {
@@ -336,6 +417,15 @@ def selector(expression: str) -> CelSelector | CELError:
     """Return an expression, compiled once, or its compilation error."""
     try:
         return CelSelector(expression)
+    except CELError as error:
+        return error
+
+
+@lru_cache(maxsize=_KEPT)
+def derived_attribute(expression: str) -> CelAttribute | CELError:
+    """Return an expression for a derived attribute, compiled once, or its compilation error."""
+    try:
+        return CelAttribute(expression)
     except CELError as error:
         return error
 

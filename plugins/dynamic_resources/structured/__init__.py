@@ -14,11 +14,13 @@ from plugins.dynamic_resources.structured.constraints import (
     OutOfTimeError,
     Verdict,
 )
-from plugins.dynamic_resources.structured.device_features import DeviceFeatures
+from plugins.dynamic_resources.structured.device_features import OPTIONAL_NODE_OPERATIONS, DeviceFeatures
 from plugins.dynamic_resources.structured.inventory import Inventory
+from plugins.dynamic_resources.structured.node_use import NodeUse, UsedDevice, is_mapped, node_use_of
 from plugins.dynamic_resources.structured.pools import AllocatedDevices, DeviceID
 
 __all__ = [
+    "OPTIONAL_NODE_OPERATIONS",
     "AllocatedDevices",
     "AllocationError",
     "Allocator",
@@ -28,6 +30,10 @@ __all__ = [
     "DeviceRefusal",
     "InvalidPoolsError",
     "Inventory",
+    "NodeUse",
     "OutOfTimeError",
+    "UsedDevice",
     "Verdict",
+    "is_mapped",
+    "node_use_of",
 ]

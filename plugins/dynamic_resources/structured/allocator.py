@@ -23,6 +23,7 @@ from plugins.dynamic_resources.structured.constraints import (
     OutOfTimeError,
 )
 from plugins.dynamic_resources.structured.node_results import OUT_OF_TIME
+from plugins.dynamic_resources.structured.node_use import UsedDevice, node_use_of
 from plugins.dynamic_resources.structured.search import AllocatedRequest, DeviceSearch
 from plugins.work_in_steps import UNLIMITED, PluginWork
 from scheduler.objects.dynamic_resources import (
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.inventory import Inventory
     from plugins.dynamic_resources.structured.node_results import KnownQuestion, OutOfTime
+    from plugins.dynamic_resources.structured.node_use import NodeUse
     from plugins.dynamic_resources.structured.pools import AllocatedDevices, InventoryNode, Pools
     from plugins.dynamic_resources.structured.requests import WantedDevices
+    from plugins.dynamic_resources.structured.search import Solution
     from scheduler.framework import TimeSlice
     from scheduler.objects.dynamic_resources import DeviceClass, OpaqueDeviceConfiguration, ResourceClaim
     from scheduler.snapshot import Rows, Snapshot, UInt16s
@@ -180,6 +183,25 @@ def _add_new(known: list[SelectorRequirement], requirements: Sequence[SelectorRe
             for each in known
         ):
             known.append(new)
+
+
+def _node_uses(solution: Solution, features: DeviceFeatures) -> tuple[NodeUse | None, ...]:
+    """Return what the devices of each claim take of the node; empty if none takes anything."""
+    uses = tuple(
+        node_use_of(
+            (
+                UsedDevice(
+                    each.candidate.device.id.device,
+                    each.device,
+                    {name: amount.written for name, amount in each.consumed.items()},
+                )
+                for each in given
+            ),
+            features,
+        )
+        for given in solution.devices
+    )
+    return uses if any(use is not None for use in uses) else ()
 
 
 T = TypeVar("T")
@@ -413,7 +435,9 @@ class _Searching:
         verdict: Verdict = search.refusal
         if search.solution is not None:
             chosen = tuple(place for _, place in sorted(search.solution.chosen.items()))
-            verdict = Alternatives(chosen) if chosen else None
+            features = self._question.features
+            uses = _node_uses(search.solution, features) if features.node_allocatable else ()
+            verdict = Alternatives(chosen, uses) if chosen or uses else None
         if likeness is not None:
             self._question.found[likeness] = verdict
         return verdict

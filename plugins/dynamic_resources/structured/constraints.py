@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
+    from plugins.dynamic_resources.structured.node_use import NodeUse
     from plugins.dynamic_resources.structured.pools import (
         AllocatedDevices,
         Counters,
@@ -71,13 +72,15 @@ class Alternatives(NamedTuple):
 
     Attributes:
         chosen: the indexes of the alternatives, in the order of claims and requests.
+        node_uses: what the devices of each claim take of the node; empty if none takes anything.
     """
 
     chosen: tuple[int, ...]
+    node_uses: tuple[NodeUse | None, ...] = ()
 
 
 Verdict = DeviceRefusal | Alternatives | None
-"""The result of a node: None means yes, without a choice between alternatives."""
+"""The result of a node: None means yes, without a choice between alternatives or use of the node's own resources."""
 
 NOT_ALL: Final = DeviceRefusal("cannot allocate all claims")
 INVALID_POOLS: Final = DeviceRefusal("invalid resource pools were encountered")
@@ -97,10 +100,18 @@ class Constraint(ABC):
         self._attribute = attribute
 
     def add(self, wanted: WantedDevices, device: PoolDevice) -> bool:
-        """Count a device that is allocated for a request; return False, and count nothing, if it violates the constraint."""
+        """Count a device that is allocated for a request; return False, and count nothing, if it violates the constraint.
+
+        Raises:
+            DerivedAttributeError: the attribute is derived, and cannot be computed.
+        """
         if not self._concerns(wanted):
             return True
-        attribute = attribute_of(device, self._attribute)
+        name = self._attribute
+        if name in wanted.derived:
+            attribute: DeviceAttribute | None = wanted.derived_attribute(name, device)
+        else:
+            attribute = attribute_of(device, name)
         return attribute is not None and self._add(wanted.base_name, attribute)
 
     def remove(self, wanted: WantedDevices) -> None:

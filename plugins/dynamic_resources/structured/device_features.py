@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from scheduler.framework import Features
 
+OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
+"""The gate, and the feature that a node declares, to skip operations of drivers on the node."""
+
 _NAMES: Final = {
     "admin_access": ("DRAAdminAccess",),
     "binding_conditions": ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"),
@@ -17,12 +20,16 @@ _NAMES: Final = {
     "consumable_capacity": ("DRAConsumableCapacity",),
     "counters_by_driver": ("DeviceCountersByDriver",),
     "counters_by_node": ("DeviceCountersByNode",),
+    "derived_attributes": ("DRADerivedAttributes",),
     "distinct_devices": ("DistinctAttributeOfEachDevice",),
     "errors_name_devices": ("DeviceErrorsNameDevices",),
     "fractional_ranges": ("DRAFractionalCapacityRange",),
     "knows_compatibility_groups": ("CompatibilityGroupsAreKnown",),
+    "knows_optional_node_operations": ("OptionalNodeOperationsAreKnown",),
     "list_attributes": ("DRAListTypeAttributes",),
-    "optional_node_operations": ("DRAOptionalNodeOperations",),
+    "node_allocatable": ("DRANodeAllocatableResources",),
+    "node_overheads": ("NodeAllocatableOverheads",),
+    "optional_node_operations": (OPTIONAL_NODE_OPERATIONS,),
     "partitionable_devices": ("DRAPartitionableDevices",),
     "prioritized_list": ("DRAPrioritizedList",),
     "rules_need_selectors": ("DeviceTaintRuleNeedsSelector",),
@@ -45,12 +52,17 @@ class DeviceFeatures:
         consumable_capacity: claims may share devices, and request capacity.
         counters_by_driver: two drivers may have pools of one name with different counters.
         counters_by_node: a slice of counters does not make its pool visible to nodes that the slice does not select.
+        derived_attributes: requests may compute attributes for constraints.
         distinct_devices: several devices of one request have distinct values too.
         errors_name_devices: errors of selectors name the device, and recommend optional access for a missing key.
         fractional_ranges: ranges of capacity may have fractions.
         knows_compatibility_groups: only devices with a common compatibility group consume a counter set together.
+        knows_optional_node_operations: devices of slices with `skipNodeOperations` are allocated only with
+            `optional_node_operations`.
         list_attributes: attributes may have several values.
-        optional_node_operations: results tell which operations of the driver on the node are not needed.
+        node_allocatable: devices may take CPU, memory or huge pages of the node.
+        node_overheads: they may also take some for each pod and container; claims without such devices are not shared.
+        optional_node_operations: nodes that declare the feature skip operations of drivers; allocations name these.
         partitionable_devices: devices may consume counters, and slices may select nodes for each device.
         prioritized_list: requests may have alternatives.
         reads_lists: expressions read attributes with several values.
@@ -67,11 +79,15 @@ class DeviceFeatures:
     consumable_capacity: bool = True
     counters_by_driver: bool = False
     counters_by_node: bool = False
+    derived_attributes: bool = False
     distinct_devices: bool = False
     errors_name_devices: bool = False
     fractional_ranges: bool = False
     knows_compatibility_groups: bool = False
+    knows_optional_node_operations: bool = False
     list_attributes: bool = False
+    node_allocatable: bool = False
+    node_overheads: bool = False
     optional_node_operations: bool = False
     partitionable_devices: bool = True
     prioritized_list: bool = True

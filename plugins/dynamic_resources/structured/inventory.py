@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from plugins.dynamic_resources.structured.device_features import DEFAULTS, DeviceFeatures
+from plugins.dynamic_resources.structured.device_features import (
+    DEFAULTS,
+    OPTIONAL_NODE_OPERATIONS,
+    DeviceFeatures,
+)
 from plugins.dynamic_resources.structured.node_results import Questions
 from plugins.dynamic_resources.structured.pools import (
     AllViews,
+    DeviceID,
     Pool,
     PoolDevice,
+    PoolID,
     PublishedSlice,
     Seen,
     gather_pool,
@@ -27,7 +33,8 @@ from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, pars
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-    from plugins.dynamic_resources.structured.pools import InventoryNode, PoolID, Pools
+    from plugins.dynamic_resources.structured.pools import InventoryNode, Pools
+    from scheduler.objects.dynamic_resources import Device
     from scheduler.objects.selectors import NodeSelector
     from scheduler.snapshot import Objects, Rows, Snapshot
 
@@ -42,11 +49,19 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
-    """A rule by which nodes see a slice, or one device of a slice that selects nodes per device."""
+    """A rule by which nodes see a slice, or one device of a slice that selects nodes per device.
+
+    Attributes:
+        published: the slice.
+        device: the device; None for all devices of the slice.
+        rule: the rule.
+        node_name: the only node that sees it; "" for all nodes by the rule.
+    """
 
     published: PublishedSlice
     device: PoolDevice | None
     rule: NodeRule
+    node_name: str = ""
 
 
 class Inventory:
@@ -86,14 +101,15 @@ class Inventory:
         self._local: dict[str, dict[str, PublishedSlice]] = {}  # node name -> slices for it alone
         self._choices: dict[str, list[_Choice]] = {}
         self._by_label: RuleIndex[_Choice] = RuleIndex()
-        self._by_name: dict[str, dict[_Choice, None]] = {}  # node name -> devices for it alone
+        self._by_name: dict[str, dict[_Choice, None]] = {}  # node name -> choices for it alone
+        self._optional: set[str] = set()  # slices for nodes that declare the feature
         self._faults: dict[str, str] = {}
 
         self._shared: dict[PoolID, Pool] = {}  # pools for nodes that see only what is available everywhere
         self._built: dict[PoolID, dict[frozenset[Seen], Pool | None]] = {}
         self._alike: dict[frozenset[_Choice], Pools] = {}
-        # node name -> its labels when the view was built, and the view
-        self._views: dict[str, tuple[Mapping[str, str], Pools]] = {}
+        # node name -> its labels when the view was built, whether it sees optional slices, and the view
+        self._views: dict[str, tuple[Mapping[str, str], bool, Pools]] = {}
         self._all: AllViews | None = None
         self._all_but: set[str] = set()  # names of nodes whose view may differ from `views_of_all`
         # Of changes that are not read completely:
@@ -183,6 +199,21 @@ class Inventory:
         self._changed_everywhere = False
         self._changed_nodes.clear()
 
+    def device(self, wanted: DeviceID) -> Device | None:
+        """Return a device in the newest slices of its pool; None if it is not published."""
+        slices = self._by_pool.get(PoolID(wanted.driver, wanted.pool), {}).values()
+        newest = max((each.spec.pool.generation for each in slices), default=0)
+        return next(
+            (
+                device.device
+                for each in slices
+                if each.spec.pool.generation == newest
+                for device in each.devices
+                if device.id == wanted
+            ),
+            None,
+        )
+
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
         """Build the missing views of nodes, so that `views` and `views_of_all` return quickly."""
         nodes, known = snapshot.nodes, self._all
@@ -207,13 +238,14 @@ class Inventory:
     def view_of(self, node: InventoryNode) -> Pools:
         """Return the pools that a node sees."""
         name, labels = node.name, node.labels
+        declares = bool(self._optional) and OPTIONAL_NODE_OPERATIONS in node.declared_features
         known = self._views.get(name)
-        if known is not None and known[0] is labels:
-            return known[1]
-        choices = frozenset(self._choices_for(node)) if self._choices else frozenset()
+        if known is not None and known[0] is labels and known[1] is declares:
+            return known[2]
+        choices = frozenset(self._choices_for(node, declares=declares)) if self._choices else frozenset()
         local = self._local.get(name)
         view = self._view(local.values(), choices) if local else self._shared_view(choices)
-        self._views[name] = (labels, view)
+        self._views[name] = (labels, declares, view)
         return view
 
     def views_of_all(self, snapshot: Snapshot) -> AllViews | None:
@@ -252,11 +284,13 @@ class Inventory:
             if row is not None and (wanted is None or row in wanted):
                 yield row
 
-    def _choices_for(self, node: InventoryNode) -> Iterator[_Choice]:
+    def _choices_for(self, node: InventoryNode, *, declares: bool) -> Iterator[_Choice]:
         name, labels = node.name, node.labels
-        yield from self._by_name.get(name, ())
+        for choice in self._by_name.get(name, ()):
+            if declares or not choice.published.is_optional:
+                yield choice
         for choice in self._by_label.candidates(labels):
-            if choice.rule.matches(name, labels):
+            if choice.rule.matches(name, labels) and (declares or not choice.published.is_optional):
                 yield choice
 
     def _shared_view(self, choices: frozenset[_Choice]) -> Pools:
@@ -327,6 +361,9 @@ class Inventory:
         self._by_pool.setdefault(published.pool, {})[key] = published
         if published.is_ignored:
             pass  # it only counts as one of the slices of its pool
+        elif published.is_optional:
+            self._optional.add(key)
+            self._choose(key, published)
         elif published.is_local:
             self._local.setdefault(spec.node_name, {})[key] = published
         elif published.is_everywhere:
@@ -348,22 +385,23 @@ class Inventory:
             self._find(choice)
 
     def _find(self, choice: _Choice) -> None:
-        if choice.device is not None and choice.device.device.node_name:
-            self._by_name.setdefault(choice.device.device.node_name, {})[choice] = None
+        if choice.node_name:
+            self._by_name.setdefault(choice.node_name, {})[choice] = None
         else:
             self._by_label.add(LabelRule(choice.rule.labels), choice)
 
     def _remove(self, key: str) -> PublishedSlice | None:
         published = self._published.pop(key, None)
         self._faults.pop(key, None)
+        self._optional.discard(key)
         if published is None:
             return None
         _drop(self._by_pool, published.pool, key)
         _drop(self._everywhere, published.pool, key)
         _drop(self._local, published.spec.node_name, key)
         for choice in self._choices.pop(key, ()):
-            if choice.device is not None and choice.device.device.node_name:
-                _drop(self._by_name, choice.device.device.node_name, choice)
+            if choice.node_name:
+                _drop(self._by_name, choice.node_name, choice)
             else:
                 self._by_label.remove(LabelRule(choice.rule.labels), choice)
         return published
@@ -378,10 +416,12 @@ def _choices(published: PublishedSlice) -> Iterator[_Choice]:
         for each in published.devices:
             device = each.device
             if device.node_name or device.all_nodes:
-                yield _Choice(published, each, NodeRule())
+                yield _Choice(published, each, NodeRule(), device.node_name)
             elif device.node_selector is not None:
                 for rule in _rules(device.node_selector):
                     yield _Choice(published, each, rule)
+    elif published.is_local or published.is_everywhere:
+        yield _Choice(published, None, NodeRule(), spec.node_name if published.is_local else "")
 
 
 def _rules(selector: NodeSelector) -> Iterator[NodeRule]:

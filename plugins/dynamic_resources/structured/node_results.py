@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 import numpy as np
 
-from plugins.dynamic_resources.cel import CELError, CelSelector, selector
+from plugins.dynamic_resources.cel import derived_attribute, selector
 from plugins.dynamic_resources.structured.constraints import DeviceRefusal
 from plugins.dynamic_resources.structured.question import KEPT_POOLS, Numbers, Question
+from plugins.dynamic_resources.structured.requests import Compiled
 from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.constraints import Verdict
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.pools import AllocatedDevices, AllViews, PoolID, Pools
-    from plugins.dynamic_resources.structured.requests import Compiled
     from plugins.dynamic_resources.structured.search import DeviceSearch
-    from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim, ResourceClaimSpec
+    from scheduler.objects.dynamic_resources import (
+        DeviceClass,
+        DeviceSubRequest,
+        ExactDeviceRequest,
+        ResourceClaim,
+        ResourceClaimSpec,
+    )
     from scheduler.snapshot import Rows, UInt16s
 
     Said = tuple[UInt16s, tuple[Verdict, ...]]
@@ -434,10 +440,14 @@ class Questions:
         key = tuple(digests)
         known = self._known.get(key)
         if known is None or known[0] != classes:
-            compiled: dict[str, CelSelector | CELError] = {}
+            compiled = Compiled({}, {})
             for expression in _written(specs, classes):
-                if expression not in compiled:
-                    compiled[expression] = selector(expression)
+                if expression not in compiled.selectors:
+                    compiled.selectors[expression] = selector(expression)
+                    yield
+            for expression in _derived(specs) if self._features.derived_attributes else ():
+                if expression not in compiled.attributes:
+                    compiled.attributes[expression] = derived_attribute(expression)
                     yield
             known = classes, KnownQuestion(specs, classes, self._shapes, compiled, self._features)
             self._keep(key, known)
@@ -485,17 +495,28 @@ def _class_names(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:
                 yield each.device_class_name if each is not None else ""
 
 
+def _requests(specs: Sequence[ResourceClaimSpec]) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
+    """Yield the requests of claims, and their alternatives."""
+    for spec in specs:
+        for request in spec.devices.requests:
+            if request.first_available:
+                yield from request.first_available
+            elif request.exactly is not None:
+                yield request.exactly
+
+
+def _derived(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:
+    """Yield the expressions of derived attributes."""
+    for request in _requests(specs):
+        for each in request.derived_attributes:
+            yield each.expression
+
+
 def _written(specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> Iterator[str]:
     """Yield the expressions of requests and their classes."""
-    requests = (
-        each
-        for spec in specs
-        for request in spec.devices.requests
-        for each in request.first_available or (request.exactly,)
-    )
     for one in chain(
         *(each.spec.selectors for each in classes if each is not None),
-        *(each.selectors for each in requests if each is not None),
+        *(each.selectors for each in _requests(specs)),
     ):
         if one.cel is not None:
             yield one.cel.expression

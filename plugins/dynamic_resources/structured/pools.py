@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import ChainMap, deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from plugins.dynamic_resources.cel import is_clear
+from plugins.dynamic_resources.structured.node_use import kind_of_node_use
 from scheduler.objects.dynamic_resources import DeviceAttribute
 from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from plugins.dynamic_resources.cel import CELError, CelSelector
+    from plugins.dynamic_resources.cel import CelExpression
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from scheduler.objects.dynamic_resources import (
         AllocationResult,
@@ -105,6 +106,15 @@ class AllocatedDevices:
         """Return whether a device, or a share of it, is held."""
         return device in self.whole or device in self.shares
 
+    def exclusive(self, features: DeviceFeatures) -> Mapping[DeviceID, int]:
+        """Return the devices of which no other claim may get anything.
+
+        Source:
+            kube-scheduler v1.36, plugins/dynamicresources/allocateddevices.go, foreachAllocatedDevice: without
+            DRAConsumableCapacity a share counts as the whole device.
+        """
+        return self.whole if features.consumable_capacity else ChainMap(self.whole, self.shares)
+
     def is_changed_since(self, changes: int) -> bool:
         """Return whether anything was allocated or released since the count of changes was `changes`."""
         return self.changes != changes
@@ -176,6 +186,7 @@ class PoolDevice:
         takes: what it consumes of its pool's counters.
         is_clear: whether expressions can read all of its attributes.
         kind: all other fields that requests and searches read.
+        node_use: the fields from which follows what it takes of its node; empty if it takes nothing.
         verdicts: results of expressions that no other device can share, or their errors; kept here, so that they are
             deleted with the slice.
     """
@@ -186,7 +197,8 @@ class PoolDevice:
     takes: Counters
     is_clear: bool
     kind: Hashable
-    verdicts: dict[CelSelector, bool | CELError] = field(default_factory=dict)
+    node_use: Hashable = ()
+    verdicts: dict[CelExpression[Any], Any] = field(default_factory=dict)
 
 
 class PublishedSlice:
@@ -209,6 +221,10 @@ class PublishedSlice:
         is_everywhere: whether all nodes see the slice.
         is_local: whether only one node sees the slice.
         is_ignored: whether no node sees the slice, since it needs a feature that is off.
+        is_optional: whether only nodes that declare DRAOptionalNodeOperations see the slice.
+
+    Source:
+        KEP-5945, Allocator Changes.
     """
 
     __slots__ = (
@@ -219,6 +235,7 @@ class PublishedSlice:
         "is_everywhere",
         "is_ignored",
         "is_local",
+        "is_optional",
         "name",
         "pool",
         "spec",
@@ -235,7 +252,9 @@ class PublishedSlice:
             device = each if clear or features.reads_lists else _without_lists(each)
             taken = _taken(device) if features.partitionable_devices else {}
             device_id = DeviceID(spec.driver, spec.pool.name, device.name)
-            devices.append(PoolDevice(device_id, device, spec, taken, clear, _kind(device)))
+            node_use = kind_of_node_use(device, features) if features.node_allocatable else ()
+            kind = (_kind(device), node_use) if node_use else _kind(device)
+            devices.append(PoolDevice(device_id, device, spec, taken, clear, kind, node_use))
         self.devices = tuple(devices)
         self.has_binding_conditions = any(device.binding_conditions for device in spec.devices)
         self.takes_counters = features.partitionable_devices and any(
@@ -248,6 +267,10 @@ class PublishedSlice:
         self.is_ignored = not features.partitionable_devices and bool(
             spec.per_device_node_selection or spec.shared_counters
         )
+        skips = bool(spec.skip_node_operations)
+        self.is_optional = skips and features.optional_node_operations
+        if skips and features.knows_optional_node_operations and not self.is_optional:
+            self.is_ignored = True
         # Before `counters_by_node` all nodes see counters, whatever the slice specifies.
         has_counters = bool(spec.shared_counters) and not features.counters_by_node
         self.is_local = bool(spec.node_name) and not has_counters
@@ -444,6 +467,8 @@ class InventoryNode(Protocol):
     def name(self) -> str: ...
     @property
     def labels(self) -> Mapping[str, str]: ...
+    @property
+    def declared_features(self) -> frozenset[str]: ...
 
 
 class AllViews:

@@ -22,11 +22,17 @@ from plugins.dynamic_resources.structured.requests import (
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from plugins.dynamic_resources.cel import DeviceInput
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
-    from plugins.dynamic_resources.structured.pools import AllocatedDevices, Pool, PoolDevice, Pools
+    from plugins.dynamic_resources.structured.pools import (
+        AllocatedDevices,
+        DeviceID,
+        Pool,
+        PoolDevice,
+        Pools,
+    )
     from plugins.dynamic_resources.structured.requests import Compiled
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
@@ -72,7 +78,8 @@ class Selection(NamedTuple):
     Attributes:
         pool: the pool.
         kind: a number for each kind of pool; None for a large pool, and if a search depends on more: on devices that
-          several claims may share or that share counters, on a selector that fails, or on an invalid pool.
+          several claims may share or that share counters, on a selector that fails, on derived attributes, or on an
+          invalid pool.
         places: the indexes of the selected devices, in order; possibly not all for a pool without a kind.
     """
 
@@ -114,6 +121,7 @@ class Likeness:
         self._kinds = Numbers()
         self._of_shape: dict[int, tuple[int | None, tuple[int, ...]]] = {}  # shape -> kind and indexes
         self._of_a_device = sum(1 + wanted.n_selectors for wanted in self._requests)
+        self._has_derived = any(wanted.derived for wanted in self._requests)
         self._left = _MOST_EVALUATIONS
 
     def known(self, pool: Pool) -> Selection | None:
@@ -168,24 +176,29 @@ class Likeness:
                 continue
             places.append(place)
             is_simple = not (device.device.consumes_counters or device.device.allow_multiple_allocations)
+            is_simple = is_simple and not self._has_derived
             if not is_simple or _Result.FAILED in results or len(pool.devices) > _MOST_DEVICES:
                 return None, tuple(places)
-            kind += results
+            kind += (*results, device.node_use)
             kind += [attribute_of(device, name) for name in self._attributes]
         return self._kinds.of(tuple(kind), len(kind)), tuple(places)
 
 
-def likeness_of(selections: Sequence[Selection], allocated: AllocatedDevices) -> Hashable | None:
-    """Return the key on which a search in some pools depends; None if there is no short one."""
-    whole = allocated.whole
+def likeness_of(selections: Sequence[Selection], exclusive: Mapping[DeviceID, int]) -> Hashable | None:
+    """Return the key on which a search in some pools depends; None if there is no short one.
+
+    Args:
+        selections: what the requests select in the pools.
+        exclusive: see `AllocatedDevices.exclusive`.
+    """
     found: list[Hashable] = []
     for pool, kind, places in selections:
         if kind is None:
             return None
         found.append(kind)
-        if whole:
+        if exclusive:
             devices = pool.devices
-            found.append(tuple([place for place in places if devices[place].id in whole]))
+            found.append(tuple([place for place in places if devices[place].id in exclusive]))
     return tuple(found)
 
 
@@ -277,7 +290,9 @@ class Question:
         selections = [self._selections.get(pool) for pool in pools]
         if None in selections:
             return None
-        return likeness_of(selections, allocated)  # type: ignore[arg-type]  # none is None
+        is_shared = self.features.consumable_capacity
+        exclusive = allocated.whole if is_shared else allocated.exclusive(self.features)
+        return likeness_of(selections, exclusive)  # type: ignore[arg-type]  # none is None
 
     def selected(self, pool: Pool) -> tuple[int, ...]:
         """Return the indexes of the devices that requests select in a pool with a kind."""

@@ -7,11 +7,17 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from plugins.dynamic_resources.cel import CelDevice, CELError, CelSelector, values_of
+from plugins.dynamic_resources.cel import (
+    CelAttribute,
+    CelDevice,
+    CELError,
+    CelExpression,
+    CelSelector,
+    values_of,
+)
 from plugins.dynamic_resources.structured.device_features import DEFAULTS
 from plugins.dynamic_resources.structured.pools import amount_of
 from scheduler.errors import SchedulerError
@@ -19,7 +25,7 @@ from scheduler.objects.caches import BoundedDict
 from scheduler.objects.quantity import canonical_quantity, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from plugins.dynamic_resources.cel import DeviceInput
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
         CapacityRequestPolicyRange,
         CapacityRequirements,
         Device,
+        DeviceAttribute,
         DeviceCapacity,
         DeviceClass,
         DeviceSelector,
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
         DeviceToleration,
         ExactDeviceRequest,
     )
+
+T = TypeVar("T")
 
 _KEPT_VALUES = 3_000_000
 """The maximum number of devices with cached results; each is at least a pointer."""
@@ -53,10 +62,10 @@ class Evaluations:
     def __init__(self) -> None:
         self.count = 0
         self._kept = 0
-        self._filled: list[dict[Any, bool | CELError]] = []
+        self._filled: list[dict[Any, Any]] = []
 
-    def verdict(self, device: PoolDevice, compiled: CelSelector | CELError) -> bool | CELError:
-        """Return whether an expression selects a device; it is evaluated once for all devices that it cannot distinguish."""
+    def verdict(self, device: PoolDevice, compiled: CelExpression[T] | CELError) -> T | CELError:
+        """Return the result of an expression; it is evaluated once for all devices that it cannot distinguish."""
         if isinstance(compiled, CELError):
             return compiled
         if device.is_clear and compiled.facts is not None:
@@ -74,15 +83,15 @@ class Evaluations:
     def _evaluated(
         self,
         device: PoolDevice,
-        compiled: CelSelector,
-        results: dict[Any, bool | CELError],
+        compiled: CelExpression[T],
+        results: dict[Any, Any],
         key: Hashable,
         size: int,
-    ) -> bool | CELError:
+    ) -> T | CELError:
         self.count += 1
-        verdict: bool | CELError
+        verdict: T | CELError
         try:
-            verdict = compiled.matches(_subject(device))
+            verdict = compiled.evaluate(_subject(device))
         except CELError as error:
             verdict = error.with_traceback(None)
         if self._kept > _KEPT_VALUES:
@@ -277,8 +286,21 @@ _OPTIONAL_ACCESS: Final = (
 _KEPT_CONSUMPTIONS = 2000
 _DEVICES_OF_A_STEP = 64
 
-Compiled = Mapping[str, "CelSelector | CELError"]
-"""Expression -> its compiled form, or the compilation error."""
+
+class Compiled(NamedTuple):
+    """Expression -> its compiled form, or the compilation error.
+
+    Attributes:
+        selectors: the expressions that select devices.
+        attributes: the expressions of derived attributes.
+    """
+
+    selectors: dict[str, CelSelector | CELError]
+    attributes: dict[str, CelAttribute | CELError]
+
+
+class DerivedAttributeError(SchedulerError):
+    """A derived attribute cannot be computed: the attempt fails."""
 
 
 class DeviceCandidate:
@@ -373,12 +395,13 @@ class WantedDevices:
         admin_access: whether it may get allocated devices, without allocating them itself.
         tolerations: the tolerated taints.
         problem: why it cannot be evaluated at all; "" if it can.
+        features: what is on.
         facts: what its selectors read; None if that is unknown.
+        derived: name -> the expression of an attribute that constraints compare instead of the device's own one.
 
     Args:
         request: the request of the claim.
         compiled: its expressions and those of its class.
-        features: what is on.
     """
 
     def __init__(
@@ -390,7 +413,7 @@ class WantedDevices:
         compiled: Compiled,
         features: DeviceFeatures,
     ) -> None:
-        self._features = features
+        self.features = features
         self.claim = claim
         self.name = "/".join(names)
         self.own_name = names[-1]
@@ -410,11 +433,29 @@ class WantedDevices:
         self._class_selectors = _expressions(device_class.spec.selectors, compiled) if device_class else ()
         self._selectors = _expressions(request.selectors, compiled)
         self.facts = _facts_of([compiled for _, compiled in (*self._class_selectors, *self._selectors)])
+        self.derived = {
+            each.name: compiled.attributes[each.expression]
+            for each in (request.derived_attributes if features.derived_attributes else ())
+        }
 
     @property
     def n_selectors(self) -> int:
         """How many expressions may have to be evaluated for a device."""
         return len(self._class_selectors) + len(self._selectors)
+
+    def derived_attribute(self, name: str, device: PoolDevice) -> DeviceAttribute:
+        """Return a derived attribute of a device.
+
+        Raises:
+            DerivedAttributeError: the expression is invalid, or fails for the device.
+
+        Source:
+            KEP-6080, CEL Environment & Validation. The text of kube-scheduler's error is unknown.
+        """
+        found = evaluations.verdict(device, self.derived[name])
+        if isinstance(found, CELError):
+            raise DerivedAttributeError(f"derived attribute {name} on device {device.id}: {found}")
+        return found
 
     def candidate(self, pool: Pool, device: PoolDevice) -> DeviceCandidate:
         """Return a selected device as a candidate."""
@@ -427,7 +468,7 @@ class WantedDevices:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
             allocator_incubating.go, isSelectable.
         """
-        if device.device.binding_conditions and not self._features.binding_conditions:
+        if device.device.binding_conditions and not self.features.binding_conditions:
             return False
         for expressions, is_of_class in ((self._class_selectors, True), (self._selectors, False)):
             for number, (_, compiled) in enumerate(expressions):
@@ -443,7 +484,7 @@ class WantedDevices:
 
     def why_not(self, pool: Pool, device: PoolDevice) -> str:
         """Return a readable reason why the request does not select a device of a pool; "" if it does."""
-        if device.device.binding_conditions and not self._features.binding_conditions:
+        if device.device.binding_conditions and not self.features.binding_conditions:
             return "with binding conditions, which are off"
         for expressions, whose in ((self._class_selectors, "class"), (self._selectors, "request")):
             for expression, compiled in expressions:
@@ -462,10 +503,12 @@ class WantedDevices:
         return None if isinstance(found, Failure) else found
 
     def _consumption(self, device: PoolDevice) -> dict[str, Consumption] | Failure | None:
+        if not self.features.consumable_capacity:
+            return {}
         capacities = tuple(device.device.capacity.items())
         if capacities not in self._consumptions:
             try:
-                self._consumptions[capacities] = consumption(device.device, self._capacity, self._features)
+                self._consumptions[capacities] = consumption(device.device, self._capacity, self.features)
             except UnfitCapacityError as error:
                 self._consumptions[capacities] = Failure(str(error), is_of_class=False)
         return self._consumptions[capacities]
@@ -476,7 +519,7 @@ class WantedDevices:
         Source:
             https://github.com/kubernetes/kubernetes/pull/136709
         """
-        if not self._features.errors_name_devices:
+        if not self.features.errors_name_devices:
             return Failure(f"selector #{number}: {error}", is_of_class)
         advice = _OPTIONAL_ACCESS if "no such key:" in str(error) else ""
         on = "" if str(error).startswith("CEL compile error") else f" on device {device.id}"
@@ -492,7 +535,7 @@ class WantedDevices:
         for number, each in enumerate(request.selectors):
             if each.cel is None:
                 return f"selector #{number}: CEL expression empty (unsupported selector type?)"
-        if self.admin_access and not self._features.admin_access:
+        if self.admin_access and not self.features.admin_access:
             return "admin access is requested, but the feature is disabled"
         name = request.device_class_name
         if not name:
@@ -510,7 +553,7 @@ def _expressions(
 ) -> tuple[tuple[str, CelSelector | CELError], ...]:
     """Return expressions as text and in compiled form."""
     written = [each.cel.expression for each in selectors if each.cel is not None]
-    return tuple((expression, compiled[expression]) for expression in written)
+    return tuple((expression, compiled.selectors[expression]) for expression in written)
 
 
 def _facts_of(expressions: Iterable[CelSelector | CELError]) -> frozenset[DeviceInput] | None:

@@ -21,7 +21,7 @@ from plugins.dynamic_resources.structured.constraints import (
     constraint_of,
     is_tainted,
 )
-from plugins.dynamic_resources.structured.requests import evaluations, fits
+from plugins.dynamic_resources.structured.requests import DerivedAttributeError, evaluations, fits
 from plugins.dynamic_resources.structured.unsatisfiable import is_unsatisfiable
 from scheduler.objects.dynamic_resources import MAX_RESULTS
 
@@ -164,6 +164,7 @@ class DeviceSearch:
         self.refusal: DeviceRefusal | None = None
         self._question = question
         self._allocated = allocated
+        self._exclusive = allocated.exclusive(question.features)
         self._seen = allocated.changes
         self._available = counters
         self._counters = TakenCounters(counters)
@@ -371,10 +372,10 @@ class DeviceSearch:
         """Return the index of the next free candidate; it stops after a limited amount of work."""
         begin, end = place, min(len(candidates), place + self._left)
         if not wanted.admin_access:
-            whole, taken = self._allocated.whole, self._taken
+            exclusive, taken = self._exclusive, self._taken
             while place < end:
                 device = candidates[place].device.id
-                if device not in whole and not taken.get(device):
+                if device not in exclusive and not taken.get(device):
                     break
                 place += 1
         self._left -= place - begin
@@ -404,7 +405,7 @@ class DeviceSearch:
         taken = self._taken.get(device, _NOBODY)
         if wanted.admin_access:
             return wanted.claim in taken
-        return device in self._allocated.whole or bool(taken)
+        return device in self._exclusive or bool(taken)
 
     def _look_at(self, candidate: DeviceCandidate, wanted: WantedDevices) -> None:
         """Raise an error if the evaluation of the device failed."""
@@ -458,7 +459,13 @@ class DeviceSearch:
         counted: list[Constraint] = []
         for constraint in self._constraints[wanted.claim]:
             self._left -= 1
-            if not constraint.add(wanted, device):
+            before = evaluations.count
+            try:
+                is_satisfied = constraint.add(wanted, device)
+            except DerivedAttributeError as error:
+                raise _error(wanted, str(error)) from error
+            self._left -= _WORK_OF_AN_EVALUATION * (evaluations.count - before)
+            if not is_satisfied:
                 if must:
                     problem = (
                         f"cannot add device {device.id} because a claim constraint would not be satisfied"

@@ -6,6 +6,8 @@ Each test ignores some conditions of the search, so it never excludes a search t
 - no value of an attribute has enough devices for the requests of a `matchAttribute`;
 - there are fewer values than requests for one device in a `distinctAttribute`.
 
+Constraints on derived attributes are ignored as well.
+
 The counters of a pool limit how many of its devices can be allocated.
 """
 
@@ -27,7 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.dynamic_resources.structured.constraints import AvailableCounters, Value
-    from plugins.dynamic_resources.structured.pools import AllocatedDevices, Pool, PoolDevice, Pools
+    from plugins.dynamic_resources.structured.pools import (
+        AllocatedDevices,
+        DeviceID,
+        Pool,
+        PoolDevice,
+        Pools,
+    )
     from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import DeviceCandidate, WantedDevices
     from scheduler.objects.dynamic_resources import DeviceConstraint
@@ -56,7 +64,7 @@ def is_unsatisfiable(
         allocated: the allocated devices.
         available: what allocated devices leave of counters.
     """
-    usable = yield from _usable(candidates, allocated)
+    usable = yield from _usable(candidates, allocated.exclusive(question.features))
     if usable is None:
         return False
     has_lists = question.features.list_attributes
@@ -67,7 +75,10 @@ def is_unsatisfiable(
     if (yield from _are_too_few(list(chain(*question.claims)), usable, counts, limits)):
         return True
     for requests, constraints in zip(question.claims, question.constraints, strict=True):
+        derived = {name for wanted in _flat(requests) for name in wanted.derived}
         for constraint in constraints:
+            if derived and (constraint.match_attribute or constraint.distinct_attribute) in derived:
+                continue
             test = _has_no_match if constraint.match_attribute is not None else _has_too_few_values
             if (yield from test(requests, constraint, usable, counts, limits, has_lists=has_lists)):
                 return True
@@ -75,7 +86,7 @@ def is_unsatisfiable(
 
 
 def _usable(
-    candidates: Mapping[WantedDevices, Sequence[DeviceCandidate]], allocated: AllocatedDevices
+    candidates: Mapping[WantedDevices, Sequence[DeviceCandidate]], exclusive: Mapping[DeviceID, int]
 ) -> Generator[None, None, dict[WantedDevices, list[PoolDevice]] | None]:
     """Return the devices that each request may get; None if the search may fail with an error at one of them."""
     usable: dict[WantedDevices, list[PoolDevice]] = {}
@@ -84,7 +95,7 @@ def _usable(
         for number, candidate in enumerate(found):
             if candidate.failure:
                 return None
-            is_free = wanted.admin_access or candidate.device.id not in allocated.whole
+            is_free = wanted.admin_access or candidate.device.id not in exclusive
             if is_free and not is_tainted(candidate.device.device, wanted.tolerations):
                 mine.append(candidate.device)
             if number % _LOOKS_OF_A_STEP == 0:

@@ -554,6 +554,49 @@ async def test_a_failed_device_is_released_and_replaced(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("version", "field", "use"),
+    [
+        ("1.36", "nodeAllocatableResourceMappings", {"allocationMultiplier": "2"}),
+        ("1.37", "nodeAllocatableResources", {"mapping": {"deviceMultiplier": "2"}}),
+    ],
+)
+@virtually
+async def test_a_pod_counts_with_the_cpus_that_its_device_is(
+    tmp_path: Path, version: str, field: str, use: dict[str, Any]
+) -> None:
+    configuration = f"""
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        emulatedVersion: '{version}'
+        featureGates: {{DRANodeAllocatableResources: true}}
+    """
+
+    def pod_of(name: str, claim: str) -> dict[str, Any]:
+        resources = {"requests": {"cpu": "1"}, "claims": [{"name": "c0"}]}
+        return claiming(name, claim, containers=[{"name": "main", "image": "x", "resources": resources}])
+
+    async with cluster(tmp_path, version=version) as it, it.daemon(configuration):
+        it.add_nodes(node_object("n", cpu="5"))
+        cpus = [{"name": f"cpus-{number}", field: {"cpu": use}} for number in (0, 1)]
+        create(it, device_class(), resource_slice("n", cpus), resource_claim("one"), resource_claim("two"))
+        it.add_pods(pod_of("first", "one"))
+        await it.until(lambda: it.node_of("first"))
+
+        (status,) = it.pod("first")["status"]["nodeAllocatableResourceClaimStatuses"]
+        taken = (
+            {"resources": {"cpu": "2"}}
+            if version == "1.36"
+            else {"mapping": [{"name": "cpu", "quantity": "2"}]}
+        )
+        assert status == {"resourceClaimName": "one", "containers": ["main"], **taken}
+
+        it.add_pods(pod_of("second", "two"))
+        await it.until(lambda: "Insufficient cpu" in says(it, "second"))
+        it.server.store.delete("pods", "first", grace_period_seconds=0)
+        await it.until(lambda: it.node_of("second"))
+
+
 def events(it: Cluster) -> list[str]:
     return [
         note

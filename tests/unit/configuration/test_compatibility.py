@@ -7,7 +7,6 @@ from pathlib import Path
 from scheduler.configuration.feature_gates import (
     CHANGES,
     EFFECTS,
-    MISSING,
     VERSIONS,
     features_of,
     stages_at,
@@ -56,11 +55,3 @@ def test_the_document_lists_the_metrics_that_differ_between_versions():
             expected.append(f"| `{name}` | {' | '.join(stages)} | {GATES.get(name, '')} |")
 
     assert rows("Metrics") == expected
-
-
-def test_the_document_lists_the_gates_that_cannot_be_switched_on():
-    section = (
-        DOCUMENT.read_text().split("\n## Feature gates that cannot be switched on\n")[1].split("\n## ")[0]
-    )
-
-    assert {line.removeprefix("- ") for line in section.splitlines() if line.startswith("- ")} == MISSING

@@ -94,12 +94,6 @@ def test_an_omitted_gate_follows_its_dependencies(given: dict[str, bool], expect
             id="a feature that is always on cannot be switched off",
         ),
         pytest.param(
-            "featureGates: {DRADerivedAttributes: true}\nemulatedVersion: '1.37'",
-            "featureGates.DRADerivedAttributes: cannot set feature gate DRADerivedAttributes to true, "
-            "feature is locked to false",
-            id="a feature that does not exist cannot be switched on",
-        ),
-        pytest.param(
             "featureGates: {GenericWorkload: false, GangScheduling: true}",
             "featureGates.GangScheduling: GangScheduling is enabled, but depends on features that are disabled: "
             "[GenericWorkload]",

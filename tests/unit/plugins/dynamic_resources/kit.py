@@ -68,6 +68,7 @@ class Kit:
             clock=fakes.clock,
             background=fakes.background,
             activator=fakes.activator,
+            assumed=fakes.assumed_pods,
             events=fakes.events,
             happenings=fakes.happenings,
             locks=fakes.keyed_lock,

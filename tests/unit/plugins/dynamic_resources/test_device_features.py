@@ -9,7 +9,7 @@ import pytest
 
 from plugins.dynamic_resources.pod_claims import consumer_of
 from plugins.dynamic_resources.pod_devices import PodDevices
-from scheduler.framework import Code, EventResource
+from scheduler.framework import ActionType, Code, EventResource
 from scheduler.testing.devices import (
     CLASS,
     DRIVER,
@@ -255,3 +255,51 @@ def test_the_error_of_a_selector_names_the_device_since_1_37():
     without_key = given(cluster, wrong, features=FakeFeatures("1.37"))
     assert f"#0 on device {DRIVER}/here/gpu-0: CEL runtime error: " in without_key
     assert "optional chaining" not in without_key
+
+
+SKIPPING = {"DRAOptionalNodeOperations": True}
+DECLARING = node("here", declared_features=["DRAOptionalNodeOperations"])
+
+
+def with_skipped_operations(features: FakeFeatures) -> Kit:
+    given_before = allocation("gpu-0", pool="p", skipNodeOperations=["*"])
+    slices = resource_slice("", pool="p", allNodes=True)
+    claims = resource_claim("one", allocated=given_before)
+    return Kit(DECLARING, node("there"), device_class(), slices, claims, features=features)
+
+
+def test_an_allocation_that_skips_operations_needs_a_node_that_declares_it():
+    words = "node does not declare DRAOptionalNodeOperations, which the resourceclaim requires"
+
+    assert with_skipped_operations(FakeFeatures("1.37", **SKIPPING)).begin(WEB).reasons() == {"there": words}
+    assert with_skipped_operations(FakeFeatures("1.37")).begin(WEB).reasons() == {}
+
+
+def test_why_names_the_feature_that_a_node_does_not_declare():
+    it = with_skipped_operations(FakeFeatures("1.37", **SKIPPING))
+    snapshot = it.table.snapshot()
+
+    here, there = (it.plugin.why(WEB, snapshot, snapshot.node_info(row)) for row in snapshot.all_rows)
+
+    assert not here
+    assert there is not None
+    assert "DRAOptionalNodeOperations" in there[0]
+
+
+@pytest.mark.parametrize(("gates", "is_read"), [(SKIPPING, True), ({}, False)])
+def test_a_newly_declared_feature_requeues_pods_only_with_the_gate(gates: dict[str, bool], is_read: bool):
+    it = with_skipped_operations(FakeFeatures("1.37", **gates))
+
+    actions = [each.event.action for each in it.plugin.events() if each.event.resource is EventResource.NODE]
+
+    assert any(ActionType.UPDATE_NODE_DECLARED_FEATURE in action for action in actions) is is_read
+
+
+def test_a_share_counts_as_the_whole_device_without_consumable_capacity():
+    shared = {**device("gpu-0", capacity={"memory": "8Gi"}), "allowMultipleAllocations": True}
+    share = allocation("gpu-0", node="here", shareID="x", consumedCapacity={"memory": "1Gi"})
+    asked = claim("one", exactly(capacity={"requests": {"memory": "1Gi"}}))
+    cluster = resource_slice("here", [shared]), resource_claim("other", allocated=share)
+
+    assert given(*cluster, asked) == [["gpu-0"]]
+    assert given(*cluster, claim("one"), features=without("DRAConsumableCapacity")) == "none"

@@ -137,7 +137,7 @@ def cpu_seconds(expression: str) -> float:
     compiled = selector(expression)
     if not isinstance(compiled, CELError):
         with suppress(CELError):
-            compiled.matches(CelDevice(DRIVER, DEVICE))
+            compiled.evaluate(CelDevice(DRIVER, DEVICE))
     return time.thread_time() - started
 
 
@@ -153,7 +153,7 @@ def ordinary() -> float:
     subject = CelDevice(DRIVER, DEVICE)
     started = time.thread_time()
     for _ in range(1000):
-        compiled.matches(subject)
+        compiled.evaluate(subject)
     return time.thread_time() - started
 
 
@@ -250,7 +250,7 @@ for expression in json.load(sys.stdin):
     compiled = selector(expression)
     if not isinstance(compiled, CELError):
         try:
-            compiled = compiled.matches(CelDevice("gpu.example.com", Device(name="gpu-0")))
+            compiled = compiled.evaluate(CelDevice("gpu.example.com", Device(name="gpu-0")))
         except CELError as error:
             compiled = error
     print(compiled)
@@ -304,11 +304,11 @@ def test_compiled_expressions_are_cached_up_to_a_number_of_bytes(monkeypatch: py
     compiled = [selector(f"{ones(450)}.size() > {number}") for number in range(40)]
     assert 0 < len(module._COMPILED) < 40
     subject = CelDevice(DRIVER, DEVICE)
-    assert all(each.matches(subject) is (number < 450) for number, each in enumerate(compiled))
+    assert all(each.evaluate(subject) is (number < 450) for number, each in enumerate(compiled))
 
 
 def test_error_messages_are_short():
     assert len(str(selector("@" * 10_000))) < 5000
     missing = selector(f'{{"a": true}}[{text(5000)} + {text(4000)}]')
     with pytest.raises(CELError, match=r"^CEL runtime error: no such key: a{4000}"):
-        missing.matches(CelDevice(DRIVER, DEVICE))
+        missing.evaluate(CelDevice(DRIVER, DEVICE))

@@ -14,7 +14,7 @@ def says(expression: str) -> bool:
     compiled = selector(expression)
     if isinstance(compiled, CELError):
         raise compiled
-    return compiled.matches(CelDevice("d", Device()))
+    return compiled.evaluate(CelDevice("d", Device()))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def matches(expression: str, device: dict = GPU) -> bool:
     compiled = selector(expression)
     if isinstance(compiled, CELError):
         raise compiled
-    return compiled.matches(CelDevice(DRIVER, typed_object(device, Device)))
+    return compiled.evaluate(CelDevice(DRIVER, typed_object(device, Device)))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_an_expression_about_drivers_compares_them():
     compiled = selector(f'device.driver == "{DRIVER}"')
     assert not isinstance(compiled, CELError)
 
-    said = [compiled.matches(CelDevice(driver, Device())) for driver in (DRIVER, "other", DRIVER, "other")]
+    said = [compiled.evaluate(CelDevice(driver, Device())) for driver in (DRIVER, "other", DRIVER, "other")]
 
     assert said == [True, False, True, False]
 

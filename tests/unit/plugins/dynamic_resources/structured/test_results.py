@@ -244,15 +244,19 @@ def test_a_chosen_alternative_stands_for_its_request():
     ]
 
 
+SKIPPING = {"DRAOptionalNodeOperations": True}
+DECLARING = node("here", declared_features=["DRAOptionalNodeOperations"])
+
+
 @pytest.mark.parametrize(
-    ("version", "gates", "is_copied"),
+    ("version", "gates", "found"),
     [
-        ("1.36", {}, False),
-        ("1.37", {}, False),
-        ("1.37", {"DRAOptionalNodeOperations": True}, True),
+        pytest.param("1.36", {}, [None], id="1.36 does not know the field"),
+        pytest.param("1.37", {}, "none", id="ignored without the gate"),
+        pytest.param("1.37", SKIPPING, [["*"]], id="with the gate"),
     ],
 )
-def test_results_name_the_operations_that_nodes_skip(version: str, gates: dict[str, bool], is_copied: bool):
+def test_results_name_the_operations_that_nodes_skip(version: str, gates: dict[str, bool], found: Any):
     search = Search(
         device_class(),
         claim("one"),
@@ -260,5 +264,20 @@ def test_results_name_the_operations_that_nodes_skip(version: str, gates: dict[s
         features=FakeFeatures(version, **gates),
     )
 
-    (result,) = search.results(HERE)[0]["devices"]["results"]
-    assert result.get("skipNodeOperations") == (["*"] if is_copied else None)
+    if found == "none":
+        assert search.devices(DECLARING) == found
+    else:
+        results = search.results(DECLARING)[0]["devices"]["results"]
+        assert [each.get("skipNodeOperations") for each in results] == found
+
+
+def test_only_nodes_that_declare_the_feature_skip_operations():
+    search = Search(
+        device_class(),
+        claim("one"),
+        resource_slice("", pool="p", skipNodeOperations=["*"], allNodes=True),
+        features=FakeFeatures("1.37", **SKIPPING),
+    )
+
+    assert search.devices(node("here")) == "none"
+    assert search.devices(DECLARING) == [["gpu-0"]]
