@@ -319,6 +319,24 @@ async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it():
 
 
 @virtually
+async def test_a_class_of_attributes_is_kept_while_a_claim_uses_it():
+    store, classes = AStore(), "volumeattributesclasses"
+    async with running(store):
+        gold = {"metadata": {"name": "gold"}, "driverName": DRIVER, "parameters": {"iops": "1"}}
+        store.create(classes, gold)
+        store.create(PVC, claim("c", volumeAttributesClassName="gold"))
+        await asyncio.sleep(1)
+        store.delete(classes, "gold")
+        await asyncio.sleep(1)
+        assert store.get(classes, "gold")["metadata"]["deletionTimestamp"]
+
+        store.delete(PVC, "c")
+        await asyncio.sleep(1)
+
+        assert store.find(classes, "gold") is None
+
+
+@virtually
 async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once():
     store = AStore()
     async with running(store):
