@@ -196,8 +196,8 @@ class Pass:
 
     @property
     def failure(self) -> Status:
-        """The status of the group after an error."""
-        if self.group.is_composite or self.is_refused:
+        """The status of the group after an error, of one of its members or of a plugin for placements."""
+        if self.group.is_composite or self.is_refused or not self.members:
             return self.error
         return Status.failed(f"failed to schedule other pod from a pod group: {self.error.message}")
 

@@ -206,7 +206,7 @@ async def test_the_groups_of_a_tree_stay_in_one_domain_and_each_in_one_below_it(
 async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(
-            node_object("x", labels={RACK: "x"}, cpu="2"), node_object("y", labels={RACK: "y"}, cpu="8")
+            node_object("x", labels={RACK: "x"}, cpu="2"), node_object("y", labels={RACK: "y"}, cpu="4")
         )
         two_gangs(it, 2, topology=RACK)
         it.add_pods(*members("a", 2), *members("b", 2))
@@ -214,8 +214,55 @@ async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
         assert set(where(it).values()) == {"y"}
 
         it.add_pods(members("a", 3)[2])
+        await it.until(lambda: bool(told(it, "a-2")))
+        assert "a-2" not in placed(it), "the other rack is free, but it is not that of the tree"
+        it.add_nodes(node_object("y-2", labels={RACK: "y"}, cpu="1"))
         await it.until(lambda: len(placed(it)) == 5)
-        assert where(it)["a-2"] == "y"
+        assert where(it)["a-2"] == "y-2"
+
+
+@virtually
+async def test_a_group_is_not_placed_outside_the_domain_of_its_parent(tmp_path: Path) -> None:
+    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+        zone = "topology.kubernetes.io/zone"
+        # The racks have the same names in both zones. Together they have room for both gangs, but no zone has.
+        for of_zone in "xy":
+            for rack, cpu in (("1", "2"), ("2", "1")):
+                it.add_nodes(node_object(of_zone + rack, labels={zone: of_zone, RACK: rack}, cpu=cpu))
+        add_composite(it, "root", 2, topology=zone)
+        for leaf in ("a", "b"):
+            add_leaf(it, leaf, 2, "root", topology=RACK)
+        it.add_pods(*members("a", 2), *members("b", 2))
+        await it.until(lambda: condition(it, "a")[0] == "False" and condition(it, "b")[0] == "False")
+        assert not placed(it)
+
+        it.add_nodes(node_object("y3", labels={zone: "y", RACK: "2"}, cpu="1"))
+        await it.until(lambda: len(placed(it)) == 4)
+        found = where(it)
+        assert sorted(found.values()) == ["y1", "y1", "y2", "y3"]
+        assert found["a-0"] == found["a-1"] or found["b-0"] == found["b-1"]
+
+
+@virtually
+async def test_an_error_of_a_group_is_one_of_its_tree(tmp_path: Path) -> None:
+    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+        it.add_nodes(*(node_object(name, labels={RACK: name}, cpu="8") for name in "xy"))
+        add_composite(it, "root", 2)
+        add_leaf(it, "a", 2, "root", topology=RACK)
+        add_leaf(it, "b", 2, "root")
+        running = members("a", 2)
+        for pod, node in zip(running, "xy", strict=True):
+            pod["spec"]["nodeName"] = node
+        it.add_pods(*running, members("a", 3)[2], *members("b", 2))
+        await it.until(lambda: condition(it, "a")[0] == "False" and condition(it, "b")[0] == "False")
+
+        error = (
+            "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: x, y"
+        )
+        of_root = f"composite pod group evaluation failed due to child error: {error}"
+        assert condition(it, "a") == ("False", "SchedulerError", error)
+        assert condition(it, "b") == ("False", "SchedulerError", of_root)
+        assert [told(it, name) for name in ("a-2", "b-0", "b-1")] == [error, of_root, of_root]
 
 
 @virtually

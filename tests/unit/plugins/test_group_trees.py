@@ -252,7 +252,9 @@ def test_the_highest_group_that_is_disrupted_as_a_whole_is_the_unit() -> None:
     forest.add(leaf_key("b"), 1, "middle")
     forest.add(leaf_key("c"), 1, "root", **whole)
     forest.add(leaf_key("d"), 1, "root")
-    there = [each for group in "abcd" for each in forest.add_pods(group, 2, "n")]
+    there = [each for group in "abd" for each in forest.add_pods(group, 2, "n")]
+    # More pods than those of `middle`: a tree is more important than a group of any size.
+    there += forest.add_pods("c", 5, "n")
     units = VictimUnits(forest.members, forest.plugin)  # type: ignore[arg-type]
 
     found = run_to_end(units.of(snapshot_of(node("n"), pods=there)))
@@ -260,7 +262,7 @@ def test_the_highest_group_that_is_disrupted_as_a_whole_is_the_unit() -> None:
 
     assert [sorted(each.name for each in unit.pods) for unit in ranked[:2]] == [
         ["a-0", "a-1", "b-0", "b-1"],
-        ["c-0", "c-1"],
+        ["c-0", "c-1", "c-2", "c-3", "c-4"],
     ]
     assert sorted(unit.pods[0].name for unit in ranked[2:]) == ["d-0", "d-1"]
     assert {unit.priority for unit in found} == {5}

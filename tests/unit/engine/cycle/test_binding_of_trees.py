@@ -41,6 +41,7 @@ def binding_of(min_groups: int, placed: dict[GroupKey, int]) -> tuple[GroupBindi
     ("min_groups", "placed", "ready", "is_decided"),
     [
         pytest.param(2, {}, ["a-0", "a-1", "b-0"], False, id="a pod of the second group is missing"),
+        pytest.param(2, {}, ["a-0", "a-1"], False, id="all pods of the second group are missing"),
         pytest.param(2, {}, ["a-0", "b-0", "b-1", "a-1"], True, id="all"),
         pytest.param(1, {}, ["a-0", "b-0"], False, id="one group is enough, but none is complete"),
         pytest.param(1, {}, ["b-0", "b-1"], True, id="one group is enough"),
