@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from scheduler.configuration.feature_gates import stages_at
 from tests.conformance.group_play import play, whole_node
 from tests.conformance.groups import kinds_of_writes, priority_classes
 from tests.support.daemon_accounts import NAMESPACE
@@ -27,6 +28,7 @@ _RESOURCES = {
     "CompositePodGroup": "compositepodgroups.scheduling.k8s.io",
     "PodDisruptionBudget": "poddisruptionbudgets.policy",
 }
+_OF_KINDS = ("CompositePodGroup",)  # without which the server does not serve the kinds
 _DAEMONS = f"system:serviceaccount:{NAMESPACE}:daemon-"
 
 
@@ -37,7 +39,8 @@ async def play_simulated(case: Case, folder: Path) -> list[Difference]:
         case: to play.
         folder: for the server's socket.
     """
-    async with cluster(folder, version=case.version) as it:
+    gates = {gate: True for gate in _OF_KINDS if gate in stages_at(case.version)}
+    async with cluster(folder, version=case.version, feature_gates=gates) as it:
         for name, said in priority_classes().items():
             it.server.store.create("priorityclasses.scheduling.k8s.io", {"metadata": {"name": name}, **said})
         it.add_nodes(*map(whole_node, case.stored["initialNodes"]))

@@ -223,7 +223,7 @@ async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
 
 @virtually
 async def test_a_group_is_not_placed_outside_the_domain_of_its_parent(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         zone = "topology.kubernetes.io/zone"
         # The racks have the same names in both zones. Together they have room for both gangs, but no zone has.
         for of_zone in "xy":
@@ -245,7 +245,7 @@ async def test_a_group_is_not_placed_outside_the_domain_of_its_parent(tmp_path: 
 
 @virtually
 async def test_an_error_of_a_group_is_one_of_its_tree(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37") as it, it.daemon(WITH_TREES):
+    async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(*(node_object(name, labels={RACK: name}, cpu="8") for name in "xy"))
         add_composite(it, "root", 2)
         add_leaf(it, "a", 2, "root", topology=RACK)

@@ -20,7 +20,7 @@ from scheduler.framework import EventResource, PodGroup, QueueingHint
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from scheduler.snapshot import ObjectStore
-from scheduler.testing.fakes import FakeApi, FakeBackground
+from scheduler.testing.fakes import FakeActivator, FakeApi, FakeBackground, FakeWaitingPods, ManualClock
 from tests.support.builders import node, pod
 from tests.support.snapshots import snapshot_of
 
@@ -47,6 +47,9 @@ class Forest:
             features=features_of({"CompositePodGroup": True, **gates}, "1.37"),
             background=FakeBackground(),
             statuses=FakeApi(),
+            clock=ManualClock(),
+            waiting_pods=FakeWaitingPods(),
+            activator=FakeActivator(),
         )
 
     def add(self, key: GroupKey, minimum: int = 0, parent: str = "", **spec: Any) -> dict[str, Any]:
