@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from plugins.gang_scheduling import GangArgs, GangScheduling, WorkloadObject
+from plugins.gang_scheduling import GangArgs, GangScheduling
+from plugins.workload_gangs import WorkloadObject
 from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import CycleState, EventResource, QueueingHint, Wait
 from scheduler.objects.decode import typed_object
