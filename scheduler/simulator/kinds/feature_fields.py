@@ -89,7 +89,8 @@ _FIELDS: Final = (
             "spec.devices[].attributes{}.versions"
         ),
     ),
-    (_SLICES, "DRANodeAllocatableResources", "spec.devices[].nodeAllocatableResourceMappings"),
+    (_SLICES, "DRANodeAllocatableResources !NodeAllocatableOverheads", "spec.devices[].nodeAllocatableResourceMappings"),
+    (_SLICES, "DRANodeAllocatableResources NodeAllocatableOverheads", "spec.devices[].nodeAllocatableResources"),
     (_SLICES, "DRAOptionalNodeOperations", "spec.skipNodeOperations"),
     (
         _SLICES,
@@ -104,6 +105,11 @@ _FIELDS: Final = (
         "claim spec",
         "DRAConsumableCapacity",
         "requests[].exactly.capacity requests[].firstAvailable[].capacity constraints[].distinctAttribute",
+    ),
+    (
+        "claim spec",
+        "DRADerivedAttributes",
+        "requests[].exactly.derivedAttributes requests[].firstAvailable[].derivedAttributes",
     ),
     ("claim spec", "DRADeviceTaints", "requests[].exactly.tolerations requests[].firstAvailable[].tolerations"),
     ("claim spec", "DRAPrioritizedList", "requests[].firstAvailable"),

@@ -576,7 +576,8 @@ async def test_a_pod_counts_with_the_cpus_that_its_device_is(
         resources = {"requests": {"cpu": "1"}, "claims": [{"name": "c0"}]}
         return claiming(name, claim, containers=[{"name": "main", "image": "x", "resources": resources}])
 
-    async with cluster(tmp_path, version=version) as it, it.daemon(configuration):
+    gates = {"DRANodeAllocatableResources": True}
+    async with cluster(tmp_path, version=version, feature_gates=gates) as it, it.daemon(configuration):
         it.add_nodes(node_object("n", cpu="5"))
         cpus = [{"name": f"cpus-{number}", field: {"cpu": use}} for number in (0, 1)]
         create(it, device_class(), resource_slice("n", cpus), resource_claim("one"), resource_claim("two"))

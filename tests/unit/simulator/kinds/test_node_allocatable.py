@@ -22,6 +22,13 @@ SLICES, CLAIMS = "resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.
 MAPPINGS, USES = "nodeAllocatableResourceMappings", "nodeAllocatableResources"
 
 
+def a_store(version: str = "1.37") -> AStore:
+    gates = {"DRANodeAllocatableResources": True}
+    if version == "1.37":
+        gates["DRADerivedAttributes"] = True
+    return AStore(version=version, **gates)
+
+
 def causes(error: StatusError) -> list[tuple[str, str]]:
     return [(each["field"], each["message"]) for each in error.body()["details"]["causes"]]
 
@@ -38,12 +45,10 @@ def refused(store: AStore, kind: str, obj: dict[str, Any]) -> list[tuple[str, st
 
 
 def test_a_device_that_takes_cpu_is_stored_and_has_a_multiplier():
-    store = AStore()
-    mapped = store.create(SLICES, slice_with(**{MAPPINGS: {"cpu": {"capacityKey": "slots"}}}))
+    mapped = a_store("1.36").create(SLICES, slice_with(**{MAPPINGS: {"cpu": {"capacityKey": "slots"}}}))
     split = slice_with(**{USES: {"cpu": {"mapping": {"deviceMultiplier": "2"}, "overhead": {"perPod": "1"}}}})
-    split["metadata"]["name"] = "other"
 
-    found = store.create(SLICES, split)
+    found = a_store().create(SLICES, split)
 
     assert mapped["spec"]["devices"][0][MAPPINGS] == {
         "cpu": {"capacityKey": "slots", "allocationMultiplier": "1"}
@@ -79,7 +84,9 @@ def test_a_device_that_takes_cpu_is_stored_and_has_a_multiplier():
     ],
 )  # fmt: skip
 def test_what_a_device_takes_is_checked(field: str, use: dict[str, Any], path: str, message: str):
-    found = refused(AStore(), SLICES, slice_with(**{field: use}))
+    store = a_store("1.36" if field == MAPPINGS else "1.37")
+
+    found = refused(store, SLICES, slice_with(**{field: use}))
 
     assert found == [(f"spec.devices[0].{field}{path}", message)]
 
@@ -100,7 +107,7 @@ def stated(store: AStore, status: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("status", [TAKEN, MAPPED])
 def test_the_status_of_a_pod_says_what_its_claims_take(status: dict[str, Any]):
-    assert stated(AStore(), status)["status"]["nodeAllocatableResourceClaimStatuses"] == [status]
+    assert stated(a_store(), status)["status"]["nodeAllocatableResourceClaimStatuses"] == [status]
 
 
 @pytest.mark.parametrize(
@@ -119,13 +126,13 @@ def test_the_status_of_a_pod_says_what_its_claims_take(status: dict[str, Any]):
 )  # fmt: skip
 def test_what_the_claims_of_a_pod_take_is_checked(changes: dict[str, Any], field: str, message: str):
     with pytest.raises(StatusError) as caught:
-        stated(AStore(), {**TAKEN, **changes})
+        stated(a_store(), {**TAKEN, **changes})
 
     assert causes(caught.value) == [(f"status.nodeAllocatableResourceClaimStatuses[0]{field}", message)]
 
 
 def test_a_pod_whose_claims_take_cpu_is_not_resized():
-    store = AStore()
+    store = a_store()
     changed = copy.deepcopy(stated(store, TAKEN))
     changed["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
 
@@ -150,7 +157,7 @@ def claim(
 
 
 def test_attributes_that_requests_compute_are_stored():
-    store = AStore()
+    store = a_store()
     store.create("deviceclasses.resource.k8s.io", unsaved(device_class()))
 
     found = store.create(CLAIMS, claim(HALF))
@@ -177,7 +184,7 @@ WHERE = "spec.devices.requests[0].exactly.derivedAttributes"
 def test_attributes_that_requests_compute_are_checked(
     attributes: list[dict[str, str]], constraint: dict[str, str], field: str, message: str
 ):
-    assert (WHERE + field, message) in refused(AStore(), CLAIMS, claim(*attributes, constraint=constraint))
+    assert (WHERE + field, message) in refused(a_store(), CLAIMS, claim(*attributes, constraint=constraint))
 
 
 def test_a_constraint_may_apply_to_one_alternative_only():
@@ -186,9 +193,9 @@ def test_a_constraint_may_apply_to_one_alternative_only():
     found = unsaved(resource_claim("one", request))
     found["spec"]["devices"]["constraints"] = [{**MATCH, "requests": ["r0/s1"]}]
 
-    assert AStore().create(CLAIMS, found)
+    assert a_store().create(CLAIMS, found)
 
     found["spec"]["devices"]["constraints"] = [{**MATCH, "requests": ["r0/s0"]}]
-    assert refused(AStore(), CLAIMS, found)[0][0] == (
+    assert refused(a_store(), CLAIMS, found)[0][0] == (
         "spec.devices.requests[0].firstAvailable[1].derivedAttributes[0].name"
     )
