@@ -18,7 +18,6 @@ from scheduler.configuration import feature_gates
 from scheduler.configuration.feature_gates import (
     CHANGES,
     EFFECTS,
-    MISSING,
     NEEDS,
     VERSIONS,
     features_of,
@@ -53,7 +52,7 @@ def turned_on() -> Iterator[tuple[str, str, str]]:
 def equal_gates(version: str, following: str) -> tuple[dict[str, bool], dict[str, bool]]:
     """Return gates for each of two versions with which they have the same gates on."""
     before, after = stages_at(version), stages_at(following)
-    free = {gate for gate in EFFECTS.keys() & after.keys() - MISSING if not after[gate].locked}
+    free = {gate for gate in EFFECTS.keys() & after.keys() if not after[gate].locked}
     both = {gate: after[gate].default for gate in free & before.keys() if not before[gate].locked}
     return both, both | dict.fromkeys(free - before.keys(), False)
 
@@ -63,7 +62,7 @@ def without(gate: str, version: str) -> dict[str, bool]:
     off = {gate}
     while more := {each for each, needed in NEEDS.items() if off & {*needed}} - off:
         off |= more
-    return dict.fromkeys(off & stages_at(version).keys() - MISSING, False)
+    return dict.fromkeys(off & stages_at(version).keys(), False)
 
 
 @cache
