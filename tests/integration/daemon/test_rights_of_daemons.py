@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.configuration.feature_gates import parse_gates
 from scheduler.daemon.app.rights import Right, rights_of_needs
 from scheduler.framework import FilterPlugin, Needs
 from scheduler.kube.http.request import Request
@@ -51,12 +53,15 @@ PLUGINS = {"NeedsConfigMaps": NeedsConfigMaps}
 
 @virtually
 async def test_without_streamed_lists_every_kind_is_listed_with_its_right(tmp_path: Path) -> None:
-    for version in ("1.35", "1.37"):  # the kinds of groups differ
+    for version, gates in (("1.35", ""), ("1.37", "CompositePodGroup=true")):  # the kinds of groups differ
         folder = tmp_path / version
         folder.mkdir()
-        async with cluster(folder, version=version) as it:
+        given = parse_gates(gates)
+        async with cluster(folder, version=version, feature_gates=given) as it:
             it.server.faults.refuse(400, streamed_lists)
-            configuration = f"{CONFIGURATION}emulatedVersion: '{version}'\n"
+            configuration = (
+                f"{CONFIGURATION}emulatedVersion: '{version}'\nfeatureGates: {json.dumps(given)}\n"
+            )
             async with it.daemon(configuration, plugins=PLUGINS) as daemon:
                 await it.until(lambda: daemon.has_synced)
                 it.add_nodes(node_object("n1"))
