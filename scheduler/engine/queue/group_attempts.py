@@ -204,9 +204,8 @@ class GroupAttempts:
         if queued.group is None or self._plugins.entity_of(queued.pod) is None:
             return False
         for leaf in self._plugins.groups_with(queued.pod):
-            for uid in reversed(
-                self._contents.groups.pending(leaf)
-            ):  # the newest members are not being bound
+            # The newest members are not being bound.
+            for uid in reversed(self._contents.groups.pending(leaf)):
                 other = self._contents.pods.get(uid)
                 is_waiting = self._contents.places.of(uid) is not Place.IN_FLIGHT
                 if other is not None and other is not queued and is_waiting:

@@ -248,7 +248,7 @@ class SchedulingQueue(QueueView):
 
         Returns:
             The members, including the popped pod: by descending priority, then by the time of their first attempt, those of
-            an entity in arrival order. None if the popped pod has to wait for others of its group.
+            an entity in arrival order. Empty if the popped pod has to wait for others of its group.
 
         Source:
             kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.

@@ -1,4 +1,4 @@
-"""Groups in the queue: who waits for whom, and what the members of an entity share.
+"""Groups in the queue: which pods wait for other pods of their group, and what the pods of one entity share.
 
 The cases of entities follow the tables of kube-scheduler v1.37, backend/queue/scheduling_queue_test.go.
 """
