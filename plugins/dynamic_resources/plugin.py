@@ -571,7 +571,7 @@ class DynamicResources(
             return {}
         group = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
         if group is None:
-            return f'podgroup.scheduling.k8s.io "{key.name}" not found'
+            return key.not_found
         return group_consumers(pod, group)
 
     def _given_up(self, held: HeldClaim, pod: PodInfo) -> list[tuple[str, str]]:
@@ -703,7 +703,7 @@ class DynamicResources(
             return None
         group = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
         if group is None:
-            return PostFilterResult(Status.failed(f'podgroup.scheduling.k8s.io "{key.name}" not found'))
+            return PostFilterResult(Status.failed(key.not_found))
         try:
             claim = reserved_group_claim(pod, group, self._devices.claims)
         except GroupClaimError as error:
