@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.pod_affinity_terms import (
+from plugins.inter_pod_affinity_terms import (
     MOST_ONE_BY_ONE,
     MOST_REQUIREMENTS,
     NAMESPACES,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
-    from plugins.pod_affinity_terms import Counts, OwnTerms
+    from plugins.inter_pod_affinity_terms import Counts, OwnTerms
     from scheduler.framework import CycleState
     from scheduler.objects.label_index import LabelKey
     from scheduler.objects.node import NodeObject

@@ -1,6 +1,6 @@
 """The plugins that come with the scheduler.
 
-A plugin is one file and one line here.
+A plugin is a class and one line here; plugins that share code are in one folder.
 """
 
 from __future__ import annotations
@@ -8,13 +8,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from plugins.capacity_scheduling import CapacityScheduling
-from plugins.coscheduling import Coscheduling
 from plugins.default_binder import DefaultBinder
 from plugins.deferred_pod_scheduling import DeferredPodScheduling
 from plugins.dynamic_resources.plugin import DynamicResources
-from plugins.fair_queues.fair_queues import FairQueues
-from plugins.gang_scheduling import GangScheduling
 from plugins.gpu_scores import (
     FragmentationGradientDescent,
     GpuShareBestFit,
@@ -26,22 +22,25 @@ from plugins.gpu_scores import (
 from plugins.gpu_sharing import GpuSharing
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity import InterPodAffinity
-from plugins.network_traffic import NetworkTraffic
 from plugins.node_affinity import NodeAffinity
 from plugins.node_declared_features import NodeDeclaredFeatures
-from plugins.node_load import NodeLoad
+from plugins.node_measurements.network_traffic import NetworkTraffic
+from plugins.node_measurements.node_load import NodeLoad
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
-from plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
-from plugins.pod_group_pods_count import PodGroupPodsCount
+from plugins.pod_groups.coscheduling import Coscheduling
+from plugins.pod_groups.gang_scheduling import GangScheduling
+from plugins.pod_groups.placements import PodGroupPodsCount, TopologyPlacementGenerator
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
+from plugins.quotas.capacity_scheduling import CapacityScheduling
+from plugins.quotas.fair_queues import FairQueues
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
-from plugins.topology_placement_generator import TopologyPlacementGenerator
 from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions

@@ -47,7 +47,7 @@ from plugins.dynamic_resources.structured import (
     InvalidPoolsError,
     OutOfTimeError,
 )
-from plugins.pod_group_objects import PodGroupObject
+from plugins.pod_groups.objects import PodGroupObject
 from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError, SchedulerError
 from scheduler.framework import (

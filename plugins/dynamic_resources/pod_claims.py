@@ -21,7 +21,7 @@ from scheduler.objects.pod_group import POD_GROUPS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from plugins.pod_group_objects import PodGroupObject
+    from plugins.pod_groups.objects import PodGroupObject
     from scheduler.objects.dynamic_resources import AllocatedDeviceStatus, DeviceRequestAllocationResult
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodResourceClaim

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.node_resources_allocation import UtilizationShapePoint, shape_faults
+from plugins.node_resources.allocation import UtilizationShapePoint, shape_faults
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.claims import MIGRATED_PLUGINS, find_claims

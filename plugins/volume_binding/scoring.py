@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.node_resources_allocation import (
+from plugins.node_resources.allocation import (
     MAX_SHAPE_SCORE,
     RequestedToCapacityRatio,
     UtilizationShapePoint,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from plugins.fair_queues.fair_queues import FairQueues
+from plugins.quotas.fair_queues import FairQueues
 from scheduler.daemon.app.consistency.state_check import Discrepancy
 from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.scheduling import schedule_pod

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.taint_toleration import TaintToleration
 from scheduler.engine.runtime.cached_verdicts import CachedFilterResult, CachedVerdicts
 from scheduler.objects.node import NodeObject

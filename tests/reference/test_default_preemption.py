@@ -16,7 +16,7 @@ import pytest
 
 from plugins.inter_pod_affinity import InterPodAffinity
 from plugins.node_ports import NodePorts
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.taint_toleration import TaintToleration

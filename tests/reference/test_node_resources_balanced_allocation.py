@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources_balanced_allocation import (
+from plugins.node_resources.balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from scheduler.configuration.feature_gates import VERSIONS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.objects.resource_names import is_extended_resource_name, is_scalar_resource_name
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import PASSES, OneNode, Verdict, filtered, one_by_one, scored

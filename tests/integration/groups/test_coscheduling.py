@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from plugins.coscheduling_pod_groups import _ENDED
+from plugins.pod_groups.coscheduling_objects import _ENDED
 from scheduler.framework import PreBindPlugin
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.apimachinery.status import StatusError

@@ -24,8 +24,8 @@ METRIC = re.compile(
 OF_CODE = (
     "scheduler/daemon/app/daemon.py",
     "scheduler/daemon/app/gauges.py",
-    "plugins/elastic_quotas.py",
-    "plugins/fair_queues/queue_statuses.py",
+    "plugins/quotas/elastic_quotas.py",
+    "plugins/quotas/queue_statuses.py",
     "plugins/volume_binding/plugin.py",
     "plugins/dynamic_resources/claim_writes.py",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption import candidates, ranking
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from plugins.preemption.default_preemption import DefaultPreemptionArgs

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from plugins import inter_pod_affinity as affinity_plugin
-from plugins import pod_affinity_terms as affinity_terms
+from plugins import inter_pod_affinity_terms as affinity_terms
 from plugins.inter_pod_affinity import InterPodAffinity
-from plugins.pod_affinity_terms import NAMESPACES
+from plugins.inter_pod_affinity_terms import NAMESPACES
 from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint

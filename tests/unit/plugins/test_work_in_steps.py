@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins import elastic_quotas, work_in_steps
-from plugins.elastic_quotas import Quotas
-from plugins.fair_queues import queues
-from plugins.fair_queues.queues import Queues
+from plugins import work_in_steps
+from plugins.quotas import elastic_quotas, queues
+from plugins.quotas.elastic_quotas import Quotas
+from plugins.quotas.queues import Queues
 from scheduler.framework import CycleState, NeedsTime
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support import virtual_time
 from tests.support.builders import pod
-from tests.unit.plugins import test_capacity_scheduling, test_fair_queues
+from tests.unit.plugins.quotas import test_capacity_scheduling, test_fair_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

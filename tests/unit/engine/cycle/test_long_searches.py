@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.candidates import search
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.scheduling_gates import SchedulingGates
 from scheduler.engine.cycle.scheduling import run_now, schedule_pod
 from scheduler.engine.queue import Place

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place
 from scheduler.framework import Status

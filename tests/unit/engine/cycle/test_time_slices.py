@@ -7,7 +7,7 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.preemption.disruption_budgets import BUDGETS
 from scheduler.engine.cycle.event_handlers import EventHandler

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugins.node_resources_allocation import UtilizationShapePoint
+from plugins.node_resources.allocation import UtilizationShapePoint
 from plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.engine.runtime.adapters import scores_of
 from scheduler.framework import SKIP

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.daemon.app.extender.verb_results import (
     UNKNOWN_NODE,
     VerbResults,

@@ -1,1 +1,0 @@
-"""FairQueues: a tree of queues that share a cluster by weight."""

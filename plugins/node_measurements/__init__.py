@@ -1,0 +1,1 @@
+"""The plugins that score nodes by measurements, and the sources of these."""
