@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
+    from scheduler.daemon.metrics.additional import RefreshMetrics
     from scheduler.engine.ports import Time
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.registry import Registry

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.app.tasks import Tasks
     from scheduler.daemon.app.watches import Watches
-    from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
+    from scheduler.daemon.metrics.additional import RefreshMetrics
     from scheduler.engine.runtime.registry import Registry
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.interface import Needs

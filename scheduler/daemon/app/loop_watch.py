@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from types import FrameType
 
-    from scheduler.daemon.metrics.loop import LoopMetrics
+    from scheduler.daemon.metrics.additional import LoopMetrics
     from scheduler.loop_work import LoopWork
 
 logger = logging.getLogger(__name__)

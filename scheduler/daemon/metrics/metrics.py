@@ -13,22 +13,23 @@ import platform
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from scheduler.daemon.metrics.configuration import ConfigurationMetrics
-from scheduler.daemon.metrics.consistency import ConsistencyMetrics
+from scheduler.daemon.metrics.additional import (
+    ConfigurationMetrics,
+    ConsistencyMetrics,
+    LoopMetrics,
+    RefreshMetrics,
+)
+from scheduler.daemon.metrics.client_go import RestClientMetrics, WorkQueueMetrics
 from scheduler.daemon.metrics.families import (
     Counters,
     Families,
     Gauges,
     Histograms,
+    PluginFamilies,
     ReadCounters,
     exponential_buckets,
 )
-from scheduler.daemon.metrics.loop import LoopMetrics
-from scheduler.daemon.metrics.plugin_families import PluginFamilies
-from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
 from scheduler.daemon.metrics.preemption import PreemptionMetrics
-from scheduler.daemon.metrics.rest_client import RestClientMetrics
-from scheduler.daemon.metrics.work_queues import WorkQueueMetrics
 from scheduler.framework.events import new_event_name
 from scheduler.framework.interface import ExtensionCall, ExtensionPoint
 from scheduler.framework.status import Code

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scheduler.daemon.app.assembly import Cycles, Parts
     from scheduler.daemon.app.watches import Watches
-    from scheduler.daemon.metrics.consistency import ConsistencyMetrics
+    from scheduler.daemon.metrics.additional import ConsistencyMetrics
     from scheduler.kube.client.reflector import Reflector
     from scheduler.objects.pod import PodInfo
 

@@ -21,7 +21,7 @@ from scheduler.daemon.app.gauges import show_state
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
-from scheduler.daemon.metrics.extender_requests import ExtenderRequestMetrics
+from scheduler.daemon.metrics.additional import ExtenderRequestMetrics
 from scheduler.engine.cycle.binding import may_be_bound
 from scheduler.engine.cycle.event_handlers import PodHandler
 from scheduler.engine.cycle.time_slices import answer_in_slices
