@@ -1,11 +1,11 @@
-"""Work in time slices, and its immediate execution where no other task waits."""
+"""Work in time slices, its immediate execution where no other task waits, and coroutines that are driven by hand."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
 
     from scheduler.framework.interface import ExtensionCall, ExtensionPoint, Plugin
 
@@ -71,3 +71,20 @@ class NeedsTime(Exception):  # noqa: N818  # a request, not an error
         self.steps = steps
         self.is_unlimited = is_unlimited
         self.plugin: tuple[Plugin, ExtensionPoint | ExtensionCall] | None = None
+
+
+def resumed(
+    work: Generator[Any, Any, Any] | Coroutine[Any, Any, Any], waits_for: object
+) -> Generator[Any, Any, tuple[Callable[..., Any], Any]]:
+    """Wait for the awaited object of a coroutine that is driven by hand; return the function and the value to continue with.
+
+    Raises:
+        GeneratorExit: the driver is closed, and the coroutine with it.
+    """
+    try:
+        return work.send, (yield waits_for)
+    except GeneratorExit:
+        work.close()
+        raise
+    except BaseException as error:  # noqa: BLE001  # passed to the coroutine, including cancellation
+        return work.throw, error

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.engine.runtime.budget import LoopBudget
-    from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.engine.runtime.calls import Instruments
     from scheduler.framework import Plugin
 
 

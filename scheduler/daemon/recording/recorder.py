@@ -15,9 +15,9 @@ from scheduler.daemon.app.generation import REFRESH
 from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.state import is_quiet, state_notes
-from scheduler.engine.runtime.coroutines import resumed
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
+from scheduler.framework.sliced_work import resumed
 from scheduler.objects.decode import decode_pod, outline_pod
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo

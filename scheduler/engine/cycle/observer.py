@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.engine.queue.ports import QueueObserver
-from scheduler.engine.runtime.instruments import Instruments, NoInstruments
+from scheduler.engine.runtime.calls import Instruments, NoInstruments
 from scheduler.framework import PluginMetrics
 
 if TYPE_CHECKING:

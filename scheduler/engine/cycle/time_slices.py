@@ -12,8 +12,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.engine.ports import REAL_TIME
-from scheduler.engine.runtime.coroutines import resumed
-from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime, run_to_end
+from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime, resumed, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

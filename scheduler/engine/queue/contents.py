@@ -10,9 +10,8 @@ from collections import Counter
 from math import floor, inf, ldexp
 from typing import TYPE_CHECKING
 
-from scheduler.engine.queue.entities import GroupPlaces
 from scheduler.engine.queue.in_flight import InFlight
-from scheduler.engine.queue.pod_places import Place, Places
+from scheduler.engine.queue.pod_places import GroupPlaces, Place, Places
 from scheduler.engine.queue.unschedulable import KeyedHeap, UnschedulablePods
 
 if TYPE_CHECKING:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.engine.runtime.calls import NodeError, PluginCalls, checked_outcomes, checked_scores, is_worded
-from scheduler.engine.runtime.instruments import NoInstruments
+from scheduler.engine.runtime.calls import (
+    NodeError,
+    NoInstruments,
+    PluginCalls,
+    checked_outcomes,
+    checked_scores,
+    is_worded,
+)
 from scheduler.engine.runtime.plugin_classes import overrides
 from scheduler.framework.diagnosis import PASS, Outcome, Outcomes
 from scheduler.framework.interface import ExtensionPoint, FilterPlugin, ScorePlugin, SlowPlugin

@@ -30,9 +30,9 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from scheduler.engine.runtime.coroutines import resumed
 from scheduler.errors import SchedulerError
 from scheduler.framework.interface import SlowPlugin, TimeLimitError
+from scheduler.framework.sliced_work import resumed
 from scheduler.loop_work import calls_plugin_code
 
 if TYPE_CHECKING:

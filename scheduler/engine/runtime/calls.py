@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,15 +37,52 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from scheduler.engine.runtime.instruments import Instruments
     from scheduler.framework.diagnosis import Outcome
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s
 
-    Point = ExtensionPoint | ExtensionCall
-
 logger = logging.getLogger(__name__)
+
+
+class Instruments(Protocol):
+    """Receives counts, and durations in seconds."""
+
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
+        """Report the run of one extension point for one pod, with all its plugins."""
+        ...
+
+    def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
+        """Report one plugin call; reported in one cycle out of ten."""
+        ...
+
+    def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
+        """Report a call of a plugin at Filter or Score, because not all of its results were cached."""
+        ...
+
+    def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None:
+        """Report a loop over `nodes` nodes, of a plugin that reads one node at a time."""
+        ...
+
+    def permit_wait(self, code: Code, seconds: float) -> None:
+        """Report the end of a wait at Permit, with the resulting code."""
+        ...
+
+
+class NoInstruments:
+    """Discards all measurements, for `explain`, what-if and tests."""
+
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None: ...
+    def plugin(
+        self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float
+    ) -> None: ...
+    def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None: ...
+    def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None: ...
+    def permit_wait(self, code: Code, seconds: float) -> None: ...
+
+
+if TYPE_CHECKING:
+    Point = ExtensionPoint | ExtensionCall
 
 
 def is_anything(_answer: object) -> bool:

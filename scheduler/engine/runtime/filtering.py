@@ -21,14 +21,15 @@ from scheduler.engine.runtime.calls import (
     SKIPS,
     PluginError,
     PointTiming,
+    is_post_filter,
     is_pre_filter,
 )
 from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.engine.runtime.plugin_classes import called_for, keeps_rows_apart, overrides
-from scheduler.engine.runtime.post_filters import ask_post_filters
 from scheduler.framework.interface import (
     ExtensionCall,
     ExtensionPoint,
+    PostFilterResult,
     PreFilterPlugin,
     PreFilterResult,
 )
@@ -46,14 +47,55 @@ if TYPE_CHECKING:
     )
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.interface import (
-        FilterPlugin,
-        Plugin,
-        PostFilterPlugin,
-        PostFilterResult,
-    )
+    from scheduler.framework.interface import FilterPlugin, Plugin, PostFilterPlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
+
+
+async def _ask_post_filters(
+    call: PluginCalls,
+    plugins: Sequence[PostFilterPlugin],
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    diagnosis: Diagnosis,
+) -> PostFilterResult:
+    """Run plugins in order until one succeeds, fails, or returns UnschedulableAndUnresolvable.
+
+    Returns:
+        The result of that plugin; otherwise a rejection with the reasons of all plugins and the last nomination.
+
+    Source:
+        kube-scheduler v1.36, framework/runtime/framework.go, RunPostFilterPlugins.
+    """
+    reasons: list[str] = []
+    rejected_by = ""
+    nominated: str | None = None
+    for plugin in plugins:
+        result = await call.perhaps_awaited(
+            plugin,
+            ExtensionPoint.POST_FILTER,
+            plugin.post_filter,
+            state,
+            pod,
+            snapshot,
+            diagnosis,
+            expects=is_post_filter,
+            allows=NO_OTHER,
+        )
+        if isinstance(result, Status):
+            return PostFilterResult(result)
+        status = call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
+        if status.code is Code.ERROR:
+            return PostFilterResult(status)
+        if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return PostFilterResult(status, result.nominated_node_name)
+        if result.nominated_node_name is not None:
+            nominated = result.nominated_node_name
+        reasons.extend(status.reasons)
+        rejected_by = rejected_by or plugin.name
+    return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons), rejected_by), nominated)
+
 
 _NOWHERE: Rows = np.empty(0, dtype=np.intp)
 _NO_PLUGINS: frozenset[str] = frozenset()
@@ -562,7 +604,7 @@ class Filtering:
             plugins = self._post_filter
             if pod.pod.spec.node_name:
                 plugins = called_for(pod, plugins)
-            result = await ask_post_filters(self._call, plugins, state, pod, snapshot, diagnosis)
+            result = await _ask_post_filters(self._call, plugins, state, pod, snapshot, diagnosis)
             timing.code = result.status.code
         return result
 

@@ -13,6 +13,7 @@ from scheduler.engine.runtime.calls import (
     NO_OTHER,
     REJECTIONS,
     SKIPS,
+    NoInstruments,
     PluginCalls,
     PointTiming,
     is_anything,
@@ -21,7 +22,6 @@ from scheduler.engine.runtime.calls import (
 )
 from scheduler.engine.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.engine.runtime.filtering import Filtering
-from scheduler.engine.runtime.instruments import NoInstruments
 from scheduler.engine.runtime.placing import Placing
 from scheduler.engine.runtime.plugin_classes import called_for
 from scheduler.engine.runtime.scoring import Scoring
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from scheduler.engine.runtime.budget import LoopBudget
-    from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.engine.runtime.calls import Instruments
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.interface import Plugin
     from scheduler.framework.queued_pod import QueuedPodInfo

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.profile_plugins import Expansion
     from scheduler.configuration.types import Profile
     from scheduler.engine.runtime.budget import LoopBudget
-    from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.engine.runtime.calls import Instruments
     from scheduler.engine.runtime.registry import Registry
     from scheduler.framework.interface import Plugin, PluginArgs
 

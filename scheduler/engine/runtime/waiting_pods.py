@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from scheduler.engine.runtime.instruments import NoInstruments
+from scheduler.engine.runtime.calls import NoInstruments
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.wording import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.engine.runtime.calls import Instruments
     from scheduler.objects.pod import PodInfo
 
 

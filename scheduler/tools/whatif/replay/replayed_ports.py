@@ -10,7 +10,7 @@ from scheduler.clock import SystemClock
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.recorder import StepClock, unpacked, unpacked_error
-from scheduler.engine.runtime.coroutines import resumed
+from scheduler.framework.sliced_work import resumed
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.queue.entities import GroupPlaces
-from scheduler.engine.queue.pod_places import MOVES, Place, Places
+from scheduler.engine.queue.pod_places import MOVES, GroupPlaces, Place, Places
 from scheduler.objects.pod_group import GroupKey
 from tests.support.builders import pod
 from tests.unit.engine.queue.cluster import Cluster

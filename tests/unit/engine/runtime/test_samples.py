@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.engine.runtime.adapters import outcomes_of, scores_of, slow_last
+from scheduler.engine.runtime.calls import NoInstruments
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.runtime.framework import EnabledPlugins, Framework
-from scheduler.engine.runtime.instruments import NoInstruments
 from scheduler.framework import (
     CycleState,
     FilterPlugin,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scheduler.engine.runtime.instruments import NoInstruments
+from scheduler.engine.runtime.calls import NoInstruments
 from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
 from scheduler.framework import Code, Status
 from scheduler.framework.capabilities import WaitingPods
