@@ -27,7 +27,7 @@ from scheduler.objects.v1 import Pod
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
-    from scheduler.framework.statuses import StatusAccess, StatusOf
+    from scheduler.framework.status_sources import StatusAccess, StatusOf
     from scheduler.snapshot import Objects, Snapshot
 
 logger = logging.getLogger(__name__)

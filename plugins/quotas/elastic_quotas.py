@@ -18,7 +18,7 @@ import msgspec
 from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
 from scheduler.framework import WantedStatus
-from scheduler.framework.statuses import ACCEPTED, Acceptance, StatusSource, named_in, written
+from scheduler.framework.status_sources import ACCEPTED, Acceptance, StatusSource, named_in, written
 from scheduler.objects.decode import typed_object
 from scheduler.objects.quantity import Amounts, amount_text, bounded_amount
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -26,7 +26,7 @@ from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from scheduler.framework.statuses import StatusAccess, StatusOf
+    from scheduler.framework.status_sources import StatusAccess, StatusOf
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
     from scheduler.snapshot.arrays import ChangeLog

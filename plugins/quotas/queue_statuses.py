@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from plugins.quotas.queues import QUEUES
 from scheduler.framework import WantedStatus
-from scheduler.framework.statuses import (
+from scheduler.framework.status_sources import (
     ACCEPTED,
     Acceptance,
     StatusSource,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
     from plugins.quotas.ledger import QueueReport
-    from scheduler.framework.statuses import StatusAccess, StatusOf
+    from scheduler.framework.status_sources import StatusAccess, StatusOf
     from scheduler.snapshot import Objects
 
 _GAUGES: Mapping[str, tuple[str, Callable[[QueueReport], float]]] = {

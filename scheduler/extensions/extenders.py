@@ -29,8 +29,8 @@ from scheduler.framework.diagnosis import PASS, Outcome, Outcomes
 from scheduler.framework.events import EXTENDER
 from scheduler.framework.interface import MAX_NODE_SCORE, Needs
 from scheduler.framework.status import Code
-from scheduler.kube.certificates.trust import client_context, load_key_pair
 from scheduler.kube.http.client import HttpClient, HttpError
+from scheduler.kube.tls import client_context, load_key_pair
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:

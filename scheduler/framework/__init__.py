@@ -77,7 +77,7 @@ from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
-from scheduler.framework.statuses import Acceptance, StatusAccess, StatusSource
+from scheduler.framework.status_sources import Acceptance, StatusAccess, StatusSource
 
 __all__ = [
     "API_VERSION",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
-    from scheduler.framework.statuses import StatusAccess, StatusSource
+    from scheduler.framework.status_sources import StatusAccess, StatusSource
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 

@@ -28,9 +28,9 @@ from scheduler.clock import Clock, SystemClock
 from scheduler.configuration.feature_gates import DEFAULT_VERSION, accepted_gates, features_of
 from scheduler.http_server.listener import Listener, listening_socket, listening_unix_socket
 from scheduler.http_server.messages import ClientGoneError, RequestTooLongError, ServerResponse
-from scheduler.kube.certificates.made import Issued, issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import Issued, issue
 from scheduler.kube.http.websocket import WebSocket, accept_of
+from scheduler.kube.tls import load_key_pair
 from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review

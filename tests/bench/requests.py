@@ -20,8 +20,7 @@ import uvloop
 
 from scheduler.clock import SystemClock
 from scheduler.daemon.app.memory import settle_memory
-from scheduler.kube.certificates.made import issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import issue
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.events import EventRecorder
 from scheduler.kube.client.store import Store
@@ -29,6 +28,7 @@ from scheduler.kube.client.wire import decode_watch_event
 from scheduler.kube.client.writer import ApiWriter
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Request
+from scheduler.kube.tls import load_key_pair
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import pod, pod_object
 

@@ -61,9 +61,9 @@ from scheduler.framework import (
 )
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
 from scheduler.framework.sliced_work import WithoutSlices, run_to_end
-from scheduler.kube.certificates.trust import client_context
 from scheduler.kube.client.requests import RateLimitedRequests
 from scheduler.kube.http.client import HttpClient, HttpError
+from scheduler.kube.tls import client_context
 from scheduler.objects.resources import PodRules
 from scheduler.urls import shown_url
 from scheduler.worker_thread import in_a_thread

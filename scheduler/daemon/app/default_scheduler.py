@@ -7,13 +7,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError, ConfigurationError, FieldError
-from scheduler.kube.client.lease_record import Lease
+from scheduler.kube.client.lease import Lease
 from scheduler.kube.client.resources import LEASES
 from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
-    from scheduler.kube.client.lease_record import LeaseRecord
+    from scheduler.kube.client.lease import LeaseRecord
     from scheduler.kube.client.requests import Requests
 
 logger = logging.getLogger(__name__)

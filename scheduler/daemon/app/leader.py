@@ -15,15 +15,14 @@ import msgspec
 
 from scheduler.daemon.app.rights import Named
 from scheduler.errors import ApiError, SchedulerError
-from scheduler.kube.certificates.trust import client_context
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.lease_record import Lease
+from scheduler.kube.client.lease import Lease
 from scheduler.kube.client.port_forward import forwarded
 from scheduler.kube.client.resources import LEASES, PODS, Resource
 from scheduler.kube.http.client import origin
-from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.endpoint import Endpoint, proxy_of
 from scheduler.kube.http.request import Request
-from scheduler.proxies import proxy_of
+from scheduler.kube.tls import client_context
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scheduler.daemon.app.config_map import CONFIG_MAPS, ConfigMapKey
 from scheduler.daemon.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.daemon.app.rights import Named
 from scheduler.errors import ApiError, ConfigurationError
-from scheduler.kube.client.lease_record import Lease
+from scheduler.kube.client.lease import Lease
 from scheduler.kube.client.resources import EVENTS, LEASES, NODES, PODS, Resource
 from scheduler.kube.http.request import Request
 

@@ -13,7 +13,7 @@ import msgspec
 from scheduler.daemon.app.needs import resource_of
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.errors import ApiError
-from scheduler.framework.statuses import ACCEPTED
+from scheduler.framework.status_sources import ACCEPTED
 from scheduler.kube.client.events import ObjectReference
 from scheduler.kube.client.status_queue import timeless
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scheduler.daemon.app.assembly import Parts
     from scheduler.framework.capabilities import StatusWrite, WantedStatus
-    from scheduler.framework.statuses import StatusOf, StatusSource
+    from scheduler.framework.status_sources import StatusOf, StatusSource
     from scheduler.kube.client.events import EventRecorder
 
     _Change = tuple[str, Mapping[str, Any]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.framework import PluginMetrics
     from scheduler.framework.capabilities import StatusWrite
     from scheduler.framework.interface import Plugin
-    from scheduler.framework.statuses import StatusSource
+    from scheduler.framework.status_sources import StatusSource
     from scheduler.kube.client.events import EventRecorder
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.pod import PodInfo

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.files import read_regular
-from scheduler.kube.certificates.trust import as_file, load_key_pair
+from scheduler.kube.tls import as_file, load_key_pair
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def tls_context(
 
 def _made_for_localhost() -> bytes:
     # The import takes a while, and is not needed with a given certificate.
-    from scheduler.kube.certificates.made import issue
+    from scheduler.kube.certificates import issue
 
     return issue("localhost", dns_names=["localhost"], addresses=["127.0.0.1"]).serving
 

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.exec_plugin import ExecLogin
-from scheduler.kube.client.login import Kubeconfig, Login, LoginError, login_of_pod
-from scheduler.kube.http.endpoint import Endpoint
-from scheduler.proxies import is_http, proxy_of
+from scheduler.kube.client.login import ExecLogin, Kubeconfig, Login, LoginError, login_of_pod
+from scheduler.kube.http.endpoint import Endpoint, is_http, proxy_of
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 One rule for all of them:
 
 - Trust: given certificates, or else those of the system; see `certificates.trust`.
-- Proxy: that of the environment; see `proxies`.
+- Proxy: that of the environment; see `endpoint.proxy_of`.
 - Redirects: followed as by Go's client, at most ten, to http and https: 307 and 308 repeat the request, 301, 302 and
   303 become a GET. The caller's headers are sent to the first server only.
 - Cookies: none. Compressed answers: an error, because the size of the content is not known beforehand.
@@ -17,10 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from scheduler.kube.http.endpoint import Endpoint, basic_authorization
+from scheduler.kube.http.endpoint import Endpoint, basic_authorization, proxy_of
 from scheduler.kube.http.pool import ConnectionPool
 from scheduler.kube.http.request import JSON, USER_AGENT, Response, target
-from scheduler.proxies import proxy_of
 from scheduler.urls import shown_text, shown_url
 
 if TYPE_CHECKING:

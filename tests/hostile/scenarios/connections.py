@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scheduler.kube.certificates.made import issue
+from scheduler.kube.certificates import issue
 from tests.hostile.api import UNVERIFIED
 from tests.hostile.scenario import scenario
 from tests.hostile.schedulers import process

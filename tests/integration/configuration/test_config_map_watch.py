@@ -14,7 +14,7 @@ import pytest
 
 from scheduler.daemon.config_watch.kopf_thread import KopfThread
 from scheduler.daemon.config_watch.watched_objects import ConfigMapWatch
-from scheduler.kube.certificates.made import issue
+from scheduler.kube.certificates import issue
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from scheduler.cli.explain_live import ask
 from scheduler.daemon.app.leader import NoLeaderError
-from scheduler.kube.certificates.made import issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import issue
+from scheduler.kube.tls import load_key_pair
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from cryptography import x509
 from scheduler.daemon.server.tls import KeyPair
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.files import read_regular
-from scheduler.kube.certificates.made import issue
+from scheduler.kube.certificates import issue
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.kube.certificates.made import Issued
+    from scheduler.kube.certificates import Issued
 
 logger = logging.getLogger(__name__)
 

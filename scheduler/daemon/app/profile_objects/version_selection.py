@@ -11,7 +11,7 @@ from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
 from scheduler.daemon.config_watch.scheduler_profile import ACTIVE
 from scheduler.errors import ApiError, FieldError
 from scheduler.framework.capabilities import WantedStatus
-from scheduler.framework.statuses import ACCEPTED
+from scheduler.framework.status_sources import ACCEPTED
 from scheduler.kube.client.resources import SCHEDULER_PROFILES
 from scheduler.kube.client.status_queue import timeless
 from scheduler.objects.wording import quoted

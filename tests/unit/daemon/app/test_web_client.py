@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from scheduler.daemon.app import assembly
 from scheduler.daemon.app.assembly import MAX_BYTES, WebClient
-from scheduler.kube.certificates.made import Issued, issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import Issued, issue
+from scheduler.kube.tls import load_key_pair
 from scheduler.urls import shown_url
 from tests.support.virtual_time import run
 from tests.support.virtual_time_test import virtually

@@ -24,7 +24,7 @@ from scheduler.daemon.server import tls
 from scheduler.daemon.server.http_server import serving
 from scheduler.daemon.server.tls import KeyPair, tls_context
 from scheduler.errors import ConfigurationError
-from scheduler.kube.certificates.made import issue
+from scheduler.kube.certificates import issue
 from tests.unit.daemon.server.one_request import some_pages
 
 if TYPE_CHECKING:

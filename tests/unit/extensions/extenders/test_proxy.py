@@ -14,8 +14,8 @@ from scheduler.configuration.types import Extender, ExtenderTLS
 from scheduler.errors import NotLeadingError
 from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.extensions.extenders import HttpExtender
-from scheduler.kube.certificates.made import issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import issue
+from scheduler.kube.tls import load_key_pair
 from tests.support.builders import node, pod
 from tests.support.extender_server import scripted_extender
 from tests.support.virtual_time_test import virtually

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.errors import ObjectError
-from scheduler.kube.client.lease_record import Claim, Lease, LeaseRecord, released
+from scheduler.kube.client.lease import Claim, Lease, LeaseRecord, released
 
 NOW = datetime(2026, 11, 21, 1, 34, 13, 5, tzinfo=UTC)
 MOMENT = "2026-11-21T01:34:13.000005Z"

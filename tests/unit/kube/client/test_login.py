@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from scheduler.kube.certificates.made import issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import issue
 from scheduler.kube.client.login import Kubeconfig, Login, LoginError
+from scheduler.kube.tls import load_key_pair
 
 if TYPE_CHECKING:
     from pathlib import Path

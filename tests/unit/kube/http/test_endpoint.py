@@ -16,12 +16,12 @@ import pytest
 import uvloop
 
 from scheduler.errors import ApiError
-from scheduler.kube.certificates.made import Issued, issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import Issued, issue
 from scheduler.kube.client.connection import NOT_CONNECTED, ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.protocol import HttpProtocol
 from scheduler.kube.http.request import Request
+from scheduler.kube.tls import load_key_pair
 from tests.unit.kube.http.raw_server import always_ok, listening, raw_server
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from plugins.quotas.elastic_quotas import (
     used_by_running,
 )
 from scheduler.engine.state.cache import Cache
-from scheduler.framework.statuses import named_in, written
+from scheduler.framework.status_sources import named_in, written
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.proxies import proxy_of
+from scheduler.kube.http.endpoint import proxy_of
 
 PROXY = "http://proxy:3128"
 

@@ -6,8 +6,8 @@ import ssl
 
 import pytest
 
-from scheduler.kube.certificates.made import Issued, issue
-from scheduler.kube.certificates.trust import load_key_pair
+from scheduler.kube.certificates import Issued, issue
+from scheduler.kube.tls import load_key_pair
 
 
 def handshake(issued: Issued, name: str, trusted: bytes) -> str:

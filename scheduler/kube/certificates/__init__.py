@@ -1,1 +1,0 @@
-"""Certificates: generated at startup, or given by files."""
