@@ -24,13 +24,19 @@ from scheduler.configuration.yaml_text import read
 from scheduler.daemon.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMapSource
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.live_names import LiveNames
-from scheduler.daemon.app.live_rights import missing_rights
+from scheduler.daemon.app.loop_watch import watching_plugins
 from scheduler.daemon.app.needs import needs_of, resource_of
-from scheduler.daemon.app.plugin_watch import watching_plugins
-from scheduler.daemon.app.rights import Named, Right, rights_of, rights_of_shadow
-from scheduler.daemon.app.roles import roles_yaml, rules_yaml
+from scheduler.daemon.app.rights import (
+    Named,
+    Right,
+    missing_rights,
+    rights_of,
+    rights_of_shadow,
+    roles_yaml,
+    rules_yaml,
+)
 from scheduler.daemon.app.size import ClusterSize, size_patch
-from scheduler.daemon.config_watch.config_map import ConfigMap
+from scheduler.daemon.config_watch.config_objects import ConfigMap
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.errors import ApiError, ConfigurationError, FieldError

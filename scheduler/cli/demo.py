@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from scheduler.cli.options import command, features_options, file_option, option
-from scheduler.cli.process import run_in_loop, stop_on_signals
-from scheduler.cli.program import program
+from scheduler.cli.process import program, run_in_loop, stop_on_signals
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.manifests import read_manifests
 from scheduler.configuration.overrides import with_features

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_features
-from scheduler.daemon.app.plugin_watch import watching_plugins
+from scheduler.daemon.app.loop_watch import watching_plugins
 from scheduler.engine.cycle.explanation import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
 from scheduler.tools.whatif import cluster_file, watch_event

@@ -22,8 +22,8 @@ from scheduler.daemon.app.loop_watch import watching_loop
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
 from scheduler.daemon.app.server_version import ServerVersions
-from scheduler.daemon.app.serving import Serving
 from scheduler.daemon.logs import configure_logging, level_of
+from scheduler.daemon.server import Serving
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.requests import StartupRequests
 from scheduler.tools.whatif.cluster_file import ClusterFile

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from scheduler.cli.options import command, option
-from scheduler.cli.program import program, python
+from scheduler.cli.process import program, python
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.errors import ConfigurationError, FieldError

@@ -1,10 +1,14 @@
-"""What long-running commands share: the event loop, signals, and flags."""
+"""The process of a command: its event loop, signals, flags, and command line."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import shlex
+import shutil
 import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.cli.options import choice_option, file_option
@@ -69,3 +73,21 @@ def _kill_by_the_second(name: signal.Signals) -> None:
         installed.argtypes, installed.restype = [ctypes.c_int], ctypes.c_void_p
         install.argtypes, install.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
         install(name, installed(name))
+
+
+def program() -> str:
+    """Return the command that runs this program in any folder and terminal, quoted for a shell.
+
+    The PATH of another terminal may not have the virtual environment, so a program in one has its whole path.
+    """
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py" or not called.is_file():
+        return f"{python()} -m scheduler"
+    if sys.prefix == sys.base_prefix and shutil.which(called.name) is not None:
+        return called.name
+    return shlex.quote(str(called.absolute()))
+
+
+def python() -> str:
+    """Return the command that runs this Python, quoted for a shell."""
+    return shlex.quote(sys.executable)

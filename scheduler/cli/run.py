@@ -51,8 +51,8 @@ from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
 from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
 from scheduler.daemon.app.reloader import Offer, Reloader, log_notes, outcome
 from scheduler.daemon.app.server_version import ServerVersions
-from scheduler.daemon.app.serving import Serving
 from scheduler.daemon.logs import configure_logging, level_of
+from scheduler.daemon.server import Serving
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.events import CONTROLLER
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.overrides import GivenFeatures
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.daemon.logs import LogFormat
-    from scheduler.daemon.recording.limits import RecordingLimits
+    from scheduler.daemon.recording import RecordingLimits
     from scheduler.daemon.recording.recording import Recording
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests

@@ -15,7 +15,7 @@ import click
 from scheduler.cli.options import duration_option, file_option, option
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.config_map import ConfigMapKey
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:

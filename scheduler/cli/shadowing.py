@@ -21,7 +21,7 @@ from scheduler.kube.client.requests import StartupRequests
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.server_version import ServerVersions
-    from scheduler.daemon.app.serving import Serving
+    from scheduler.daemon.server import Serving
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.memory import settle_memory
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import Header

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import FileReader, FileWriter, Header, RecordingError

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording import RecordingWriter

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.simulate import simulate
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import Header

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli import replay as replay_module
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.daemon.recording.recording import Recording
 from scheduler.errors import SchedulerError
 from tests.recording.backtests import HEAD, SPREADING

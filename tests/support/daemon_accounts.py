@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from scheduler.daemon.app.daemon import Daemon
-from scheduler.daemon.app.rights import Named, Right, rights_of
-from scheduler.daemon.app.roles import roles_yaml
+from scheduler.daemon.app.rights import Named, Right, rights_of, roles_yaml
 from scheduler.simulator.access.rbac import (
     Permission,
     User,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.daemon.logs import LogFormat, configure_logging, level_of
-from scheduler.daemon.logs.repetitions import Repetitions
+from scheduler.daemon.logs import LogFormat, Repetitions, configure_logging, level_of
 from scheduler.framework.status import Status
 from tests.support.builders import pod
 from tests.support.scripted_plugins import NodeFilter

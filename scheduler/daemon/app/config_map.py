@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from scheduler.configuration.load import NO_POLICIES, parse
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyMissingError
 from scheduler.daemon.app.reloader import Offer, digest_of, outcome
-from scheduler.daemon.config_watch.config_map import ConfigMap
+from scheduler.daemon.config_watch.config_objects import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError, ObjectError
 from scheduler.kube.client.connection import CONNECTION_LOST
 from scheduler.kube.client.events import ObjectReference

@@ -15,7 +15,7 @@ from scheduler.daemon.app.consistency.checker import ConsistencyChecker
 from scheduler.daemon.app.gauges import show_groups, show_queue, show_state
 from scheduler.daemon.app.generations import Generations
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.plugin_statuses import PluginStatuses, StatusAccess
+from scheduler.daemon.app.object_statuses import PluginStatuses, StatusAccess
 from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.app.watches import Watches
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.daemon.app.config_file import lease_of
 from scheduler.daemon.app.config_map import ConfigMapMissingError, read_config_map
-from scheduler.daemon.app.profile_objects.profile_listener import ProfileListener
+from scheduler.daemon.app.profile_objects.profiles import ProfileListener
 from scheduler.errors import ConfigurationError, SchedulerError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
     from scheduler.daemon.app.reloader import Reloader
     from scheduler.daemon.app.server_version import ServerVersions
-    from scheduler.daemon.config_watch.config_map import ConfigMap
+    from scheduler.daemon.config_watch.config_objects import ConfigMap
     from scheduler.daemon.config_watch.kopf_thread import KopfThread
     from scheduler.kube.client.connection import ApiConnection
 
@@ -78,7 +78,7 @@ async def following_config_map(
     thread: KopfThread,
 ) -> AsyncIterator[None]:
     """Watch a ConfigMap while the block runs; the caller starts the thread within the block."""
-    from scheduler.daemon.config_watch.watched_objects import ConfigMapWatch  # it loads kopf
+    from scheduler.daemon.config_watch.kopf_thread import ConfigMapWatch  # it loads kopf
 
     listener = _Listener(daemon, reloader, source, connection)
     where = source.where
@@ -102,7 +102,7 @@ async def following_profiles(
     thread: KopfThread,
 ) -> AsyncIterator[None]:
     """Watch SchedulerProfiles while the block runs; the caller starts the thread within the block."""
-    from scheduler.daemon.config_watch.watched_objects import SchedulerProfileWatch  # it loads kopf
+    from scheduler.daemon.config_watch.kopf_thread import SchedulerProfileWatch  # it loads kopf
 
     up = daemon.metrics.configuration.watch_up
     listener = ProfileListener(profiles, connection, up, thread.begin_again)

@@ -1,29 +1,35 @@
-"""The HTTP endpoints of a daemon, and its named health checks."""
+"""The HTTP endpoints of a daemon, also /debug/cache, and its named health checks."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.consistency.page import cache_page
+import msgspec
+
+from scheduler.daemon.app.consistency.checker import node_text, nodes, pending, pod_text, summary
 from scheduler.daemon.app.live_explain import live_explanation, live_groups
 from scheduler.daemon.server.access import Access
 from scheduler.daemon.server.http_server import application, serving
 from scheduler.daemon.server.tls import tls_context
 from scheduler.daemon.server.zpages import Process
+from scheduler.http_server.messages import JSON, Page, ServerResponse
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.assembly import Parts
+    from scheduler.daemon.app.consistency.checker import ConsistencyChecker, Report
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.daemon.app.serving import Serving
+    from scheduler.daemon.server import Serving
     from scheduler.daemon.server.http_server import Application, Check, Guard
-    from scheduler.http_server.messages import Page
+    from scheduler.http_server.messages import ServerRequest
     from scheduler.kube.client.connection import ApiConnection
 
 logger = logging.getLogger(__name__)
@@ -183,3 +189,68 @@ async def listen(
     taken = await stack.enter_async_context(serving(app, host, port, tls))
     sentence = "Serving in plain HTTP" if tls is None else "Serving securely"
     logger.info(sentence, extra={"address": host, "port": taken})
+
+
+_CACHE_PATH = "/debug/cache"
+_MOST_SHOWN = 1000
+
+
+def cache_page(checker: ConsistencyChecker, parts: Parts, *, may_repair: bool) -> Page:
+    """Return the endpoint: GET compares and reports; POST, if allowed, also repairs.
+
+    The output is JSON, or kube-scheduler's text format with `?output=text`.
+    """
+
+    async def answer(request: ServerRequest) -> ServerResponse:
+        report = await checker.check(repair=request.method == "POST")
+        if request.query.get("output") == ["text"]:
+            return ServerResponse(_cache_text(report, parts))
+        return ServerResponse(_cache_json(report, parts), content_type=JSON)
+
+    return Page(_CACHE_PATH, answer, ("GET", "POST") if may_repair else ("GET",))
+
+
+def _comparison(report: Report) -> dict[str, Any]:
+    return {
+        "result": report.result,
+        "repaired": report.is_repaired,
+        "compared": report.compared,
+        "unread": report.unread,
+        "found": len(report.findings),
+        "findings": [
+            {"what": each.what.value, "object": each.key, "problem": each.problem}
+            for each in report.findings[:_MOST_SHOWN]
+        ],
+    }
+
+
+def _cache_json(report: Report, parts: Parts) -> Iterator[bytes]:
+    yield b'{"comparison":' + msgspec.json.encode(_comparison(report))
+    yield b',"nodes":['
+    yield from _listed(nodes(parts))
+    queue = msgspec.json.encode({"summary": summary(parts)})
+    yield b'],"queue":' + queue[:-1] + b',"pods":['
+    yield from _listed(pending(parts))
+    yield b"]}}\n"
+
+
+def _listed(items: Iterable[Any]) -> Iterator[bytes]:
+    comma = b""
+    for item in items:
+        yield comma + msgspec.json.encode(item)
+        comma = b","
+
+
+def _cache_text(report: Report, parts: Parts) -> Iterator[bytes]:
+    comparison = _comparison(report)
+    yield f"Comparison: {comparison['result']}, {comparison['found']} found{', put right' if comparison['repaired'] else ''}\n".encode()
+    for kind, number in report.compared.items():
+        yield f"compared {kind}: {number}\n".encode()
+    for kind, why in report.unread.items():
+        yield f"not compared {kind}: {why}\n".encode()
+    for finding in report.findings[:_MOST_SHOWN]:
+        yield f"{finding}\n".encode()
+    cached = (f"\n{node_text(node)}" for node in nodes(parts))
+    head = f"\nDump of scheduling queue: {summary(parts)}\n"
+    for piece in chain(cached, (head,), map(pod_text, pending(parts))):
+        yield piece.encode()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.daemon.recording.limits import RecordingLimits
+    from scheduler.daemon.recording import RecordingLimits
     from scheduler.daemon.recording.notes import AnyNote
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ import yaml
 
 from scheduler.configuration.load import default, parse
 from scheduler.daemon.app.live_names import LiveNames, NameCheck
-from scheduler.daemon.app.live_rights import missing_rights
-from scheduler.daemon.app.rights import Named, Right, rights_of
+from scheduler.daemon.app.rights import Named, Right, missing_rights, rights_of
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler

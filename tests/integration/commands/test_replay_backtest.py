@@ -15,7 +15,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from scheduler.configuration.load import parse
-from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording import RecordingLimits
 from scheduler.daemon.recording.recording import Recording
 from scheduler.tools.board.backtest_page import page_of
 from scheduler.tools.whatif.backtest.backtest_run import as_recorded, backtest, material_of

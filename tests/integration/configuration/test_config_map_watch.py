@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.daemon.config_watch.kopf_thread import KopfThread
-from scheduler.daemon.config_watch.watched_objects import ConfigMapWatch
+from scheduler.daemon.config_watch.kopf_thread import ConfigMapWatch, KopfThread
 from scheduler.kube.certificates import issue
 from scheduler.simulator.server import ApiServer
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scheduler.daemon.config_watch.config_map import ConfigMap
+    from scheduler.daemon.config_watch.config_objects import ConfigMap
 
 PATIENCE_SECONDS = 20.0
 PROMPT_SECONDS = 4.0

@@ -12,7 +12,7 @@ from scheduler.daemon.app.config_file import ConfigFile
 from scheduler.daemon.app.config_map import ConfigMapKey, ConfigMapSource
 from scheduler.daemon.app.following import _Listener
 from scheduler.daemon.app.rights import Named
-from scheduler.daemon.config_watch.config_map import ConfigMap
+from scheduler.daemon.config_watch.config_objects import ConfigMap
 from scheduler.kube.http.request import Response
 from tests.support.daemon_harness import cluster
 from tests.support.reloads import ABOUT, reloader_of

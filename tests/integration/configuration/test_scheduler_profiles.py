@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from scheduler.daemon.app.profile_objects.profile_listener import ProfileListener
-from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
+from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles, ProfileListener
 from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
-from scheduler.daemon.config_watch.scheduler_profile import SchedulerProfile
+from scheduler.daemon.config_watch.config_objects import SchedulerProfile
 from scheduler.engine.cycle import time_slices
 from scheduler.engine.runtime import profiles as runtime_profiles
 from scheduler.framework import Needs, ScorePlugin

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from scheduler.cli.command import _commands
 from scheduler.configuration.load import parse
 from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins, Profile
-from scheduler.daemon.app.rights import Named, rights_of
-from scheduler.daemon.app.roles import roles_yaml
+from scheduler.daemon.app.rights import Named, rights_of, roles_yaml
 from scheduler.daemon.app.size import ClusterSize, resources_for
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from scheduler.configuration.overrides import read_profile
 from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
-from scheduler.daemon.config_watch.scheduler_profile import ACTIVE
+from scheduler.daemon.config_watch.config_objects import ACTIVE
 from scheduler.errors import ApiError, FieldError
 from scheduler.framework.capabilities import WantedStatus
 from scheduler.framework.status_sources import ACCEPTED
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.overrides import ReadProfile
     from scheduler.configuration.types import Profile
-    from scheduler.daemon.config_watch.scheduler_profile import ProfileVersion, SchedulerProfile
+    from scheduler.daemon.config_watch.config_objects import ProfileVersion, SchedulerProfile
     from scheduler.kube.client.writer import ApiWriter
 
 VALID: Final = "Valid"

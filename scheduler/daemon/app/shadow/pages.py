@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scheduler.clock import Clock
-    from scheduler.daemon.app.serving import Serving
     from scheduler.daemon.app.shadow.service import ShadowService
+    from scheduler.daemon.server import Serving
     from scheduler.daemon.server.http_server import Application, Guard
     from scheduler.http_server.messages import ServerRequest
     from scheduler.kube.client.connection import ApiConnection

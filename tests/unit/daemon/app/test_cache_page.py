@@ -11,8 +11,8 @@ import pytest
 
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.consistency.checker import Report
-from scheduler.daemon.app.consistency.page import cache_page
 from scheduler.daemon.app.consistency.state_check import Discrepancy, Finding
+from scheduler.daemon.app.pages import cache_page
 from scheduler.daemon.server.http_server import application, serving
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.http_server.messages import ServerResponse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.daemon.app.config_map import ConfigMapKey, ConfigMapSource
-from scheduler.daemon.config_watch.config_map import ConfigMap
+from scheduler.daemon.config_watch.config_objects import ConfigMap
 from scheduler.errors import ConfigurationError
 from tests.support.full_disks import no_room
 

@@ -14,8 +14,8 @@ import pytest
 
 from scheduler.configuration.load import default
 from scheduler.daemon.app.pages import LeaderElectionWatchdog, pages
-from scheduler.daemon.app.serving import Serving
 from scheduler.daemon.metrics import Metrics
+from scheduler.daemon.server import Serving
 from scheduler.daemon.server.http_server import serving
 from scheduler.errors import ConfigurationError
 from tests.support.manual_clock import ManualClock

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.plugin_statuses import PluginStatuses
+from scheduler.daemon.app.object_statuses import PluginStatuses
 from scheduler.framework import Plugin, StatusSource
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually

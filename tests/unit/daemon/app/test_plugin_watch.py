@@ -6,8 +6,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.loop_watch import plugin_call_in, stack_of
-from scheduler.daemon.app.plugin_watch import PluginWatch
+from scheduler.daemon.app.loop_watch import PluginWatch, plugin_call_in, stack_of
 from scheduler.engine.runtime.budget import LoopBudget
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_plugins import Filter

@@ -8,8 +8,15 @@ import pytest
 import yaml
 
 from scheduler.configuration.load import default, parse
-from scheduler.daemon.app.rights import Named, Right, rights_of, rights_of_needs, rights_of_shadow
-from scheduler.daemon.app.roles import roles_yaml, rules_yaml
+from scheduler.daemon.app.rights import (
+    Named,
+    Right,
+    rights_of,
+    rights_of_needs,
+    rights_of_shadow,
+    roles_yaml,
+    rules_yaml,
+)
 from scheduler.framework import Needs
 from scheduler.simulator.access.rbac import permissions
 from scheduler.tools.whatif.cluster_file import ClusterFile

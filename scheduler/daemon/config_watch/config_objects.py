@@ -1,4 +1,4 @@
-"""A SchedulerProfile: one profile of the scheduler as an object of the cluster."""
+"""The objects of the cluster that hold configuration: a ConfigMap, and SchedulerProfiles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,34 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """One version of a ConfigMap.
+
+    Attributes:
+        data: key -> text.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> Self:
+        """Read an object of the API server."""
+        metadata = obj["metadata"]
+        return cls(
+            metadata["namespace"],
+            metadata["name"],
+            metadata.get("uid", ""),
+            metadata.get("resourceVersion", ""),
+            dict(obj.get("data") or {}),
+        )
+
 
 ACTIVE: Final = "Active"
 
