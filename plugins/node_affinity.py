@@ -167,7 +167,10 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         self._prefers = bool(added.preferred_during_scheduling_ignored_during_execution)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return frozenset(pod.pod.spec.node_selector.items()), pod.written_node_affinity
+        labels = pod.pod.spec.node_selector
+        if len(labels) > _MOST_LABELS:
+            return pod.spec_digest
+        return frozenset(labels.items()), pod.written_node_affinity
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)

@@ -19,6 +19,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
 )
+from scheduler.objects.pod import MANY_ENTRIES
 from scheduler.objects.v1 import HostPort, conflicts_with
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     api_version = 1
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return frozenset(pod.host_ports)
+        ports = pod.host_ports
+        return frozenset(ports) if len(ports) <= MANY_ENTRIES else pod.spec_digest
 
     def events(self) -> Sequence[EventWithHint]:
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE)
@@ -62,8 +64,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         wanted: tuple[HostPort, ...] = state.read(_PRE_FILTER, tuple)
-        refused = snapshot.used_ports.judge(conflicts_with(wanted))
-        return Outcomes.reject(refused, REASON)
+        return Outcomes.reject(snapshot.port_conflicts(wanted), REASON)
 
 
 def _event_keys(old: PodInfo, _new: None) -> Sequence[HostPort]:

@@ -19,6 +19,7 @@ from scheduler.framework import (
     no_event_keys,
     no_pod_key,
 )
+from scheduler.objects.pod import MANY_ENTRIES
 from scheduler.objects.v1 import NO_SCHEDULE, Taint
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class NodeUnschedulable(FilterPlugin):
     reads_only_nodes = True
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return pod.tolerations
+        tolerations = pod.pod.spec.tolerations
+        return tolerations if len(tolerations) <= MANY_ENTRIES else pod.spec_digest
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)

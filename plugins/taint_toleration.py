@@ -23,6 +23,7 @@ from scheduler.framework import (
     no_event_keys,
     no_pod_key,
 )
+from scheduler.objects.pod import MANY_ENTRIES
 from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         self._compares = features.enabled("TaintTolerationComparisonOperators")
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return pod.tolerations
+        tolerations = pod.pod.spec.tolerations
+        return tolerations if len(tolerations) <= MANY_ENTRIES else pod.spec_digest
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)

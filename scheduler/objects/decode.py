@@ -25,7 +25,7 @@ from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.node import NodeObject
-from scheduler.objects.pod import PodInfo
+from scheduler.objects.pod import PodInfo, spec_digest
 from scheduler.objects.resources import DEFAULT_RULES, pod_resources
 from scheduler.objects.storage import (
     CSIDriver,
@@ -204,7 +204,10 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 _SHARED_BYTES: Final = 2048
 """The size of the parts that equal pods share."""
+_LARGE_POD_BYTES: Final = 32 * 1024
+"""The size of pods that share their whole spec with equal ones."""
 _SHARED: WeakValueDictionary[tuple[type, bytes], Any] = WeakValueDictionary()  # by type and digest
+_LARGE_PODS: WeakValueDictionary[bytes, PodInfo] = WeakValueDictionary()  # by the digest of the spec
 _ENCODER = msgspec.msgpack.Encoder()
 
 _POD = msgspec.json.Decoder(Pod)
@@ -231,12 +234,21 @@ def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES) -> PodInfo:
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
     if len(raw) > _SHARED_BYTES:
         pod = _sharing_large_parts(pod)
+    digest = b""
+    if len(raw) > _LARGE_POD_BYTES:
+        digest = spec_digest(pod.spec)
+        if (equal := _LARGE_PODS.get(digest)) is not None:
+            pod = msgspec.structs.replace(pod, spec=equal.pod.spec)
     try:
         resources = pod_resources(pod, rules)
     except ObjectError as error:
         error.found = _decode_untyped(raw, "Pod")[1]
         raise
-    return PodInfo(pod, _without_managed_fields(raw), resources=resources)
+    found = PodInfo(pod, _without_managed_fields(raw), resources=resources)
+    if digest:
+        found.spec_digest = digest
+        _LARGE_PODS[digest] = found  # the newest one is likely to exist longest
+    return found
 
 
 def decode_node(raw: bytes) -> NodeObject:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -14,7 +15,7 @@ from scheduler.objects.pod_group import group_annotations, group_of
 from scheduler.objects.resources import PodResources, pod_resources, resize_is_deferred
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.storage import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
-from scheduler.objects.v1 import Affinity, HostPort, Pod, PodStatus, Tolerations, host_ports
+from scheduler.objects.v1 import Affinity, HostPort, Pod, PodSpec, PodStatus, Tolerations, host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import NodeAllocatableResourceClaimStatus, Toleration, Volume
 
 _ENCODER = msgspec.msgpack.Encoder()
+
+MANY_ENTRIES: Final = 128
+"""Signatures contain `spec_digest` instead of a list of the spec with more entries: they are kept, hashed and compared."""
 
 
 class PodInfo:
@@ -38,7 +42,7 @@ class PodInfo:
         node_name: the node it is bound to or assumed on; "" while it is pending.
     """
 
-    __slots__ = ("__dict__", "_resources", "node_name", "pod", "raw")
+    __slots__ = ("__dict__", "__weakref__", "_resources", "node_name", "pod", "raw")
 
     def __init__(
         self,
@@ -109,6 +113,11 @@ class PodInfo:
     def required_node_affinity(self) -> RequiredNodeAffinity:
         """The required labels and name of its node."""
         return required_node_affinity(self.pod.spec.node_selector, self.node_affinity)
+
+    @cached_property
+    def spec_digest(self) -> bytes:
+        """A digest that only pods with equal specs have in common; computed once for each version of the pod."""
+        return spec_digest(self.pod.spec)
 
     @cached_property
     def written_node_affinity(self) -> bytes:
@@ -237,6 +246,11 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key}@{self.node_name})" if self.node_name else f"PodInfo({self.key})"
+
+
+def spec_digest(spec: PodSpec) -> bytes:
+    """Return a digest that only equal specs have in common."""
+    return sha256(_ENCODER.encode(spec)).digest()
 
 
 _T = TypeVar("_T", bound=msgspec.Struct)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -470,8 +470,8 @@ class Node(ApiStruct, frozen=True):
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - the address of a pod without a host IP; nothing listens here
 
 
-class HostPort(NamedTuple):
-    """A port of a node.
+class HostPort(msgspec.Struct, frozen=True, gc=False):
+    """A port of a node; a struct, because a pod may have thousands, and these are smaller than tuples.
 
     Attributes:
         ip: the node's address; ALL_ADDRESSES for all of them.
@@ -511,20 +511,19 @@ def conflicts_with(wanted: Iterable[HostPort]) -> Callable[[Iterable[HostPort]],
     """Return a function that returns whether one of the wanted ports conflicts with one of the used ports.
 
     Two ports conflict if two pods on one node cannot use both. A pod may have thousands of ports, so the wanted ones are
-    looked up and not compared.
+    looked up and not compared; `scheduler.snapshot.port_index` looks up those in use on all nodes.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, HostPortInfo.CheckConflict.
     """
-    addresses: dict[tuple[int, str], set[str]] = {}  # (port, protocol) -> the wanted addresses
-    for ip, protocol, port in wanted:
-        addresses.setdefault((port, protocol), set()).add(ip)
+    same = set(wanted)
+    on_all = {(port.protocol, port.port) for port in same if port.ip == ALL_ADDRESSES}
+    on_any = {(port.protocol, port.port) for port in same}
 
     def conflict(used: Iterable[HostPort]) -> bool:
-        for ip, protocol, port in used:
-            its = addresses.get((port, protocol))
-            if its is not None and (ip == ALL_ADDRESSES or ip in its or ALL_ADDRESSES in its):
-                return True
-        return False
+        return any(
+            port in same or (port.protocol, port.port) in (on_any if port.ip == ALL_ADDRESSES else on_all)
+            for port in used
+        )
 
     return conflict

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from scheduler.objects.v1 import conflicts_with
 from scheduler.snapshot.affinity_index import ChangedTerms, TakenTerms
 from scheduler.snapshot.arrays import wrapped
 from scheduler.snapshot.images import ImageState
-from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.node_tally import TakenNodeTally
 from scheduler.snapshot.pod_tally import ChangedTally, TakenTally
 from scheduler.snapshot.storage_index import ChangedStorage, TakenStorage
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, ChangeLog, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
@@ -57,7 +58,8 @@ class Source(Protocol):
     def declared_features(self) -> Interned[frozenset[str]]: ...
     def has_label(self, key: str) -> bool: ...
     def label(self, key: str) -> Interned[str | None]: ...
-    def used_ports(self) -> Interned[frozenset[HostPort]]: ...
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools: ...
+    def used_ports_on(self, row: int) -> frozenset[HostPort]: ...
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]: ...
     def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes: ...
     def pods_matching(self, query: PodQuery) -> Int64s: ...
@@ -130,8 +132,11 @@ class TakenRows:
     def label(self, key: str) -> Interned[str | None]:
         return self._base.label(key).take(self._rows)
 
-    def used_ports(self) -> Interned[frozenset[HostPort]]:
-        return self._base.used_ports().take(self._rows)
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools:
+        return self._base.port_conflicts(wanted)[self._rows]
+
+    def used_ports_on(self, row: int) -> frozenset[HostPort]:
+        return self._base.used_ports_on(int(self._rows[row]))
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
         taken = {}
@@ -309,19 +314,21 @@ class OtherPods:
             _COUNT, "", self._base.pod_count, lambda: {row: len(pods) for row, pods in self._pods.items()}
         )
 
-    def used_ports(self) -> Interned[frozenset[HostPort]]:
-        base = self._base.used_ports()
-        changed = self._freed.keys() | self._added.keys()
-        if not changed:
-            return base
-        codes, values = base.codes.copy(), list(base.values)
-        for row in changed:
-            there = base.values[int(base.codes[row])] - self._freed.get(row, frozenset())
-            added = [pod.host_ports for pod in self._added.get(row, {}).values()]
-            codes[row] = len(values)
-            values.append(there.union(*added))
-        codes.flags.writeable = False
-        return Interned(codes, values)
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools:
+        found = self._base.port_conflicts(wanted)
+        if not (self._freed or self._added):
+            return found
+        conflict = conflicts_with(wanted)
+        for row, freed in self._freed.items():
+            if found[row]:
+                found[row] = conflict(self._base.used_ports_on(row) - freed)
+        for row, pods in self._added.items():
+            found[row] = found[row] or any(conflict(pod.host_ports) for pod in pods.values())
+        return found
+
+    def used_ports_on(self, row: int) -> frozenset[HostPort]:
+        there = self._base.used_ports_on(row) - self._freed.get(row, frozenset())
+        return there.union(*[pod.host_ports for pod in self._added.get(row, {}).values()])
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         counts = self._base.pods_matching(query).copy()

@@ -14,12 +14,12 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import ChangedTerms
 from scheduler.snapshot.arrays import ChangeLog, wrapped
-from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.pod_tally import ChangedTally
+from scheduler.snapshot.port_index import PortIndex
 from scheduler.snapshot.storage_index import ChangedStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from scheduler.objects.node import NodeObject
@@ -55,7 +55,7 @@ class NominatedPods:
         changes: the log of the rows whose node, pods or nominated pods changed; see `note`.
         requested_on: row -> resource -> amount, as `Snapshot.requested`.
         nonzero_on: row -> millicores, and bytes of memory, as `Snapshot.nonzero_requested`.
-        ports: row -> the host ports of the pods; only rows with such pods.
+        ports: the host ports of the pods.
         with_storage: row -> the pods that attach storage; only rows with such pods.
         resources: resource -> number of rows whose nominated pods request it.
     """
@@ -67,7 +67,7 @@ class NominatedPods:
         self.changes = ChangeLog()
         self.requested_on: dict[int, dict[str, int]] = {}
         self.nonzero_on: dict[int, tuple[int, int]] = {}
-        self.ports: dict[int, frozenset[HostPort]] = {}
+        self.ports = PortIndex()
         self.with_storage: dict[int, list[PodInfo]] = {}
         self.resources: Counter[str] = Counter()
         self._columns: dict[_Key, Int64s] = {}
@@ -114,12 +114,14 @@ class NominatedPods:
             column[row] = self._value(kind, resource, row)
 
     def _clear(self, row: int) -> None:
-        del self.by_row[row], self.nonzero_on[row]
+        for pod in self.by_row.pop(row).values():
+            if pod.host_ports:
+                self.ports.remove(row, pod.host_ports)
+        del self.nonzero_on[row]
         for resource in self.requested_on.pop(row):
             self.resources[resource] -= 1
             if not self.resources[resource]:
                 del self.resources[resource]
-        self.ports.pop(row, None)
         self.with_storage.pop(row, None)
         self.has_pods[row] = False
 
@@ -133,7 +135,7 @@ class NominatedPods:
             cpu += resources.nonzero_milli_cpu
             memory += resources.nonzero_memory_bytes
             if pod.host_ports:
-                self.ports[row] = self.ports.get(row, frozenset()).union(pod.host_ports)
+                self.ports.add(row, pod.host_ports)
             if pod.storage_volumes:
                 self.with_storage.setdefault(row, []).append(pod)
         for resource in requested:
@@ -265,17 +267,13 @@ class WithNominatedPods:
     def pod_count(self) -> Int64s:
         return self._base.pod_count() + self._nominated.pod_count()
 
-    def used_ports(self) -> Interned[frozenset[HostPort]]:
-        base = self._base.used_ports()
-        if not self._nominated.ports:
-            return base
-        codes, values = base.codes.copy(), list(base.values)
-        for row, ports in self._nominated.ports.items():
-            there = base.values[int(base.codes[row])]
-            codes[row] = len(values)
-            values.append(there | ports)
-        codes.flags.writeable = False
-        return Interned(codes, values)
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools:
+        found, nominated = self._base.port_conflicts(wanted), self._nominated.ports
+        return found | nominated.conflicts(wanted, self.n_nodes) if nominated else found
+
+    def used_ports_on(self, row: int) -> frozenset[HostPort]:
+        nominated = self._nominated.by_row.get(row, {}).values()
+        return self._base.used_ports_on(row).union(*[pod.host_ports for pod in nominated])
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         counts = self._base.pods_matching(query).copy()

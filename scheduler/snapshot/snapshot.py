@@ -162,10 +162,13 @@ class Snapshot:
         """Return the value of a label on each node; None for nodes without the label."""
         return self._source.label(key)
 
-    @property
-    def used_ports(self) -> Interned[frozenset[HostPort]]:
-        """The host ports in use on each node, including those of assumed pods."""
-        return self._source.used_ports()
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools:
+        """Return bool (n_nodes,), the nodes where a wanted host port is in use; linear in the ports and in the nodes."""
+        return self._source.port_conflicts(wanted)
+
+    def used_ports_on(self, row: int) -> frozenset[HostPort]:
+        """Return the host ports in use on a node, including those of assumed pods."""
+        return self._source.used_ports_on(row)
 
     def image(self, name: str) -> ImageState:
         """Return the nodes that have a container image; `name` is the name that nodes report, including the tag."""

@@ -20,10 +20,12 @@ from scheduler.snapshot.node_tally import NodeTallies
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.pod_tally import PodTallies
+from scheduler.snapshot.port_index import PortIndex
 from scheduler.snapshot.snapshot import Snapshot
 from scheduler.snapshot.storage_index import StorageIndex
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
@@ -94,7 +96,7 @@ class ClusterTable:
         )  # by label key
         self._label_keys = NamesInUse()
         self._no_label: InternedColumn[str | None] = InternedColumn(None)
-        self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
+        self._ports = PortIndex()
         self._images = ImageColumns()
         self._pod_counts = PodCounts()
         self._pod_tallies = PodTallies(self._pod_counts.classes, self.has_label)
@@ -178,8 +180,15 @@ class ClusterTable:
         self._labels.move_to_end(key)
         return column.shown(self.n_nodes)
 
-    def used_ports(self) -> Interned[frozenset[HostPort]]:
-        return self._used_ports.shown(self.n_nodes)
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools:
+        return self._ports.conflicts(wanted, self.n_nodes)
+
+    def used_ports_on(self, row: int) -> frozenset[HostPort]:
+        return frozenset().union(*[pod.host_ports for pod in self._pods[row].values() if pod.host_ports])
+
+    def indexed_ports(self, rows: Sequence[int]) -> list[Counter[HostPort]]:
+        """Return the entries of each row in the index of host ports."""
+        return self._ports.on(rows)
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
         return self._images.states(names, self.nodes, self._room)
@@ -285,12 +294,12 @@ class ClusterTable:
         for resource, amount in self._requested_on[row].items():
             self._note_overdrawn(resource, amount, 0)
         self._affinity.move(self._pods[row].values(), start=row, end=None)
-        self._index_storage(row, row, -1)
+        self._index(row, row, -1)
         self._pod_counts.move(self._pods[row].values(), start=row, end=None)
         if row != last:
             self._affinity.move(self._pods[last].values(), start=last, end=row)
-            self._index_storage(last, last, -1)
-            self._index_storage(row, last, 1)
+            self._index(last, last, -1)
+            self._index(row, last, 1)
             self._pod_counts.move(self._pods[last].values(), start=last, end=row)
         for interned in self._interned():
             if row != last:
@@ -312,10 +321,13 @@ class ClusterTable:
             self._node_changed(row)
         self._layout_changed()
 
-    def _index_storage(self, row: int, pods_of: int, sign: int) -> None:
+    def _index(self, row: int, pods_of: int, sign: int) -> None:
+        """Add the storage and the host ports of the pods on one row to another row, or remove them."""
         for pod in self._pods[pods_of].values():
             if pod.storage_volumes:
                 self._storage.count(row, pod, sign, self.n_nodes)
+            if pod.host_ports:
+                self._count_ports(row, pod, sign)
 
     def _note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
         """Create columns for names that only this node has, and drop columns for names that no node has any more."""
@@ -408,12 +420,11 @@ class ClusterTable:
         if pod.storage_volumes:
             self._storage.count(row, pod, sign, self.n_nodes)
         if pod.host_ports:
-            if sign > 0:
-                ports = self._used_ports.values[self._used_ports.codes.cells[row]].union(pod.host_ports)
-            else:
-                ports = frozenset().union(*[other.host_ports for other in self._pods[row].values()])
-            self._used_ports.set(row, ports)
+            self._count_ports(row, pod, sign)
         self._pods_changed(row)
+
+    def _count_ports(self, row: int, pod: PodInfo, sign: int) -> None:
+        (self._ports.add if sign > 0 else self._ports.remove)(row, pod.host_ports)
 
     def start_over(self) -> None:
         """Remove all pods and everything that was counted for them; the nodes stay.
@@ -462,7 +473,7 @@ class ClusterTable:
 
     def _interned(self) -> tuple[InternedColumn[Any], ...]:
         labels = (self._no_label, *self._labels.values())
-        return (self._taints, self._declared_features, self._used_ports, *labels)
+        return (self._taints, self._declared_features, *labels)
 
     def _make_room(self, rows: int) -> None:
         self._room = rows
