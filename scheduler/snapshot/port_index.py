@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,22 +24,25 @@ class PortIndex:
     the same pods share the integer: it may be long, and a pod may have thousands of ports.
     """
 
-    __slots__ = ("_again", "_rows")
+    __slots__ = ("_again", "_rows", "_sizes")
 
     def __init__(self) -> None:
         self._rows: dict[HostPort, int] = {}  # port -> a bit for each row
         self._again: dict[tuple[int, HostPort], int] = {}  # row and port -> holders beyond the first
+        self._sizes: dict[int, int] = {}  # row -> number of entries
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, row: int, ports: Sequence[HostPort]) -> None:
+    def add(self, row: int, ports: Collection[HostPort]) -> None:
         """Add the host ports of a pod to a row; linear in the ports."""
         rows, again, bit = self._rows, self._again, 1 << row
         # By identity: the hash of a long integer is slow. The integers from before this call exist until its end, or are
         # not looked up any more.
         changed: dict[int, int] = {}
-        for port in _entries(ports):
+        entries = _entries(ports)
+        self._sizes[row] = self._sizes.get(row, 0) + len(entries)
+        for port in entries:
             held = rows.get(port)
             if held is None:
                 rows[port] = bit
@@ -49,11 +51,15 @@ class PortIndex:
             else:
                 rows[port] = changed.get(id(held)) or changed.setdefault(id(held), held | bit)
 
-    def remove(self, row: int, ports: Sequence[HostPort]) -> None:
+    def remove(self, row: int, ports: Collection[HostPort]) -> None:
         """Remove the host ports of a pod from a row; linear in the ports."""
         rows, again, bit = self._rows, self._again, 1 << row
         changed: dict[int, int] = {}  # by identity, as in `add`
-        for port in _entries(ports):
+        entries = _entries(ports)
+        self._sizes[row] -= len(entries)
+        if not self._sizes[row]:
+            del self._sizes[row]
+        for port in entries:
             more = again.pop((row, port), 0) if again else 0
             if more > 1:
                 again[row, port] = more - 1
@@ -83,17 +89,15 @@ class PortIndex:
         octets = np.frombuffer(found.to_bytes((n_nodes + 7) // 8, "little"), dtype=np.uint8)
         return np.unpackbits(octets, count=n_nodes, bitorder="little").view(np.bool_)
 
-    def on(self, rows: Sequence[int]) -> list[Counter[HostPort]]:
-        """Return the entries of each row, with the number of their holders; linear in all ports in use."""
-        found: list[Counter[HostPort]] = [Counter() for _ in rows]
-        for port, held in self._rows.items():
-            for row, entries in zip(rows, found, strict=True):
-                if held >> row & 1:
-                    entries[port] = 1 + self._again.get((row, port), 0)
-        return found
+    def on(self, row: int, ports: Collection[HostPort]) -> tuple[int, dict[HostPort, int]]:
+        """Return the number of entries of a row, and the number of holders that some ports have there."""
+        held = {port: self._rows.get(port, 0) >> row & 1 for port in _entries(ports)}
+        return self._sizes.get(row, 0), {
+            port: is_held and 1 + self._again.get((row, port), 0) for port, is_held in held.items()
+        }
 
 
-def _entries(ports: Sequence[HostPort]) -> Sequence[HostPort]:
+def _entries(ports: Collection[HostPort]) -> Sequence[HostPort]:
     return [
         *ports,
         *[HostPort(_SOME, each.protocol, each.port) for each in ports if each.ip != ALL_ADDRESSES],

@@ -80,7 +80,7 @@ def _columns(
     yield "unschedulable", table.unschedulable()[rows].tolist()
     yield "taints", _values(table.taints(), rows)
     yield "declared features", _values(table.declared_features(), rows)
-    yield "used ports", table.indexed_ports(rows)
+    yield "used ports", [table.indexed_ports(row) for row in rows]
     for key in kept.labels:
         yield f"label {key}", _values(table.label(key), rows)
     for image in kept.images:

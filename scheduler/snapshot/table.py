@@ -25,7 +25,6 @@ from scheduler.snapshot.snapshot import Snapshot
 from scheduler.snapshot.storage_index import StorageIndex
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
@@ -186,9 +185,9 @@ class ClusterTable:
     def used_ports_on(self, row: int) -> frozenset[HostPort]:
         return frozenset().union(*[pod.host_ports for pod in self._pods[row].values() if pod.host_ports])
 
-    def indexed_ports(self, rows: Sequence[int]) -> list[Counter[HostPort]]:
-        """Return the entries of each row in the index of host ports."""
-        return self._ports.on(rows)
+    def indexed_ports(self, row: int) -> tuple[int, dict[HostPort, int]]:
+        """Return the entries of a row in the index of host ports; see `PortIndex.on`."""
+        return self._ports.on(row, self.used_ports_on(row))
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
         return self._images.states(names, self.nodes, self._room)

@@ -264,7 +264,6 @@ def _columns(snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
         "unschedulable": snapshot.unschedulable,
         "taints": snapshot.taints.codes,
         "declared_features": snapshot.declared_features.codes,
-        "used_ports": snapshot.used_ports.codes,
         "label zone": snapshot.label("topology.kubernetes.io/zone").codes,
     }
     for resource in snapshot.resources:

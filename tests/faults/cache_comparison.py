@@ -47,7 +47,7 @@ def _comparable(held: dict[str, Any]) -> dict[str, Any]:
 
 def _described(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
     """Return node name -> everything that columns say of it; zeros are left out."""
-    taints, ports = snapshot.taints, snapshot.used_ports
+    taints = snapshot.taints
     zones = snapshot.label("zone")
     described = {}
     for row in snapshot.all_rows.tolist():
@@ -64,7 +64,7 @@ def _described(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
             "pod count": int(snapshot.pod_count[row]),
             "cordoned": bool(np.asarray(snapshot.unschedulable)[row]),
             "taints": taints.values[int(taints.codes[row])],
-            "ports": sorted(map(str, ports.values[int(ports.codes[row])])),
+            "ports": sorted(map(str, snapshot.used_ports_on(row))),
             "zone": zones.values[int(zones.codes[row])],
         }
     return described

@@ -94,7 +94,7 @@ class Scene:
             sorted(table.resources()),
             sorted(table.overdrawn()),
             [label.values[code] for code in label.codes],
-            [table.used_ports().values[code] for code in table.used_ports().codes],
+            [table.indexed_ports(row) for row in range(table.n_nodes)],
             [
                 len(list(table.affinity_terms(kind).matching("default", {"app": "a"}, {}).amounts()))
                 for kind in TermKind

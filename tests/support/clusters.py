@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from scheduler.objects.v1 import HostPort
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
 
@@ -77,13 +79,16 @@ tolerations = st.lists(
     max_size=3,
 )
 requests = st.dictionaries(st.sampled_from(RESOURCES), quantities, max_size=4)
+_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "::1")  # noqa: S104 - nothing listens here
 ports = st.fixed_dictionaries(
     {
         "hostPort": st.sampled_from([0, 80, 80, 443]),
-        "hostIP": st.sampled_from(["", "0.0.0.0", "127.0.0.1", "::1"]),  # noqa: S104 - nothing listens here
+        "hostIP": st.sampled_from(_ADDRESSES),
         "protocol": st.sampled_from(["", "TCP", "UDP"]),
     }
 )
+HOST_PORTS = [HostPort(*each) for each in product(_ADDRESSES[1:], ("TCP", "UDP"), (80, 443))]
+"""All that `ports` may be."""
 IMAGE_NAMES = ("a", "a:latest", "b:1", "r.io:5000/c", "r.io:5000/c:latest", "d@sha256:0")
 images = st.fixed_dictionaries(
     {

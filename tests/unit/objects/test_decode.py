@@ -25,6 +25,7 @@ from scheduler.objects.decode import (
     typed_object,
     without_managed_fields,
 )
+from scheduler.objects.pod import spec_digest
 from tests.support.builders import node_object, pod_object
 
 
@@ -307,6 +308,39 @@ def test_pods_do_not_share_large_parts_that_differ():
     one, two = (decode_pod(_with_many_requirements("one", count)) for count in (200, 201))
     assert one.pod.spec.affinity != two.pod.spec.affinity
     assert one.pod.spec.topology_spread_constraints != two.pod.spec.topology_spread_constraints
+
+
+def _with_many_ports(name: str, count: int = 1000) -> bytes:
+    ports = [{"containerPort": each, "hostPort": each} for each in range(1, 1 + count)]
+    return encoded(pod_object(name, containers=[{"name": "c", "ports": ports}]))
+
+
+def test_large_pods_share_an_equal_spec_while_one_of_them_exists():
+    first, second = decode_pod(_with_many_ports("a")), decode_pod(_with_many_ports("b"))
+    spec = first.pod.spec
+    del first
+    third = decode_pod(_with_many_ports("c"))
+
+    assert second.pod.spec is spec
+    assert third.pod.spec is spec
+
+    del second, third
+    gc.collect()
+    assert not decode._LARGE_PODS
+
+
+def test_large_pods_with_other_specs_share_nothing_and_have_other_digests():
+    one, two = (decode_pod(_with_many_ports("a", count)) for count in (1000, 1001))
+
+    assert one.pod.spec != two.pod.spec
+    assert one.spec_digest != two.spec_digest
+
+
+def test_the_digest_of_a_large_spec_is_computed_once_for_each_version_of_the_pod():
+    found = decode_pod(_with_many_ports("a"))
+
+    assert found.__dict__["spec_digest"] == spec_digest(found.pod.spec)
+    assert "spec_digest" not in decode_pod(_with_many_ports("a", 1)).__dict__
 
 
 def test_the_fields_of_a_type_are_looked_up_once_for_all_objects_with_nulls(monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,7 @@ from plugins.node_ports import NodePorts
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
+from tests.support.counted_labels import lines_run
 from tests.unit.plugins.plugin_calls import hint, reasons
 
 
@@ -33,6 +34,21 @@ def test_nodes_with_used_ports_are_rejected_as_resolvable():
         ("node(s) didn't have free ports for the requested pod ports",),
     )
     assert outcomes.passing.tolist() == [False, True, True]
+
+
+def test_a_decision_does_not_read_the_ports_of_each_node():
+    def lines(nodes: int) -> int:
+        names = [f"n{number}" for number in range(nodes)]
+        holders = [
+            holding(f"on-{name}", *range(1000 + 50 * at, 1050 + 50 * at), where=name)
+            for at, name in enumerate(names)
+        ]
+        snapshot, state = cluster(*map(node, names), pods=holders).snapshot(), CycleState()
+        wanting, plugin = holding("p", 80, 1001), NodePorts()
+        plugin.pre_filter(state, wanting, snapshot)
+        return lines_run(lambda: plugin.filter(state, wanting, snapshot, snapshot.all_rows))
+
+    assert lines(50) == lines(1)
 
 
 def test_a_pod_does_not_conflict_with_itself():

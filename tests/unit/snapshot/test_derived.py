@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.objects.v1 import conflicts_with
 from tests.support.builders import node, pod
-from tests.support.clusters import CLAIM_NAMES, Cluster, cluster, wild_clusters, wild_pods
+from tests.support.clusters import CLAIM_NAMES, HOST_PORTS, Cluster, cluster, wild_clusters, wild_pods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,10 @@ def content(snapshot: Snapshot) -> dict[str, Any]:
     found["taints"] = values(snapshot.taints)
     found["declared_features"] = values(snapshot.declared_features)
     found["zone"] = values(snapshot.label("zone"))
-    found["ports"] = values(snapshot.used_ports)
+    found["ports"] = [snapshot.used_ports_on(row) for row in range(snapshot.n_nodes)]
+    for wanted in HOST_PORTS:
+        conflicts = snapshot.port_conflicts([wanted])
+        assert conflicts.tolist() == [conflicts_with([wanted])(ports) for ports in found["ports"]]
     image = snapshot.image("a:latest")
     found["image"] = (image.num_nodes, image.present.tolist())
     found["pods"] = [sorted(each.uid for each in snapshot.pods_on(row)) for row in range(snapshot.n_nodes)]
@@ -192,6 +196,6 @@ def test_a_port_of_a_removed_pod_is_free_though_a_second_pod_uses_it():
 
     freed = base.overlay(remove=[(0, first)])
 
-    assert values(base.used_ports) == [{("0.0.0.0", "TCP", 80)}]  # noqa: S104 - a port in use, not a socket
-    assert values(freed.used_ports) == [set()]
-    assert values(freed.overlay(add=[(0, first)]).used_ports) == values(base.used_ports)
+    assert base.port_conflicts(first.host_ports).tolist() == [True]
+    assert freed.port_conflicts(first.host_ports).tolist() == [False]
+    assert freed.overlay(add=[(0, first)]).port_conflicts(first.host_ports).tolist() == [True]

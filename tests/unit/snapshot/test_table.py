@@ -11,8 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from scheduler.objects.v1 import conflicts_with
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
+from tests.support.clusters import HOST_PORTS, ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,9 +81,10 @@ def compare(model: Model, snapshot: Snapshot) -> None:
         for key in LABELS:
             label = snapshot.label(key)
             assert label.values[label.codes[row]] == expected.labels.get(key)
-        used = snapshot.used_ports
-        ports = {port for each in pods.values() for port in each.host_ports}
-        assert used.values[used.codes[row]] == ports
+        used = {port for each in pods.values() for port in each.host_ports}
+        assert snapshot.used_ports_on(row) == used
+        for wanted in HOST_PORTS:
+            assert bool(snapshot.port_conflicts([wanted])[row]) is conflicts_with([wanted])(used)
         for image in IMAGES:
             assert snapshot.image(image).present[row] == (image in expected.images)
         assert list(snapshot.storage.pods_on(row)) == [each for each in pods.values() if each.storage_volumes]
@@ -130,7 +133,7 @@ containers = st.lists(
     st.fixed_dictionaries(
         {
             "name": st.just("c"),
-            "ports": st.lists(st.fixed_dictionaries({"hostPort": st.sampled_from([80, 443])}), max_size=1),
+            "ports": st.lists(ports, max_size=2),
             "resources": st.fixed_dictionaries(
                 {
                     "requests": st.dictionaries(
@@ -339,7 +342,6 @@ def test_a_snapshot_is_read_only():
         snapshot.taints.codes,
         snapshot.declared_features.codes,
         snapshot.label("zone").codes,
-        snapshot.used_ports.codes,
         snapshot.image("a:1").present,
         snapshot.all_rows,
     ):
@@ -371,14 +373,9 @@ def test_a_port_of_two_pods_is_used_until_both_are_gone():
     table.add_pod(0, second)
 
     table.remove_pod(0, first.uid)
-    assert used(table) == {("0.0.0.0", "TCP", 80)}  # noqa: S104 - a port in use, not a socket
+    assert table.port_conflicts(first.host_ports).tolist() == [True]
     table.remove_pod(0, second.uid)
-    assert used(table) == set()
-
-
-def used(table: ClusterTable) -> set[tuple[str, str, int]]:
-    ports = table.snapshot().used_ports
-    return set(ports.values[ports.codes[0]])
+    assert table.port_conflicts(first.host_ports).tolist() == [False]
 
 
 def test_an_image_has_the_size_of_the_first_node_until_no_node_has_it():

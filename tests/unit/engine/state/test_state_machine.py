@@ -71,7 +71,7 @@ class CacheMachine(RuleBasedStateMachine):
                 int(snapshot.allocatable["cpu"][row]),
                 int(snapshot.requested["cpu"][row]),
                 int(snapshot.pod_count[row]),
-                {port.port for port in snapshot.used_ports.values[snapshot.used_ports.codes[row]]},
+                {port.port for port in snapshot.used_ports_on(row)},
             )
             for row in range(snapshot.n_nodes)
         }
