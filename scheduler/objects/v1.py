@@ -522,7 +522,9 @@ def conflicts_with(wanted: Iterable[HostPort]) -> Callable[[Iterable[HostPort]],
 
     def conflict(used: Iterable[HostPort]) -> bool:
         return any(
-            port in same or (port.protocol, port.port) in (on_any if port.ip == ALL_ADDRESSES else on_all)
+            (port.protocol, port.port) in on_any
+            if port.ip == ALL_ADDRESSES
+            else port in same or (port.protocol, port.port) in on_all
             for port in used
         )
 

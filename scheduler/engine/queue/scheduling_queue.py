@@ -6,6 +6,7 @@ There is no loop and no waiting here: the owner calls `work` at `next_deadline`,
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,12 @@ CONFIGURATION_RELOADED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "C
 """A new configuration may change the result of every pod."""
 
 _RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
+
+
+@lru_cache(maxsize=1024)
+def _rejection(plugins: frozenset[str]) -> tuple[frozenset[str], str]:
+    """Return the plugins that reject a pod, and the reason for people: one object each for all such pods."""
+    return plugins, f"rejected by {', '.join(sorted(plugins))}"
 
 
 class SchedulingQueue(QueueView):
@@ -391,7 +398,7 @@ class SchedulingQueue(QueueView):
         if rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0
-            why = f"rejected by {', '.join(sorted(rejectors))}"
+            queued.unschedulable_plugins, why = _rejection(rejectors)
         else:
             queued.consecutive_errors_count += 1
             aside = queued.quarantine_seconds

@@ -11,7 +11,7 @@ from plugins.node_ports import NodePorts
 from plugins.node_unschedulable import NodeUnschedulable
 from plugins.taint_toleration import TaintToleration
 from tests.support.builders import pod
-from tests.unit.plugins.plugin_calls import made
+from tests.unit.plugins.plugin_calls import DEFAULT_FEATURES, made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -32,14 +32,14 @@ def holding(name: str, count: int) -> PodInfo:
 @pytest.mark.parametrize(
     ("plugin", "of_size"),
     [
-        (NodeUnschedulable, tolerating),
-        (TaintToleration, tolerating),
-        (NodeAffinity, selecting),
-        (NodePorts, holding),
+        (NodeUnschedulable(), tolerating),
+        (TaintToleration(features=DEFAULT_FEATURES), tolerating),
+        (made(NodeAffinity), selecting),
+        (NodePorts(), holding),
     ],
 )
 def test_the_signature_of_a_long_list_is_short_and_differs_for_other_lists(plugin: Any, of_size: Any):
-    signature = made(plugin).signature
+    signature = plugin.signature
 
     assert len(repr(signature(of_size("a", 2000)))) < 200
     assert signature(of_size("a", 2000)) == signature(of_size("b", 2000))

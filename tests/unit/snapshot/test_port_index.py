@@ -27,7 +27,7 @@ def test_a_lookup_does_not_read_the_ports_of_each_node():
 
 
 def test_a_pod_is_added_and_removed_without_reading_the_ports_of_other_pods():
-    few, many_more, ports = PortIndex(), filled(100), many(30_000)
+    few, many_more, ports = filled(8), filled(100), many(30_000)
     for row in range(100):
         many_more.add(7, many(40_000 + 100 * row))  # the same node has many pods
 
