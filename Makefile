@@ -13,7 +13,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench hostile soak fuzz base-image image sbom board-assets lock clean
+.PHONY: help demo test check conformance upstream format bench hostile soak fuzz base-image image sbom board-assets lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ format: $(VENV)/dev ## Format the code and fix lint errors
 
 conformance: $(VENV)/dev ## Compare the results with those of kube-scheduler, by family
 	@$(BIN)/python -m tests.conformance $(ARGS)
+
+upstream: $(VENV)/dev ## Run the tests of kube-scheduler against this scheduler (KUBERNETES=path of a checkout, needs Go; ARGS=--help)
+	@$(BIN)/python -m tests.upstream $(KUBERNETES) $(ARGS)
 
 bench: $(VENV)/dev ## Measure decisions and whole pods, at 100, 1000 and 5000 nodes
 	@$(BIN)/python -m tests.bench $(ARGS)
