@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from plugins.inter_pod_affinity_explaining import AffinityExplanation
 from plugins.inter_pod_affinity_terms import (
     MOST_ONE_BY_ONE,
     MOST_REQUIREMENTS,
@@ -36,6 +37,7 @@ from scheduler.framework import (
     Features,
     FilterPlugin,
     Needs,
+    NodesExplanation,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms, WeightedTerm
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, TermsThatMean
+    from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot, TermsThatMean
 
 _ANYBODY: Final = ""  # a key of every pod event, whatever its labels are
 _OWN: Final = "own"  # prefix of keys for the waiting pod's own labels
@@ -492,6 +494,26 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         found = AffinityState.of(self._own(terms, snapshot), others, existing, snapshot)
         state.write(_PRE_FILTER, found, by_row=True)
         return None
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        terms = pod.affinity_terms
+        if terms.faults:
+            return [_joined(terms)]
+        explanation = self._explanation(pod, snapshot)
+        return None if node is None or explanation is None else list(explanation.why_not_on(node))
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        explanation = self._explanation(pod, snapshot)
+        return None if explanation is None else explanation.remedies(rows)
+
+    def _explanation(self, pod: PodInfo, snapshot: Snapshot) -> AffinityExplanation | None:
+        """Return the explanation of a pod's terms; None if there are too many."""
+        terms = pod.affinity_terms
+        self._reader.look_at(snapshot)
+        if terms.faults or terms.count > MOST_ONE_BY_ONE or self._reader.selects_among_many(terms):
+            return None
+        labels = self._reader.labels.of(pod.namespace)
+        return AffinityExplanation(pod, self._reader.incoming(terms), labels, snapshot)
 
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot

@@ -9,17 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from plugins.work_in_steps import PluginWork
 from scheduler.framework import (
     PASS,
     SKIP,
     ActionType,
+    Change,
     ClusterEvent,
     Code,
     EventResource,
     EventWithHint,
     FilterPlugin,
+    NodesExplanation,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -27,12 +30,21 @@ from scheduler.framework import (
     PreFilterResult,
     PreScorePlugin,
     QueueingHint,
+    Remedy,
     ScorePlugin,
     Status,
     TimeSlice,
     default_normalize_score,
 )
-from scheduler.objects.label_index import keys_of_changes, keys_of_labels, keys_of_requirements, keys_of_rule
+from scheduler.objects.label_index import (
+    keys_of_changes,
+    keys_of_labels,
+    keys_of_requirements,
+    keys_of_rule,
+    some_of,
+    value_of,
+    written,
+)
 from scheduler.objects.selectors import (
     METADATA_NAME,
     LabelRule,
@@ -47,7 +59,7 @@ from scheduler.objects.selectors import NodeAffinity as NodeAffinityTerms
 from scheduler.snapshot import WeighedTerms, nodes_of_any, nodes_required, nodes_with_labels, weigh_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from scheduler.errors import FieldError
     from scheduler.framework import CycleState
@@ -55,7 +67,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeSelectorTerm, PreferredSchedulingTerm
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot
 
 _MOST_BYTES: Final = 8 * 1024
 """Node affinity with more terms than this is evaluated in steps."""
@@ -210,6 +222,46 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
             index[~nodes_of_any(snapshot, self._added_required)] = 1
         return Outcomes(index, _TABLE)
 
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        if node is None or has_many_terms(pod):
+            return None
+        rules = self._added_required or ()
+        failed = _shortcomings(rules, node.name, node.labels) if self._added_required is not None else None
+        added = [f"the configuration requires {each}" for each in failed or ()]
+        return [*added, *_failed_labels(pod, node), *(_failed_terms(pod, node) or ())]
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        if has_many_terms(pod):
+            return None
+        required = pod.required_node_affinity
+        counts = [
+            f"{written(each)} on {int(np.count_nonzero(nodes_with_labels(snapshot, (each,))))}"
+            for each in required.labels
+        ]
+        counts += [
+            f"{written_term(each)} on {int(np.count_nonzero(nodes_of_any(snapshot, (each,))))}"
+            for each in required.terms or ()
+        ]
+        summary = f"required: {some_of(counts)} of {snapshot.n_nodes} nodes" if counts else ""
+        affinity = pod.pod.spec.affinity
+        relaxed = pod.with_spec(
+            node_selector={}, affinity=affinity and replace(affinity, node_affinity=_preferred_only(pod))
+        )
+
+        def change(fitting: Rows) -> Change:
+            failing = {row: _failing(pod, snapshot.nodes[row]) for row in fitting[:_MOST_COMPARED].tolist()}
+            row = min(failing, key=lambda row: len(failing[row]))
+            node = snapshot.name_of(row)
+            had = " and ".join(map(written, failing[row])) or "one of its node affinity terms"
+            is_label = all(each.operator is Operator.IN and len(each.values) == 1 for each in failing[row])
+            if failing[row] and is_label and all(each.key != METADATA_NAME for each in failing[row]):
+                text = f"{node} had the label {had} (or the pod did not require it)"
+            else:
+                text = f"it did not require {had} (it fits on {node} then)"
+            return Change(row, text, relaxed)
+
+        return NodesExplanation(summary, [Remedy(relaxed, change)])
+
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         preferred = _preferred(pod)
         if not (preferred or self._prefers):
@@ -238,6 +290,73 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return default_normalize_score(scores, feasible)
+
+
+_MOST_COMPARED: Final = 100
+"""The number of nodes among which the one with the fewest failing requirements is searched."""
+
+
+def _preferred_only(pod: PodInfo) -> NodeAffinityTerms | None:
+    """Return a pod's node affinity without the required terms."""
+    affinity = pod.node_affinity
+    return affinity and replace(affinity, required_during_scheduling_ignored_during_execution=None)
+
+
+def _failing(pod: PodInfo, node: NodeObject) -> list[Requirement]:
+    """Return the requirements that a node does not meet; of several terms, those of the term with the fewest."""
+    required = pod.required_node_affinity
+    labels = [each for each in required.labels if not each.admits(node.labels.get(each.key))]
+    terms = [_failing_of_term(term, node.name, node.labels) for term in required.terms or ()]
+    return [*labels, *min(terms, key=len, default=[])]
+
+
+def _failing_of_term(term: NodeRule, name: str, labels: Mapping[str, str]) -> list[Requirement]:
+    return [
+        *(each for each in term.labels if not each.admits(labels.get(each.key))),
+        *(each for each in term.fields if not each.admits(name if each.key == METADATA_NAME else "")),
+    ]
+
+
+def _failed_labels(pod: PodInfo, node: NodeInfo) -> Iterator[str]:
+    """Yield the labels of the nodeSelector that a node does not have."""
+    for each in pod.required_node_affinity.labels:
+        if not each.admits(node.labels.get(each.key)):
+            yield f"nodeSelector {written(each)}; the node has {value_of(each.key, node.labels)}"
+
+
+def _failed_terms(pod: PodInfo, node: NodeInfo) -> list[str] | None:
+    """Return why a node matches no term of the required node affinity; None if it matches one."""
+    required = pod.required_node_affinity
+    if required.terms is None:
+        return None
+    found = _shortcomings(required.terms, node.name, node.labels)
+    if found == []:
+        return ["the node affinity has no valid term"]
+    return None if found is None else [f"node affinity {each}" for each in found]
+
+
+def _shortcomings(terms: Sequence[NodeRule], name: str, labels: Mapping[str, str]) -> list[str] | None:
+    """Return what a node lacks for each term, the first ones of many; None if it matches a term."""
+    found = []
+    for term in terms:
+        failing = _failing_of_term(term, name, labels)
+        if not failing:
+            return None
+        had = [
+            f"name {name}" if each.key == METADATA_NAME else value_of(each.key, labels) for each in failing
+        ]
+        needs = " and ".join(map(written, failing))
+        found.append(f"{needs}; the node has {some_of(list(dict.fromkeys(had)))}")
+    rest = len(found) - _TERMS_SHOWN
+    return [*found[:_TERMS_SHOWN], *([f"and {rest} more terms"] if rest > 0 else [])]
+
+
+_TERMS_SHOWN: Final = 3
+
+
+def written_term(term: NodeRule) -> str:
+    """Return all requirements of a term."""
+    return " and ".join(map(written, (*term.labels, *term.fields)))
 
 
 def _term_faults(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState, Status
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 REASON = "node(s) didn't match Pod's required features"
 _OLD_REASON = "node declared features check failed - unsatisfied requirements"
@@ -89,6 +89,12 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         # Up to 1.35 only one feature is known.
         reason = f"{_OLD_REASON}: {', '.join(required)}" if self._names_features else REASON
         return Outcomes.reject(refused, reason, resolvable=False)
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        if node is None:
+            return None
+        missing = sorted(required_features(pod) - self._unknown - node.declared_features)
+        return [f"the pod requires the feature {name}, which the node does not declare" for name in missing]
 
 
 def required_features(pod: PodInfo) -> frozenset[str]:

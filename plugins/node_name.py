@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -53,3 +53,10 @@ class NodeName(FilterPlugin):
         if row is not None:
             refused[row] = False
         return Outcomes.reject(refused, REASON, resolvable=False)
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        wanted = pod.pod.spec.node_name
+        if node is None or wanted in {"", node.name}:
+            return []
+        which = "" if snapshot.row_of(wanted) is not None else ", which does not exist"
+        return [f"the pod's spec.nodeName is {wanted}{which}"]

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scheduler.framework import (
     SKIP,
     ActionType,
+    Change,
     ClusterEvent,
     EventResource,
     EventWithHint,
     FilterPlugin,
+    NodesExplanation,
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Remedy,
 )
+from scheduler.objects.label_index import some_of
 from scheduler.objects.pod import MANY_ENTRIES
-from scheduler.objects.v1 import HostPort, conflicts_with
+from scheduler.objects.v1 import ALL_ADDRESSES, HostPort, conflicts_with
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from scheduler.framework import CycleState, Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
@@ -65,6 +71,49 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         wanted: tuple[HostPort, ...] = state.read(_PRE_FILTER, tuple)
         return Outcomes.reject(snapshot.port_conflicts(wanted), REASON)
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        if node is None:
+            return None
+        return [
+            f"host port {written} is in use by {some_of(users)}"
+            for written, users in _ports_in_use(pod, node).items()
+        ]
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        spec = pod.pod.spec
+        relaxed = pod.with_spec(
+            containers=tuple(replace(each, ports=()) for each in spec.containers),
+            init_containers=tuple(replace(each, ports=()) for each in spec.init_containers),
+        )
+
+        def change(fitting: Rows) -> Change:
+            node = snapshot.node_info(int(fitting[0]))
+            in_use = _ports_in_use(pod, node)
+            users = sorted({user for users in in_use.values() for user in users})
+            plural = "s" if len(in_use) > 1 else ""
+            text = f"the host port{plural} {some_of(list(in_use))} were free on {node.name} (used by {some_of(users)})"
+            return Change(node.row, text, relaxed)
+
+        ports = some_of([_written(each) for each in pod.host_ports])
+        return NodesExplanation(f"host ports {ports} are requested", [Remedy(relaxed, change)])
+
+
+def _ports_in_use(pod: PodInfo, node: NodeInfo) -> dict[str, list[str]]:
+    """Return the pod's host ports that are in use on a node, each with the pods that use it."""
+    in_use = {}
+    for wanted in pod.host_ports:
+        conflicts = conflicts_with((wanted,))
+        users = [each.key for each in node.pods if each.host_ports and conflicts(each.host_ports)]
+        if users:
+            in_use[_written(wanted)] = users
+    return in_use
+
+
+def _written(port: HostPort) -> str:
+    """Return a port as `80/TCP`, with its address if it is not for all addresses."""
+    where = "" if port.ip == ALL_ADDRESSES else f"{port.ip}:"
+    return f"{where}{port.port}/{port.protocol}"
 
 
 def _event_keys(old: PodInfo, _new: None) -> Sequence[HostPort]:

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import (
     ActionType,
+    Change,
     ClusterEvent,
     EventResource,
     EventWithHint,
     FilterPlugin,
+    NodesExplanation,
     Outcomes,
     QueueingHint,
+    Remedy,
     no_event_keys,
     no_pod_key,
 )
 from scheduler.objects.pod import MANY_ENTRIES
-from scheduler.objects.v1 import NO_SCHEDULE, Taint
+from scheduler.objects.v1 import NO_SCHEDULE, Taint, Toleration
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 REASON = "node(s) were unschedulable"
 
@@ -68,3 +71,22 @@ class NodeUnschedulable(FilterPlugin):
         if pod.tolerated.cover(_TAINT, compares=False):
             return Outcomes.all_pass(snapshot.n_nodes)
         return Outcomes.reject(snapshot.unschedulable, REASON, resolvable=False)
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        if node is None:
+            return None
+        return (
+            ["the node is cordoned"]
+            if node.unschedulable and not pod.tolerated.cover(_TAINT, compares=False)
+            else []
+        )
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        toleration = Toleration(_TAINT.key, "Exists", "", _TAINT.effect)
+        relaxed = pod.with_spec(tolerations=(*pod.tolerations, toleration))
+
+        def change(fitting: Rows) -> Change:
+            row = int(fitting[0])
+            return Change(row, f"{snapshot.name_of(row)} were uncordoned", relaxed)
+
+        return NodesExplanation("cordoned", [Remedy(relaxed, change)])

@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import (
     ActionType,
+    Change,
     ClusterEvent,
     EventResource,
     EventWithHint,
     Features,
     FilterPlugin,
+    NodesExplanation,
     Outcomes,
     PreScorePlugin,
     QueueingHint,
+    Remedy,
     ScorePlugin,
     default_normalize_score,
     no_event_keys,
     no_pod_key,
 )
+from scheduler.objects.label_index import some_of
 from scheduler.objects.pod import MANY_ENTRIES
-from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
+from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, Tolerations
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from scheduler.framework import CycleState, Status
     from scheduler.objects.node import NodeObject
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 REASON = "node(s) had untolerated taint(s)"
 
 _PRE_SCORE = "PreScoreTaintToleration"
+_MOST = 3
+"""The number of sets of taints for which a toleration is proposed."""
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -78,10 +84,45 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         if node is None:
             return None
-        untolerated = [
-            taint for taint in node.taints if _has_untolerated((taint,), pod.tolerated, self._compares)
+        return [f"does not tolerate {_written(taint)}" for taint in self._untolerated(node.taints, pod)]
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        by_taints: dict[tuple[Taint, ...], list[int]] = {}
+        of_code: dict[int, tuple[Taint, ...]] = {}
+        codes, values = snapshot.taints.codes, snapshot.taints.values
+        for row in rows.tolist():
+            code = int(codes[row])
+            if code not in of_code:
+                of_code[code] = tuple(self._untolerated(values[code], pod))
+            by_taints.setdefault(of_code[code], []).append(row)
+        most = sorted((taints for taints in by_taints if taints), key=lambda taints: -len(by_taints[taints]))
+        counts = [
+            f"{' and '.join(map(_written, taints))} on {len(by_taints[taints])} of {len(rows)} nodes"
+            for taints in most
         ]
-        return [f"does not tolerate {_written(taint)}" for taint in untolerated]
+        summary = f"taints without a toleration: {some_of(counts)}" if counts else ""
+        return NodesExplanation(summary, [self._toleration(taints, pod, snapshot) for taints in most[:_MOST]])
+
+    def _toleration(self, taints: tuple[Taint, ...], pod: PodInfo, snapshot: Snapshot) -> Remedy:
+        """Return the remedy for nodes with these untolerated taints."""
+        more = tuple(Toleration(each.key, "Exists", "", each.effect) for each in taints)
+        relaxed = pod.with_spec(tolerations=pod.tolerations + more)
+
+        def change(rows: Rows) -> Change | None:
+            with_them = (row for row in rows.tolist() if set(taints) <= {*snapshot.nodes[row].taints})
+            row = next(with_them, None)
+            if row is None:
+                return None
+            plural = "s" if len(taints) > 1 else ""
+            names = " and ".join(map(_written, taints))
+            node = snapshot.name_of(row)
+            text = f"the taint{plural} {names} were removed from {node} (or tolerated)"
+            return Change(row, text, relaxed)
+
+        return Remedy(relaxed, change)
+
+    def _untolerated(self, taints: Iterable[Taint], pod: PodInfo) -> Iterator[Taint]:
+        return (each for each in taints if _has_untolerated((each,), pod.tolerated, self._compares))
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         # An empty effect matches every effect.

@@ -34,6 +34,7 @@ from scheduler.framework import (
     PASS,
     SUCCESS,
     ActionType,
+    Change,
     ClusterEvent,
     ClusterObjects,
     Code,
@@ -42,6 +43,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     Needs,
+    NodesExplanation,
     Outcome,
     Outcomes,
     PlacementScorePlugin,
@@ -49,6 +51,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     PreScorePlugin,
     QueueingHint,
+    Remedy,
     ScorePlugin,
     Status,
     TimeSlice,
@@ -306,6 +309,25 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
                 details.append(_shortage(resource, max(0, asked), node))
         return details
 
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        if not rows.size or (self._counts_resizes and pod.has_deferred_resize):
+            return None
+        state = CycleState()
+        self.pre_filter(state, pod, snapshot)
+        asked: dict[str, int] = {}
+        sentences = []
+        for resource, amount in state.read(_PRE_FILTER, list):
+            free = _free(snapshot, resource, rows)
+            if resource not in self._devices.behind and (amount > free).any():
+                asked[resource] = amount
+                sentences.append(_most_free(resource, amount, free, snapshot, rows))
+        full = int(np.count_nonzero((snapshot.pod_count >= snapshot.allocatable[PODS])[rows]))
+        if full:
+            sentences.append(f"{full} have their maximum number of pods")
+        return NodesExplanation(
+            "; ".join(sentences), [_smaller_request(pod, asked, snapshot)] if asked else ()
+        )
+
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         state.write(_PRE_SCORE, self._score_requests(pod))
         return None
@@ -420,6 +442,51 @@ def _shortage(resource: str, asked: int, node: NodeInfo) -> str:
     free = wrapped(there - node.requested.get(resource, 0))
     needs, left, whole = readable_amounts(resource, asked, free, there)
     return f"needs {needs} {resource}, {left} free of {whole}"
+
+
+def _free(snapshot: Snapshot, resource: str, rows: Rows) -> Int64s:
+    """Return the free amounts of a resource on some rows."""
+    free: Int64s = snapshot.allocatable[resource][rows] - snapshot.requested[resource][rows]
+    return free
+
+
+def _most_free(resource: str, asked: int, free: Int64s, snapshot: Snapshot, rows: Rows) -> str:
+    """Return the requested amount, and the largest free amount of all nodes."""
+    best = int(free.argmax())
+    row = int(rows[best])
+    there = int(snapshot.allocatable[resource][row])
+    if not snapshot.allocatable[resource][rows].any():
+        return f"{readable_amounts(resource, asked)[0]} {resource} requested, of which these nodes have none"
+    needs, left, whole = readable_amounts(resource, asked, int(free[best]), there)
+    return f"{needs} {resource} requested, at most {left} of {whole} free ({snapshot.name_of(row)})"
+
+
+def _smaller_request(pod: PodInfo, asked: Mapping[str, int], snapshot: Snapshot) -> Remedy:
+    """Return the remedy that the pod requests less of some resources: on the node where it has to save the least."""
+    others = {name: amount for name, amount in pod.resources.requests.items() if name not in asked}
+    relaxed = pod.with_requests(others)
+
+    def change(rows: Rows) -> Change | None:
+        lacking = np.zeros(len(rows), dtype=np.float64)
+        for resource, amount in asked.items():
+            free = _free(snapshot, resource, rows)
+            lacking += np.where(free > 0, np.maximum(amount - free, 0) / amount, np.inf)
+        best = int(lacking.argmin())
+        if not np.isfinite(lacking[best]):
+            return None
+        row = int(rows[best])
+        requests, clauses = dict(pod.resources.requests), []
+        for resource, amount in asked.items():
+            free = int(_free(snapshot, resource, rows)[best])
+            if free < amount:
+                requests[resource] = free
+                less, now = readable_amounts(resource, free, amount)
+                clauses.append(f"its {resource} request were {less} or less (now {now})")
+        if not clauses:
+            return None
+        return Change(row, " and ".join(clauses), pod.with_requests(requests))
+
+    return Remedy(relaxed, change)
 
 
 def _counted(pod: PodInfo, node: NodeInfo) -> Mapping[str, int]:

@@ -26,6 +26,7 @@ from plugins.pod_topology_spread.constraints import (
     pods_by_domain,
 )
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
+from plugins.pod_topology_spread.explaining import why_not_on, why_not_on_nodes
 from plugins.pod_topology_spread.scoring import ScoreState
 from plugins.work_in_steps import PluginWork
 from scheduler.errors import FieldError
@@ -35,11 +36,14 @@ from scheduler.framework import (
     ActionType,
     ClusterEvent,
     Code,
+    CycleState,
     EventResource,
     EventWithHint,
     Features,
     FilterPlugin,
     Needs,
+    NeedsTime,
+    NodesExplanation,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -59,11 +63,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from plugins.pod_topology_spread.constraints import SpreadConstraint
-    from scheduler.framework import CycleState
     from scheduler.objects.label_index import LabelKey
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot, UInt16s
 
 SYSTEM_DEFAULTING: Final = "System"
 LIST_DEFAULTING: Final = "List"
@@ -243,6 +246,30 @@ class DomainCounts:
             verdicts[rows] = self._too_many(own, self._fewest(np.minimum(own, others)))
         return verdicts
 
+    # For explanations.
+
+    @property
+    def fewest(self) -> int:
+        """The minimum number of pods of a domain; 0 with fewer domains than minDomains."""
+        return int(self._fewest(self._smallest[0]))
+
+    def domain_of(self, row: int) -> str | None:
+        """Return the domain of a node; None if it has none."""
+        return self._label.values[int(self._label.codes[row])]
+
+    def pods_of(self, row: int) -> int:
+        """Return the number of counted pods in the domain of a node."""
+        return int(self._pods[self._label.codes[row]])
+
+    def skew_of(self, row: int) -> int:
+        """Return the skew with the pod on a node."""
+        return self.pods_of(row) + self._itself - self.fewest
+
+    def by_domain(self) -> list[tuple[str, int]]:
+        """Return the number of pods of each domain, the fewest first."""
+        found = [(str(self._label.values[code]), int(self._pods[code])) for code in self._domains.tolist()]
+        return sorted(found, key=lambda domain: (domain[1], domain[0]))
+
     def _too_many(self, matching: Int64s, fewest: Int64s | int) -> Bools:
         skewed: Bools = matching + self._itself - fewest > self.constraint.max_skew
         return skewed
@@ -268,7 +295,7 @@ class SpreadState:
         self, pods: CountedPods, counts: Sequence[DomainCounts], changes: Iterable[Counter[int]]
     ) -> None:
         self._pods = pods
-        self._counts = counts
+        self._counts = self.counts = counts
         self._constraints = [each.constraint for each in counts]
         self._changes = tuple(changes)  # by constraint: row -> difference of the number of pods
 
@@ -492,6 +519,26 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         return state.read(_PRE_FILTER, SpreadState).outcomes()
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        counts = None if node is None else self._counts_of(pod, snapshot)
+        return None if node is None or counts is None else list(why_not_on(counts, node.row))
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        counts = self._counts_of(pod, snapshot)
+        return None if counts is None else why_not_on_nodes(counts, pod, snapshot, rows)
+
+    def _counts_of(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[DomainCounts] | None:
+        """Return the counts of a pod's constraints; None if reading or counting them takes long."""
+        if are_long(pod):
+            return None
+        state = CycleState()
+        try:
+            status = self.pre_filter(state, pod, snapshot)
+        except NeedsTime as error:
+            error.steps.close()
+            return None
+        return state.read(_PRE_FILTER, SpreadState).counts if status is None else []
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         if not snapshot.n_nodes:

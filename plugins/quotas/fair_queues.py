@@ -377,7 +377,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
     ) -> PreFilterResult | Status | None:
-        if self._queued.get(pod.uid) is not None:
+        # A pending pod in an overlay is hypothetical, evaluated for an explanation: nothing is recorded about it.
+        is_attempt = snapshot.changes is not None or state.group is not None or bool(pod.node_name)
+        if is_attempt and self._queued.get(pod.uid) is not None:
             self._pending.put(pod)
             self._pending.hope(pod.uid)
         self._ledger.be_read_for(pod, snapshot)
@@ -387,19 +389,25 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if state.group is not None and attempt.is_overdue:
             attempt = replace(attempt, with_it=self._placed_with(state.group, attempt))
         state.write(ATTEMPT, attempt, by_row=True)
-        self._waiting_order.kept_back.discard(pod.uid)
+        if is_attempt:
+            self._waiting_order.kept_back.discard(pod.uid)
         if not attempt.leaf:
             return None
         why = self._kept_back(attempt, pod)
         if why:
-            self._waiting_order.release(pod.uid)
-            if attempt.fits_ever():
-                self._waiting_order.kept_back.add(pod.uid)
-            else:
-                self._pending.give_up(pod.uid)
+            if is_attempt:
+                self._keep_back(attempt, pod)
             return Status.unschedulable(why)
         open_nodes = self._waiting_order.left_to(pod, attempt.leaf, snapshot, state.group)
         return None if open_nodes is None else PreFilterResult(open_nodes)
+
+    def _keep_back(self, attempt: QueueAttempt, pod: PodInfo) -> None:
+        """Record that a pod is rejected: it waits for its share, or its request exceeds what the queue may ever use."""
+        self._waiting_order.release(pod.uid)
+        if attempt.fits_ever():
+            self._waiting_order.kept_back.add(pod.uid)
+        else:
+            self._pending.give_up(pod.uid)
 
     def _placed_with(self, group: PodGroup, attempt: QueueAttempt) -> Int64s:
         """Return what members of a gang use that were placed in the same attempt; nothing once the minimum is reached."""

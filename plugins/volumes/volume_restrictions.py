@@ -132,7 +132,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return QueueingHint.QUEUE if is_named_by(pod, new) else QueueingHint.SKIP
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
-        return None if node is None else [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
+        if node is None:
+            return list(_why_no_claim(pod, snapshot))
+        return [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         storage = StorageObjects(snapshot)
@@ -179,6 +181,15 @@ def _names_for_one_pod(pod: PodInfo, storage: StorageObjects) -> frozenset[str]:
         for name, claim in claims.items()
         if claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes
     )
+
+
+def _why_no_claim(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
+    """Yield which claims of a pod do not exist."""
+    storage = StorageObjects(snapshot)
+    for name in named_claims(pod):
+        if storage.claim(f"{pod.namespace}/{name}") is None:
+            yield f"the PersistentVolumeClaim {name} does not exist in namespace {pod.namespace}"
+            yield f"what would help: a PersistentVolumeClaim {name} in namespace {pod.namespace}"
 
 
 def _why_one_pod(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:

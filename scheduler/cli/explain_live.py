@@ -81,37 +81,40 @@ def ask(
     return found
 
 
-def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
-    """Print an answer as JSON or as text."""
+def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool, source: str = "") -> None:
+    """Print an answer as JSON or as text: the verdict, the source, the reasons, and then the history in the queue."""
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
         return
     from rich.console import Console  # not for JSON, where it would be half of the start
     from rich.text import Text
 
-    from scheduler.tools.whatif.explanation_text import filled, member_of, show
+    from scheduler.tools.whatif.explanation_text import filled, member_of, show, show_reasons, show_verdict
 
     console = Console(highlight=False)
-    console.print(Text(f"{answer['pod']} {_where(answer)}"), style="bold", soft_wrap=True)
-    for move in answer["history"]:
-        line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
-        console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
-    if group := answer.get("group"):  # older daemons omit the field
+    show_verdict(console, answer)
+    if source:
+        console.print(Text(source, style="italic"), soft_wrap=True)
+    console.print(Text(f"{answer['pod']} {_where(answer)}"), soft_wrap=True)
+    if group := answer.get("group"):
         console.print(Text(filled(member_of(group), console.width, hanging=2)), soft_wrap=True)
     for found in answer.get("shadow", ()):
         console.print(Text(filled(disagreement(found), console.width, hanging=2)), soft_wrap=True)
     attempt = answer["attempt"]
-    if gates := answer.get(
-        "schedulingGates"
-    ):  # the history has only past gates; older daemons omit the field
-        console.print(f"waiting for scheduling gates: [{' '.join(gates)}]", markup=False, soft_wrap=True)
-    elif attempt is None:
+    if attempt is None:
         console.print("No attempt yet, or it is no longer in memory.")
-    else:
+    elif not answer["schedulingGates"]:
         console.print(f"Attempt {attempt['number']} at {attempt['at']}")
-        show(console, attempt, all_nodes=all_nodes, drawn=True)
-    if answer["now"] is not None:
-        show(console, answer["now"], all_nodes=all_nodes)
+        is_new = answer["verdict"] != attempt["verdict"]
+        (show if is_new else show_reasons)(console, attempt, all_nodes=all_nodes, drawn=True)
+    if (now := answer["now"]) is not None:
+        is_new = answer["verdict"] != now["verdict"]
+        (show if is_new else show_reasons)(console, now, all_nodes=all_nodes)
+    if answer["history"]:
+        console.print(Text("History in the queue:"), style="dim")
+    for move in answer["history"]:
+        line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
+        console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
 
 
 def _where(answer: dict[str, Any]) -> str:

@@ -167,11 +167,12 @@ async def look_at_pod(look: Lookup, name: str, ask: Ask | None, *, node: str | N
                     raise
                 click.echo(f"pod {key} is deleted", err=True)
                 return
-            answer, note = await _asked(connection, ask, token, key)
+            answer, note, why_not_asked = await _asked(connection, ask, token, key)
             if note not in {"", noted}:
                 click.echo(f"no daemon answers: {note}", err=True)
             noted = note
-            answer = {"lastMessage": last_message(pod), **(answer or await _decided(look, connection, pod))}
+            answer = answer or await _decided(look, connection, pod, why_not_asked)
+            answer = {"verdict": answer["verdict"], "lastMessage": last_message(pod), **answer}
             if _without_times(answer) != shown:
                 shown = _without_times(answer)
                 show_pod(answer, node=node, as_json=look.as_json, all_nodes=look.all_nodes)
@@ -203,24 +204,32 @@ async def _read(connection: ApiConnection, key: str) -> PodInfo:
 
 async def _asked(
     connection: ApiConnection, ask: Ask | None, token: str, key: str
-) -> tuple[dict[str, Any] | None, str]:
-    """Return the leading daemon's answer about a pod, if it knows the pod, or why no daemon answers."""
+) -> tuple[dict[str, Any] | None, str, str]:
+    """Return the leading daemon's answer about a pod, if it places the pod.
+
+    Returns:
+        The answer; why no daemon answers; and the daemon's verdict about a pod that it does not place.
+    """
     if ask is None:
-        return None, ""
+        return None, "", ""
     reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
     try:
         async with reached as daemon:
             answer = await daemon.explain(key)
             if answer is None or not (answer["attempt"] or answer["history"] or answer.get("now")):
-                return None, ""
-            return {"decidedBy": daemon.name, "now": None, **answer}, ""
+                return None, "", "" if answer is None or answer["node"] else answer["verdict"]
+            return {"decidedBy": daemon.name, "now": None, **answer}, "", ""
     except NoLeaderError as error:
-        return None, str(error)
+        return None, str(error), ""
 
 
-async def _decided(look: Lookup, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
+async def _decided(
+    look: Lookup, connection: ApiConnection, pod: PodInfo, why_not_asked: str
+) -> dict[str, Any]:
     """Evaluate a pod in this process, and return it in the form of a daemon's answer; an ended or terminating pod is not evaluated."""
+    what = "is being deleted" if pod.is_terminating else f"has ended ({pod.pod.status.phase})"
     answer: dict[str, Any] = {
+        "verdict": f"Pod {pod.key} {what}.",
         "decidedBy": None,
         "pod": pod.key,
         "node": pod.node_name or None,
@@ -235,7 +244,17 @@ async def _decided(look: Lookup, connection: ApiConnection, pod: PodInfo) -> dic
     scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
     (judged,) = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, [pod])])
     when = "now" if pod.node_name else "attempt"
-    return {**answer, "decidedBy": look.plugins, when: judged.explanation}
+    verdict = " ".join(filter(None, (why_not_asked or _unserved(pod), judged.explanation["verdict"])))
+    return {**answer, "verdict": verdict, "decidedBy": look.plugins, when: judged.explanation}
+
+
+def _unserved(pod: PodInfo) -> str:
+    """Return that a pending pod seems to have no scheduler; "" if its scheduler reported about it, or need not."""
+    if pod.node_name or pod.pod.spec.scheduling_gates or pod.group is not None or last_message(pod):
+        return ""
+    return (
+        f"No scheduler reported about pod {pod.key}: does one serve its schedulerName {pod.scheduler_name}?"
+    )
 
 
 def _without_times(answer: dict[str, Any]) -> object:

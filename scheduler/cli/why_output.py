@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.cli.explain_live import show_live
-from scheduler.tools.whatif.explanation_text import show, some
+from scheduler.tools.whatif.explanation_text import show, show_reasons, show_verdict, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,15 +36,15 @@ def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nod
         return
     console = console_for_people()
     if answer["decidedBy"] is None:
-        console.print(Text(f"{answer['pod']} does not wait: it has ended, or is being deleted."))
+        show_verdict(console, answer)
     elif node is not None and judged is not None:
         _show_node(console, judged, node)
     elif answer["place"] is not None:
-        console.print(Text(f"From {answer['decidedBy']}:", style="italic"))
-        show_live(answer, as_json=False, all_nodes=all_nodes)
+        show_live(answer, as_json=False, all_nodes=all_nodes, source=f"From {answer['decidedBy']}:")
     else:
-        console.print(Text(f"Evaluated now with {answer['decidedBy']}:", style="italic"))
-        show(console, judged, all_nodes=all_nodes)
+        show_verdict(console, answer)
+        console.print(Text(f"Evaluated now with {answer['decidedBy']}.", style="italic"))
+        show_reasons(console, judged, all_nodes=all_nodes)
         if answer["lastMessage"]:
             console.print(Text(f"Last message of its scheduler: {answer['lastMessage']}"), soft_wrap=True)
 

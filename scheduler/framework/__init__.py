@@ -74,6 +74,7 @@ from scheduler.framework.pod_groups import (
     PodGroupObjects,
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.remedies import Change, NodesExplanation, Remedy
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
@@ -93,6 +94,7 @@ __all__ = [
     "AssumedPods",
     "Background",
     "BindPlugin",
+    "Change",
     "Clock",
     "ClusterEvent",
     "ClusterObjects",
@@ -111,6 +113,7 @@ __all__ = [
     "KeyedLock",
     "Needs",
     "NeedsTime",
+    "NodesExplanation",
     "Outcome",
     "Outcomes",
     "PermitPlugin",
@@ -140,6 +143,7 @@ __all__ = [
     "QueuedPodInfo",
     "QueuedPods",
     "QueueingHint",
+    "Remedy",
     "ReservePlugin",
     "ScorePlugin",
     "Sleep",

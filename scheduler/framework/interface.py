@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis, Outcomes
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.remedies import NodesExplanation
     from scheduler.framework.status import Status
     from scheduler.framework.status_sources import StatusAccess, StatusSource
     from scheduler.objects.pod import PodInfo
@@ -174,6 +175,21 @@ class Plugin(ABC):
             One sentence for each cause, without the node's name, so that nodes with the same cause are
             grouped. Empty if there is no cause any more; None, the default, if there is nothing to add to the
             reason.
+        """
+        return None
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        """Explain the rejection of many nodes together, and name the changes of the pod that would end it.
+
+        Called only for explanations, as `why`. The scheduler evaluates each change before it shows it.
+
+        Args:
+            pod: the rejected pod.
+            snapshot: the current cluster.
+            rows: the rejected nodes; all nodes if the pod was rejected on all of them.
+
+        Returns:
+            The explanation; None, the default, if there is nothing to add to the reason.
         """
         return None
 

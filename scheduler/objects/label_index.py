@@ -112,6 +112,29 @@ def some_of(items: Sequence[str], shown: int = _SHOWN) -> str:
     return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def written(requirement: Requirement) -> str:
+    """Return a requirement in the words of the API: `zone In [a, b]`, `zone=a` for one value, `Exists disk`."""
+    operator, values = requirement.operator, sorted(requirement.values)
+    if operator is Operator.IN and len(values) == 1:
+        return f"{requirement.key}={values[0]}"
+    if operator in {Operator.GT, Operator.LT}:
+        return f"{requirement.key} {operator.value} {requirement.bound}"
+    shown = f" [{some_of(values)}]" if values else ""
+    return f"{requirement.key} {operator.value}{shown}"
+
+
+def written_rule(rule: LabelRule) -> str:
+    """Return a label selector in the words of the API: `app=web, tier In [a, b]`."""
+    if rule.requirements is None:
+        return "no pod"
+    return some_of([written(each) for each in rule.requirements]) or "any pod"
+
+
+def value_of(key: str, labels: Mapping[str, str]) -> str:
+    """Return the value of a label as `zone=a`, or `no label zone`."""
+    return f"{key}={labels[key]}" if key in labels else f"no label {key}"
+
+
 def only_for(rules: Sequence[NodeRule], labels: Mapping[str, str]) -> str:
     """Describe the required nodes, and one node's labels: `only for nodes with disk; this node has no disk`."""
     keys = dict.fromkeys(requirement.key for rule in rules for requirement in rule.labels)

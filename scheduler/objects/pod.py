@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -225,6 +226,17 @@ class PodInfo:
         if self.raw is None:
             raise LookupError(f"Pod {self.key}: its whole object was not kept; see Needs.bound_pod_objects")
         return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
+
+    def with_spec(self, **changed: Any) -> PodInfo:
+        """Return the pod as if its spec had other values of some fields; its requests stay the same."""
+        spec = msgspec.structs.replace(self.pod.spec, **changed)
+        pod = msgspec.structs.replace(self.pod, spec=spec)
+        return PodInfo(pod, self.raw, node_name=self.node_name, resources=self._resources)
+
+    def with_requests(self, requests: Mapping[str, int]) -> PodInfo:
+        """Return the pod as if a node needed other free amounts for it."""
+        resources = replace(self.resources, requests=requests)
+        return PodInfo(self.pod, self.raw, node_name=self.node_name, resources=resources)
 
     def takes_the_same_as(self, other: PodInfo) -> bool:
         """Return whether a node's counts are the same with either of two versions of the pod."""

@@ -1,8 +1,9 @@
 """A read-only snapshot of the cluster for a scheduling cycle.
 
 Nothing changes during a synchronous cycle, so a snapshot is a set of views of the table's columns and costs nothing.
-Three derived kinds represent hypothetical clusters without changing the table: `take` keeps some rows, `overlay` adds
-and removes pods, `with_nominated` adds nominated pods. All create a column when it is first read.
+Four derived kinds represent hypothetical clusters without changing the table: `take` keeps some rows, `overlay` adds
+and removes pods, `with_nominated` adds nominated pods, `with_nodes_of` adds nodes. All create a column when it is first
+read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from scheduler.snapshot.derived import OtherPods, TakenRows
 from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.more_nodes import MoreNodes
 from scheduler.snapshot.nominated_pods import WithNominatedPods
 
 if TYPE_CHECKING:
@@ -265,6 +267,14 @@ class Snapshot:
     def with_nominated(self, nominated: NominatedPods) -> Snapshot:
         """Return this snapshot with nominated pods on their nodes; the rows stay the same."""
         return Snapshot(WithNominatedPods(self._source, nominated))
+
+    def with_nodes_of(self, added: Snapshot) -> Snapshot:
+        """Return this snapshot with more nodes: their rows follow the others.
+
+        Args:
+            added: a snapshot whose nodes have other names, and no pods.
+        """
+        return Snapshot(MoreNodes(self._source, added._source))
 
 
 class NodeInfo:

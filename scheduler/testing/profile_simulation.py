@@ -13,7 +13,7 @@ from scheduler.configuration.defaults import MINIMAL_PLUGINS
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.engine.cycle.explanation import RefusalDetails, explain_gated
+from scheduler.engine.cycle.explanation import Explainer, explain_gated
 from scheduler.engine.cycle.hypothetical import evaluate
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.runtime.plugin_classes import check_plugin
@@ -111,8 +111,8 @@ class ProfileSimulation:
         if not gate.is_success:
             return explain_gated(pod, gate), None
         snapshot = self._cache.snapshot()
-        details = RefusalDetails(self._framework.plugins.all(), SystemClock(), nodes_of_a_kind=math.inf)
-        decision, explanation = evaluate(self._framework, pod, snapshot, nominated={}, details=details)
+        explainer = Explainer(self._framework, SystemClock(), nodes_of_a_kind=math.inf)
+        decision, explanation = evaluate(self._framework, pod, snapshot, nominated={}, explainer=explainer)
         return explanation, next(iter(explanation.get("best", ())), decision.node_name or None)
 
 

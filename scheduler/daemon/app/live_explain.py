@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.gauges import group_queue_state, waiting_groups
-from scheduler.engine.cycle.explanation import RefusalDetails, explain
+from scheduler.engine.cycle.explanation import Explainer, explain
 from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
+from scheduler.engine.cycle.verdict import with_verdict
+from scheduler.engine.queue.pod_places import Place
 from scheduler.framework.events import with_event_names
+from scheduler.objects.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from scheduler.clock import Clock
@@ -36,8 +40,8 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     """Explain a pod (`namespace/name`); None if the daemon does not know it.
 
     Returns:
-        JSON values: `pod`, `node` (null if it has none), `place` in the queue, its `history` there, oldest entry first,
-        `schedulingGates`, the current ones, `group`, the state of its group while it waits with one, else null, `attempt`:
+        JSON values: `verdict`, in plain words; `pod`, `node` (null if it has none), `place` in the queue, its `history` there, oldest entry first,
+        `schedulingGates`, the current ones, `held`, the plugins that hold it at Permit, each with `until`, `group`, the state of its group while it waits with one, else null, `attempt`:
         null before the first and after it was forgotten, else `at`, `number`, its duration in `seconds`, `chosen`,
         `nominates` (the nominated node, or null) and the explanation in the format of `explain --cluster`, with `details` of
         the current state, not of the attempt (of a pod on a node that waits in the queue: the attempt at its resize); and
@@ -50,15 +54,71 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     pod, attempted = known_of(daemon.parts, daemon.cycles.attempts, key)
     if pod is None:
         return None
-    return {
+    parts = daemon.parts
+    answer = {
         "pod": key,
         "node": pod.node_name or None,
-        **in_the_queue(daemon.parts, pod, clock),
+        **in_the_queue(parts, pod, clock),
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "group": _group(daemon, pod),
-        "attempt": attempted and attempt_json(daemon.parts, pod, attempted, clock),
-        "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
+        "held": held_at_permit(parts, pod, clock),
+        "attempt": attempted and attempt_json(parts, pod, attempted, clock),
+        "now": _now(parts, pod, attempted, clock) if pod.node_name else None,
     }
+    return {"verdict": live_verdict(parts, pod, answer), **answer}
+
+
+def held_at_permit(parts: Parts, pod: PodInfo, clock: Clock) -> list[dict[str, Any]]:
+    """Return which plugins hold a pod at Permit: `plugin`, and `until` when, after which it rejects the pod."""
+    return [
+        {"plugin": plugin, "until": rfc3339_micro(clock.utc_now() + timedelta(seconds=seconds))}
+        for plugin, seconds in parts.waiting_pods.seconds_left(pod.uid).items()
+    ]
+
+
+def live_verdict(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
+    """Return the verdict about a pod in plain words; `answer` is as of `live_explanation`."""
+    now, attempt = answer.get("now"), answer["attempt"]
+    is_settled = pod.node_name and answer["place"] == Place.OUTSIDE.value
+    if is_settled and now is not None and not pod.is_terminating:
+        return str(now["verdict"])
+    what = _why_not_ours(parts, pod, answer) or _why_no_attempt(parts, pod, answer)
+    return f"Pod {pod.key} {what}" if what else str(attempt["verdict"])
+
+
+def _why_not_ours(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
+    """Return why a pod does not wait for this scheduler; "" if it does."""
+    profiles = parts.profiles.frameworks
+    if pod.is_terminal:
+        return f"has ended ({pod.pod.status.phase})."
+    if pod.is_terminating or parts.pods.get(pod.key) is None:
+        return "is being deleted." if pod.is_terminating else "is deleted."
+    if pod.node_name and answer["place"] == Place.OUTSIDE.value:
+        return f"is on node {pod.node_name}."
+    return "" if pod.scheduler_name in profiles else not_ours(pod.scheduler_name, profiles)
+
+
+def _why_no_attempt(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
+    """Return what a pod waits for, if that is not a node; "" if the last attempt tells it."""
+    attempt, queued = answer["attempt"], parts.queue.get(pod.uid)
+    if gates := answer["schedulingGates"]:
+        return f"is not attempted: it waits for its scheduling gates {', '.join(gates)}."
+    if held := answer.get("held"):
+        plugins = " and ".join(f"{each['plugin']} (until {each['until']})" for each in held)
+        where = f"fits on node {attempt['chosen']}, but" if attempt and attempt["chosen"] else "fits, but"
+        return f"{where} is not bound yet: it is held at Permit by {plugins}."
+    if queued is not None and queued.is_gated:
+        return f"is not attempted: {_why(parts, queued)}"
+    return "" if attempt is not None else f"had no attempt yet (in the queue: {answer['place']})."
+
+
+def not_ours(name: str, profiles: Iterable[str]) -> str:
+    """Return that a pod has a schedulerName without a profile here, and the similar one, if there is one."""
+    known = list(profiles)
+    return (
+        f"has schedulerName {name}, which this scheduler does not serve; its profiles are "
+        f"{', '.join(known)}{did_you_mean(name, known) or '.'}"
+    )
 
 
 def known_of(parts: Parts, attempts: AttemptLog, key: str) -> tuple[PodInfo | None, PastAttempt | None]:
@@ -123,15 +183,17 @@ def attempt_json(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Cloc
     if framework is not None and (not pod.node_name or parts.profiles.tries_resize_of(pod)):
         snapshot = parts.cache.snapshot()
         nominated = parts.nominator.others(pod, snapshot)
-        _details(parts, framework, clock).add_to(explanation, pod, snapshot, nominated)
-    return {
-        "at": rfc3339_micro(attempted.at),
-        "number": attempted.number,
-        "seconds": attempted.seconds,
-        "chosen": attempted.decision.node_name or None,
-        "nominates": attempted.decision.nominated_node_name or None,
-        **explanation,
-    }
+        explanation = _explainer(parts, framework, clock).complete(explanation, pod, snapshot, nominated)
+    return with_verdict(
+        {
+            "at": rfc3339_micro(attempted.at),
+            "number": attempted.number,
+            "seconds": attempted.seconds,
+            "chosen": attempted.decision.node_name or None,
+            "nominates": attempted.decision.nominated_node_name or None,
+            **explanation,
+        }
+    )
 
 
 def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock) -> dict[str, Any] | None:
@@ -149,18 +211,17 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
         pod,
         snapshot,
         nominated=parts.nominator.others(pod, snapshot),
-        details=_details(parts, framework, clock),
+        explainer=_explainer(parts, framework, clock),
         avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
         may_preempt=False,
         yields_to_loop=True,
     )
     _, explanation = parts.budget.run_slice(judging)
-    return {**explanation, "node": node_name}
+    return with_verdict({**explanation, "node": node_name})
 
 
-def _details(parts: Parts, framework: Framework, clock: Clock) -> RefusalDetails:
-    plugins, budget = framework.plugins.all(), parts.budget
-    return RefusalDetails(plugins, clock, seconds=_DETAILS_SECONDS, budget=budget)
+def _explainer(parts: Parts, framework: Framework, clock: Clock) -> Explainer:
+    return Explainer(framework, clock, seconds=_DETAILS_SECONDS, budget=parts.budget)
 
 
 def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:

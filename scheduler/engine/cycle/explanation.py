@@ -1,6 +1,7 @@
 """Explains one decision as plain JSON values, with details of plugins.
 
-    {"pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
+    {"verdict": text,
+     "pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
      "preFilter": {"plugin", "code", "reasons", "details": [text]} | null,
      "nominatedNodeName": name (the pod's nomination before the decision),
      "preFilterNodes": [name] (if PreFilter narrowed the search),
@@ -8,9 +9,14 @@
                    | {"feasible": false, "plugin", "code", "reasons", "details": [text]}},
      "notExamined": number (of nodes that were not evaluated, if any),
      "weights": {plugin: number}, "best": [name] (if nodes were scored),
-     "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null}
+     "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null,
+     "rejections": [{"plugin", "reasons", "nodes": number, "summary": text}], "remedies": [{"changes": [text], "node": name}],
+     "fitsNow": name (if the cluster changed after the attempt)}
 
-Scores are normalized and weighted, and contain exactly the plugins that ran. Without such plugins `scores` is absent;
+`verdict` says in plain words whether the pod fits, and which changes would place it. `rejections` counts the nodes by
+plugin and reasons, the most nodes first, with what the plugin says of all of them. Each of the `remedies` was evaluated:
+after all of its changes the pod fits on its node. `Explainer` adds these four; `rejections` and `remedies` are absent if
+the pod fits. Scores are normalized and weighted, and contain exactly the plugins that ran. Without such plugins `scores` is absent;
 if nodes were not scored, `total` is absent too. A score divided by its plugin's entry in `weights` is the plugin's
 normalized score, 0 to 100; `weights` has no extenders. `best` contains the nodes with the highest total; one of them is
 drawn. A feasible node that was avoided has a reason in `avoided`; it is scored and chosen only if no other node is
@@ -26,6 +32,10 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from scheduler.engine.cycle.remedies import Remedies, explained
+from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
 from scheduler.framework.preemption import preemption_summary
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.engine.cycle.attempt import Decision
+    from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.scoring import Scores
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis, Outcome
@@ -53,14 +64,16 @@ if TYPE_CHECKING:
 
 def explain_gated(pod: PodInfo, status: Status) -> Explanation:
     """Explain a pod that PreEnqueue keeps out of the queue."""
-    return {
-        "pod": pod.key,
-        "result": "gated",
-        "message": status.message,
-        "preFilter": None,
-        "nodes": {},
-        "preemption": None,
-    }
+    return with_verdict(
+        {
+            "pod": pod.key,
+            "result": "gated",
+            "message": status.message,
+            "preFilter": None,
+            "nodes": {},
+            "preemption": None,
+        }
+    )
 
 
 def explain(decision: Decision, names: Sequence[str]) -> Explanation:
@@ -236,6 +249,92 @@ class RefusalDetails:
         plugin = self._plugins.get(refusal["plugin"])
         details = None if plugin is None else _details_of(self._budget, plugin, pod, snapshot, node)
         return refusal if details is None else {**refusal, "details": details}
+
+
+class Explainer:
+    """Completes explanations of one profile: details of plugins, counted rejections, remedies, and the verdict.
+
+    Args:
+        framework: the profile.
+        clock: measures the time limit.
+        seconds: time after which no further plugin is called, and no further remedy evaluated.
+        nodes_of_a_kind: as of `RefusalDetails`.
+        budget: as of `RefusalDetails`.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        clock: Clock,
+        *,
+        seconds: float = math.inf,
+        nodes_of_a_kind: float = NODES_OF_A_KIND,
+        budget: LoopBudget | None = None,
+    ) -> None:
+        self._framework, self._clock, self._seconds = framework, clock, seconds
+        self._budget = budget or LoopBudget(clock.monotonic)
+        self._details = RefusalDetails(
+            framework.plugins.all(),
+            clock,
+            seconds=seconds,
+            nodes_of_a_kind=nodes_of_a_kind,
+            budget=self._budget,
+        )
+
+    def complete(
+        self,
+        explanation: Explanation,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Mapping[int, Sequence[PodInfo]] = _NONE,
+    ) -> Explanation:
+        """Return an explanation with everything that is said of the current cluster, the verdict first.
+
+        Args:
+            explanation: the explanation of a decision.
+            pod: the pod of the decision.
+            snapshot: the cluster.
+            nominated: as of `RefusalDetails.add_to`.
+        """
+        self._details.add_to(explanation, pod, snapshot, nominated)
+        is_rejected = explanation["result"] == "unschedulable"
+        if is_rejected and not any(each["feasible"] for each in explanation["nodes"].values()):
+            explanation["rejections"] = self._rejections(explanation, pod, snapshot)
+            explanation |= self._remedies(pod, snapshot, nominated)
+        return with_verdict(explanation)
+
+    def _rejections(self, explanation: Explanation, pod: PodInfo, snapshot: Snapshot) -> list[dict[str, Any]]:
+        plugins = {each.name: each for each in self._framework.plugins.all()}
+        kinds: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        for name, verdict in explanation["nodes"].items():
+            row = snapshot.row_of(name)
+            rows = kinds.setdefault((verdict["plugin"], tuple(verdict["reasons"])), [])
+            if row is not None:
+                rows.append(row)
+        found = []
+        for (name, reasons), rows in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+            told = None
+            if name in plugins and rows:
+                told = explained(self._budget, plugins[name], pod, snapshot, np.array(rows, dtype=np.intp))
+            summary = "" if told is None else told.summary
+            found.append({"plugin": name, "reasons": list(reasons), "nodes": len(rows), "summary": summary})
+        return found
+
+    def _remedies(
+        self, pod: PodInfo, snapshot: Snapshot, nominated: Mapping[int, Sequence[PodInfo]]
+    ) -> dict[str, Any]:
+        end = self._clock.monotonic() + self._seconds
+        search = Remedies(
+            self._framework,
+            snapshot,
+            nominated,
+            self._budget,
+            is_over=lambda: self._clock.monotonic() > end,
+            is_alone=math.isinf(self._seconds),
+        )
+        remedies, fits_now = search.find(pod)
+        found: dict[str, Any] = {"remedies": [each.as_json() for each in remedies]}
+        return {**found, "fitsNow": fits_now} if fits_now else found
 
 
 @loop_work("request", lambda plugin: f"plugin {plugin.name} at why")

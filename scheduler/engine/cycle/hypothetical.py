@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scheduler.engine.cycle.attempt import Decision
-    from scheduler.engine.cycle.explanation import Explanation, RefusalDetails
+    from scheduler.engine.cycle.explanation import Explainer, Explanation
     from scheduler.engine.runtime.framework import Framework
     from scheduler.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ def evaluate(
     snapshot: Snapshot,
     *,
     nominated: Mapping[int, Sequence[PodInfo]],
-    details: RefusalDetails,
+    explainer: Explainer,
     avoided: Mapping[int, str] = _NONE,
     may_preempt: bool = True,
     yields_to_loop: bool = False,
@@ -41,7 +41,7 @@ def evaluate(
         pod: a pod that is on no node; see `unplaced`.
         snapshot: the cluster.
         nominated: row -> other pods of equal or higher priority that are nominated to the node.
-        details: calls the plugins for details of rejections.
+        explainer: completes the explanation.
         avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
         may_preempt: whether to run preemption. Not for a daemon, where preemption evicts pods.
         yields_to_loop: whether to raise NeedsTime instead of doing the plugins' work at once.
@@ -61,8 +61,7 @@ def evaluate(
         yields_to_loop=yields_to_loop,
     )
     explanation = explain(decision, snapshot.names)
-    details.add_to(explanation, pod, snapshot, nominated)
-    return decision, explanation
+    return decision, explainer.complete(explanation, pod, snapshot, nominated)
 
 
 def unplaced(pod: PodInfo, snapshot: Snapshot) -> tuple[PodInfo, Snapshot]:

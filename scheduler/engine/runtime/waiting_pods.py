@@ -28,6 +28,12 @@ class WaitingPod:
             for plugin, seconds in timeouts.items()
         }
 
+    @property
+    def seconds_left(self) -> Mapping[str, float]:
+        """Plugin -> seconds until it rejects the pod."""
+        now = asyncio.get_running_loop().time()
+        return {plugin: max(0.0, timer.when() - now) for plugin, timer in self._timers.items()}
+
     def allow(self, plugin: str) -> None:
         """Remove the hold of a plugin; the pod continues when no plugin holds it."""
         timer = self._timers.pop(plugin, None)
@@ -99,6 +105,11 @@ class WaitingPodsMap:
     def holds(self, uid: str) -> bool:
         """Return whether a pod is held."""
         return uid in self._pods
+
+    def seconds_left(self, uid: str) -> Mapping[str, float]:
+        """Return which plugins hold a pod: plugin -> seconds until it rejects the pod."""
+        waiting = self._pods.get(uid)
+        return {} if waiting is None else waiting.seconds_left
 
     def waiting(self) -> Iterable[PodInfo]:
         return [waiting.pod for waiting in self._pods.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import rfc3339_micro
-from scheduler.daemon.app.live_explain import attempt_json, in_the_queue
+from scheduler.daemon.app.live_explain import attempt_json, held_at_permit, in_the_queue, live_verdict
 from scheduler.errors import ApiError
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.tools.board.subject import SubjectKind
@@ -47,7 +47,7 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
         attempts = [] if evaluated is None else [evaluated]
     details = next((each for each in attempts if number in {None, each.number}), None)
     framework = subject.parts.profiles.frameworks.get(pod.scheduler_name)
-    return {
+    found = {
         "pod": key,
         "node": pod.node_name or None,
         "nominated": pod.pod.status.nominated_node_name or None,
@@ -65,8 +65,11 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
         "isEvaluation": subject.kind is not SubjectKind.DAEMON,
         "weights": {} if framework is None else _weights(framework),
         "attempts": [_line(each) for each in attempts],
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
+        "held": held_at_permit(subject.parts, pod, subject.clock),
         "attempt": details and attempt_json(subject.parts, pod, details, subject.clock),
     }
+    return {"verdict": live_verdict(subject.parts, pod, found), **found}
 
 
 async def pod_events(subject: Subject, key: str) -> dict[str, Any] | None:

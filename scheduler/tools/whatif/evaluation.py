@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.engine.cycle.explanation import RefusalDetails, explain, explain_gated
+from scheduler.engine.cycle.explanation import Explainer, explain, explain_gated
 from scheduler.engine.cycle.group_explanation import brief
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
+from scheduler.engine.cycle.verdict import verdict, with_verdict
 from scheduler.framework.sliced_work import NeedsTime, answer_to_end
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
 
@@ -119,8 +120,8 @@ def _evaluate(
     snapshot, node_name = scheduler.cache.snapshot(), pod.node_name
     if node_name:
         pod, snapshot = unplaced(pod, snapshot)
-    details = RefusalDetails(
-        framework.plugins.all(),
+    explainer = Explainer(
+        framework,
         scheduler.parts.clock,
         nodes_of_a_kind=scheduler.nodes_of_a_kind,
         budget=scheduler.parts.budget,
@@ -129,11 +130,11 @@ def _evaluate(
     if group is not None:
         judged = _as_member(pod, group)
         before = snapshot.overlay(add=group.before(pod.uid, snapshot))
-        details.add_to(judged.explanation, pod, before, nominated)
-        return judged, None
-    decision, explanation = evaluate(framework, pod, snapshot, nominated=nominated, details=details)
+        explanation = explainer.complete(judged.explanation, pod, before, nominated)
+        return judged._replace(explanation=explanation), None
+    decision, explanation = evaluate(framework, pod, snapshot, nominated=nominated, explainer=explainer)
     if node_name:
-        explanation["node"] = node_name
+        explanation = with_verdict({**explanation, "node": node_name})
     return PodEvaluation(pod, explanation, decision.status, decision.diagnosis), decision
 
 
@@ -168,9 +169,10 @@ def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explana
     reserved = place(scheduler, decision, chosen)
     if reserved.is_success:
         explanation["chosen"] = chosen
-        return reserved
-    explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
-    explanation["message"] = reserved.message
+    else:
+        explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
+        explanation["message"] = reserved.message
+    explanation["verdict"] = verdict(explanation)
     return reserved
 
 

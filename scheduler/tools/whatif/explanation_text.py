@@ -125,21 +125,26 @@ Kinds = dict[tuple[str, ...] | None, list[str]]
 _NAMES_SHOWN = 3
 _KINDS_SHOWN = 3
 _NOT_ANY_MORE = "the reason no longer applies; it did at the time of the decision"
-_CODES = {
-    Code.UNSCHEDULABLE.value: "",
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE.value: " (evicting pods would not help)",
-}
+_REJECTIONS = {Code.UNSCHEDULABLE.value, Code.UNSCHEDULABLE_AND_UNRESOLVABLE.value}
 
 
-def refusals(nodes: Mapping[str, Mapping[str, Any]], width: int, *, all_nodes: bool) -> Iterator[str]:
+def refusals(
+    nodes: Mapping[str, Mapping[str, Any]],
+    rejections: Iterable[Mapping[str, Any]],
+    width: int,
+    *,
+    all_nodes: bool,
+) -> Iterator[str]:
     """Yield lines; the plugin and reason with the most nodes come first.
 
     Args:
         nodes: name -> result, as in an explanation, of the nodes that are not feasible.
+        rejections: as in an explanation.
         width: number of columns of the terminal.
         all_nodes: whether to show all of them.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], Kinds] = {}
+    summaries = {(each["plugin"], tuple(each["reasons"])): each["summary"] for each in rejections}
     for name, verdict in nodes.items():
         key = verdict["plugin"], verdict["code"], tuple(verdict["reasons"])
         details = tuple(verdict["details"]) if "details" in verdict else None
@@ -148,8 +153,11 @@ def refusals(nodes: Mapping[str, Mapping[str, Any]], width: int, *, all_nodes: b
     counts, is_cut = len(str(max(sizes.values()))), False
     for key, size in sorted(sizes.items(), key=lambda item: -item[1]):
         plugin, code, reasons = key
-        description = f"{plugin}: {', '.join(reasons)}{_CODES.get(code, f' ({code})')}"
-        yield filled(f"{size:>{counts}}  {description}", width, indent=2, hanging=counts + 4)
+        description = f"{plugin}: {', '.join(reasons)}{'' if code in _REJECTIONS else f' ({code})'}"
+        if summary := summaries.get((plugin, reasons)):
+            description += f"; {summary}"
+        counted = f"{size:>{counts}} node{'s' if size > 1 else ''}"
+        yield filled(f"{counted}: {description}", width, indent=2, hanging=counts + 4)
         yield from _nodes(groups[key], width, counts + 4, all_nodes=all_nodes)
         is_cut |= len(groups[key]) > _KINDS_SHOWN or max(map(len, groups[key].values())) > _NAMES_SHOWN
     if is_cut and not all_nodes:
@@ -369,7 +377,13 @@ _STYLES = {"schedulable": "green", "unschedulable": "red", "gated": "yellow", "e
 
 
 def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: bool = False) -> None:
-    """Print an explanation, with all nodes, or only the first ones of each kind.
+    """Print an explanation, the verdict first; the arguments are those of `show_reasons`."""
+    show_verdict(console, explanation)
+    show_reasons(console, explanation, all_nodes=all_nodes, drawn=drawn)
+
+
+def show_reasons(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: bool = False) -> None:
+    """Print an explanation without its verdict, with all nodes, or only the first ones of each kind.
 
     Args:
         console: the console.
@@ -382,11 +396,6 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
     feasible = {name: verdict for name, verdict in nodes.items() if verdict["feasible"]}
     refused = {name: verdict for name, verdict in nodes.items() if not verdict["feasible"]}
     ranked = {name: verdict for name, verdict in feasible.items() if "total" in verdict}
-    if "node" in explanation:
-        where = f"{explanation['pod']} is on node {explanation['node']}; evaluated as if it were pending:"
-        _print(console, [filled(where, width, hanging=2)])
-    # One line, so that it can be searched; a terminal would break it within words.
-    console.print(_verdict(explanation, len(feasible)), soft_wrap=not console.is_terminal)
     if "group" in explanation:
         _print(console, [filled(member_of(explanation["group"]), width, hanging=2)])
     if "requeued" in explanation:
@@ -415,7 +424,8 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
     _print(console, _not_ranked(feasible, ranked, chosen, width, all_nodes=all_nodes))
     if refused:
         console.print(Text("Rejected nodes:", style="bold"))
-        _print(console, refusals(refused, width, all_nodes=all_nodes))
+        rejections = explanation.get("rejections", ())
+        _print(console, refusals(refused, rejections, width, all_nodes=all_nodes))
     console.print()
 
 
@@ -424,14 +434,9 @@ def _print(console: Console, lines: Iterable[str]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _verdict(explanation: Explanation, feasible: int) -> Text:
-    result, judged = explanation["result"], len(explanation["nodes"])
-    text = Text.assemble((explanation["pod"], "bold"), ": ", (result, f"bold {_STYLES[result]}"))
-    if judged:
-        which = "examined nodes" if "notExamined" in explanation else "nodes"
-        counted = f"{feasible} of {judged}"
-        text.append(f", {counted} {which} fit" if feasible else f", no node fits ({counted} {which})")
-    return text
+def show_verdict(console: Console, explanation: Mapping[str, Any]) -> None:
+    """Print a verdict as one line, so that it can be searched; a terminal would break it within words."""
+    console.print(Text(explanation["verdict"], style="bold"), soft_wrap=not console.is_terminal)
 
 
 def _goes(explanation: Explanation, *, drawn: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.daemon.app.live_explain import attempt_json, known_of
+from scheduler.daemon.app.live_explain import attempt_json, known_of, live_verdict
 from scheduler.daemon.app.pages import listen, readiness
 from scheduler.daemon.app.shadow.findings import lines
 from scheduler.daemon.server.access import Access
@@ -61,7 +61,7 @@ def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[s
     pod, attempted = known_of(service.parts, service.attempts, key)
     if pod is None:
         return None
-    return {
+    answer = {
         "pod": key,
         "node": pod.node_name or None,
         "place": "outside",
@@ -72,6 +72,7 @@ def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[s
         "now": None,
         "shadow": service.findings.of(key),
     }
+    return {"verdict": live_verdict(service.parts, pod, answer), **answer}
 
 
 @asynccontextmanager

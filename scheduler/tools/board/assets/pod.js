@@ -37,6 +37,7 @@ function Facts({ details }) {
   const message = attempt?.message ?? details.conditions[0]?.message;
   return html`<section class="panel" aria-label=${`Pod ${details.pod}`}>
     <header><h2>${details.pod}</h2><a href="#/">Back to the map</a></header>
+    ${details.verdict && html`<p class="verdict">${details.verdict}</p>`}
     <dl><dt>state</dt><dd>${details.node ? html`on <strong>${details.node}</strong>` : html`<strong>${details.place === "outside" || (details.isEvaluation && details.place === "active") ? "pending" : details.place}</strong>`}${details.nominated ? `, nominated to ${details.nominated}` : ""}</dd>
       <dt>requests</dt><dd>${asked(details.requests)}</dd>
       <dt>priority</dt><dd>${details.priority}</dd>
@@ -101,6 +102,7 @@ function Verdicts({ details }) {
           ${refusing.map(([plugin, n]) => html`<option value=${plugin}>rejected by ${plugin} (${count(n)})</option>`)}</select></label></span></header>
     ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} rejects the pod on every node: ${attempt.preFilter.reasons.join(", ")}</p>
       ${attempt.preFilter.details?.map((detail) => html`<p>${detail}</p>`)}`}
+    ${attempt.rejections?.length > 0 && html`<ul class="rejections">${attempt.rejections.map((each) => html`<li>${many(each.nodes, "node")}: <strong>${each.plugin}</strong>: ${each.reasons.join(", ")}${each.summary && `; ${each.summary}`}</li>`)}</ul>`}
     ${plugins.length > 0 && html`<p class="keys">${plugins.map((plugin, place) => html`<span class="key"><i class=${`part part-${place % 12}`}></i>${plugin}${weights[plugin] > 1 ? ` ×${weights[plugin]}` : ""}</span>`)}</p>`}
     ${pair.length === 2 && html`<${Beside} names=${pair} attempt=${attempt} plugins=${plugins} weights=${weights} close=${() => setPair([])} />`}
     <${Paged} rows=${shown} caption=${`${count(shown.length)} of ${many(rows.length, "node")}${pair.length === 1 ? "; choose a second one to see them side by side" : "; choose two to see them side by side"}`}

@@ -1,0 +1,355 @@
+"""Finds the smallest changes after which a rejected pod fits, by evaluating the pod as it would be after each of them.
+
+Plugins propose the changes of the pod (`Plugin.why_nodes`); beside these, one more node like an existing one is tried. A
+change counts only if an evaluation of all plugins finds a node. If no single change is enough, two are tried together,
+and then three.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from scheduler.engine.cycle.scheduling import DecisionOptions, decide, run_now
+from scheduler.framework.remedies import NodesExplanation
+from scheduler.framework.sliced_work import NeedsTime, answer_to_end
+from scheduler.loop_work import loop_work
+from scheduler.objects.node import NodeObject
+from scheduler.snapshot import ClusterTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from scheduler.engine.runtime.budget import LoopBudget
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.interface import Plugin
+    from scheduler.framework.remedies import Change, Remedy
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+logger = logging.getLogger(__name__)
+
+_MOST_REMEDIES: Final = 4
+"""The number of remedies of one explanation."""
+_MOST_CHANGES: Final = 3
+"""The number of changes that are tried together."""
+_MOST_DRY_RUNS: Final = 40
+_MOST_PLUGINS: Final = 4
+"""The number of rejecting plugins that are asked, those with the most nodes first."""
+_MOST_TOGETHER: Final = 4
+"""The number of insufficient changes that are combined with others."""
+_MOST_KINDS: Final = 16
+"""The number of kinds of nodes of which one more is tried."""
+_MOST_READ: Final = 512
+"""The number of nodes that are read to find the kinds."""
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_ZONE: Final = "topology.kubernetes.io/zone"
+_NEW_NODE: Final = "one-more-node-"
+_OF_THE_STATE: Final = "node.kubernetes.io/"
+"""Prefix of the taints that describe the state of a node, which another node does not have."""
+
+
+class FoundRemedy(NamedTuple):
+    """Changes after which the pod fits.
+
+    Attributes:
+        changes: clauses that continue "It would fit if"; all of these changes are needed.
+        node: the node that then fits; for a new node, the node like which it is.
+    """
+
+    changes: tuple[str, ...]
+    node: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"changes": list(self.changes), "node": self.node}
+
+
+class Rejected(NamedTuple):
+    """The rejection of a pod by one plugin.
+
+    Attributes:
+        plugin: the plugin.
+        rows: the nodes.
+        explanation: the plugin's explanation of these nodes.
+    """
+
+    plugin: str
+    rows: Rows
+    explanation: NodesExplanation
+
+
+class _Result(NamedTuple):
+    """The evaluation of a pod: the result of every node, and the nodes that fit."""
+
+    diagnosis: Diagnosis
+    fitting: Rows
+
+
+class OverLimitError(Exception):
+    """The search has used its time or its number of evaluations."""
+
+
+@dataclass(slots=True)
+class Remedies:
+    """The search for remedies of one pod on the current cluster.
+
+    Args:
+        framework: the pod's profile.
+        snapshot: the current cluster.
+        nominated: row -> other pods of equal or higher priority that are nominated to the node.
+        budget: interrupts endless plugins.
+        is_over: returns whether the time of the search is over.
+        is_alone: whether no other task waits for the event loop, so that slow work of plugins is done at once.
+    """
+
+    framework: Framework
+    snapshot: Snapshot
+    nominated: Mapping[int, Sequence[PodInfo]]
+    budget: LoopBudget
+    is_over: Callable[[], bool]
+    is_alone: bool
+    _dry_runs: int = 0
+
+    def find(self, pod: PodInfo) -> tuple[list[FoundRemedy], str]:
+        """Return the remedies, the smallest first, and a node that the pod fits now; "" if there is none."""
+        found: dict[frozenset[str], FoundRemedy] = {}
+        try:
+            result = self._evaluate(pod)
+            if result is None:
+                return [], ""
+            if result.fitting.size:
+                return [], self.snapshot.name_of(int(result.fitting[0]))
+            for remedy in self._smallest_first(pod, result):
+                if len(remedy.changes) > 1 and any(len(each.changes) == 1 for each in found.values()):
+                    break
+                found.setdefault(frozenset(remedy.changes), remedy)
+                if len(found) >= _MOST_REMEDIES:
+                    break
+        except OverLimitError:
+            pass
+        return list(found.values()), ""
+
+    def _smallest_first(self, pod: PodInfo, result: _Result) -> Iterator[FoundRemedy]:
+        """Yield remedies with one change, and then with two and three changes of the pod."""
+        rejected = list(self.rejections(pod, result.diagnosis))
+        remedies = [remedy for each in rejected for remedy in each.explanation.remedies]
+        insufficient = yield from self._together(pod, remedies, 1)
+        yield from self._one_more_node(pod, result, rejected)
+        for count in range(2, _MOST_CHANGES + 1):
+            remedies = [
+                remedy
+                for relaxed, diagnosis in insufficient[:_MOST_TOGETHER]
+                for each in self.rejections(relaxed, diagnosis)
+                for remedy in each.explanation.remedies
+            ]
+            insufficient = yield from self._together(pod, remedies, count)
+
+    def rejections(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[Rejected]:
+        """Yield what each rejecting plugin explains, the plugin with the most nodes first."""
+        if diagnosis.pre_filter_status is not None:
+            counted = {diagnosis.pre_filter_status.plugin: diagnosis.n_nodes}
+        else:
+            counted = Counter[str]()
+            for plugin, _, nodes in diagnosis.rejections():
+                counted[plugin] += nodes
+        plugins = {each.name: each for each in self.framework.plugins.all()}
+        for name in sorted(counted, key=lambda name: -counted[name])[:_MOST_PLUGINS]:
+            plugin = plugins.get(name)
+            if plugin is not None:
+                is_everywhere = diagnosis.pre_filter_status is not None
+                rows = (
+                    self.snapshot.all_rows
+                    if is_everywhere
+                    else np.flatnonzero(diagnosis.refused_by(frozenset({name})))
+                )
+                yield Rejected(name, rows, self._explained(plugin, pod, rows))
+
+    def _explained(self, plugin: Plugin, pod: PodInfo, rows: Rows) -> NodesExplanation:
+        return explained(self.budget, plugin, pod, self.snapshot, rows) or NodesExplanation()
+
+    def _together(
+        self, pod: PodInfo, remedies: Iterable[Remedy], count: int
+    ) -> Generator[FoundRemedy, None, list[tuple[PodInfo, Diagnosis]]]:
+        """Yield the sufficient ones of some remedies; return the relaxed pods that fit nowhere either.
+
+        Args:
+            pod: the pod.
+            remedies: remedies of the pod, or of pods that are relaxed already.
+            count: the number of changes that each of them completes.
+        """
+        insufficient = []
+        for remedy in remedies:
+            result = self._evaluate(remedy.relaxed)
+            if result is None:
+                continue
+            if not result.fitting.size:
+                insufficient.append((remedy.relaxed, result.diagnosis))
+                continue
+            found = self._smallest(pod, remedy, result.fitting, count)
+            if found is not None:
+                yield found
+        return insufficient
+
+    def _smallest(self, pod: PodInfo, remedy: Remedy, fitting: Rows, count: int) -> FoundRemedy | None:
+        """Return the smallest changes for one of the nodes that fit a relaxed pod."""
+        change = remedy.change(fitting)
+        if change is None:
+            return None
+        if count > 1:
+            return self._on_row(pod, change.row, count)
+        if change.pod is not remedy.relaxed and not self._fits(change.pod, change.row):
+            return None
+        return FoundRemedy((change.text,), self.snapshot.name_of(change.row))
+
+    def _on_row(self, pod: PodInfo, row: int, most: int) -> FoundRemedy | None:
+        """Return the changes for one node, one rejecting plugin after the other."""
+        changes: list[str] = []
+        rows = np.array([row], dtype=np.intp)
+        while True:
+            result = self._evaluate(pod)
+            if result is None:
+                return None
+            if row in result.fitting:
+                return FoundRemedy(tuple(changes), self.snapshot.name_of(row))
+            refused = result.diagnosis.outcome_of(row)
+            plugin = next(
+                (each for each in self.framework.plugins.all() if refused and each.name == refused[0]), None
+            )
+            if plugin is None or len(changes) == most:
+                return None
+            change = next(self._changes(plugin, pod, rows), None)
+            if change is None or change.text in changes:
+                return None
+            changes.append(change.text)
+            pod = change.pod
+
+    def _changes(self, plugin: Plugin, pod: PodInfo, rows: Rows) -> Iterator[Change]:
+        for remedy in self._explained(plugin, pod, rows).remedies:
+            change = remedy.change(rows)
+            if change is not None:
+                yield change
+
+    def _one_more_node(
+        self, pod: PodInfo, result: _Result, rejected: Sequence[Rejected]
+    ) -> Iterator[FoundRemedy]:
+        """Yield a node of which one more would run the pod: a new node without pods, in the same zone."""
+        if result.diagnosis.pre_filter_status is not None:
+            return
+        rows = _kinds(self.snapshot, np.concatenate([each.rows for each in rejected])) if rejected else []
+        if not rows:
+            return
+        table = ClusterTable()
+        for number, row in enumerate(rows):
+            table.add_node(_one_like(self.snapshot.nodes[row], f"{_NEW_NODE}{number}"))
+        found = self._evaluate(pod, self.snapshot.with_nodes_of(table.snapshot()))
+        if found is None:
+            return
+        fitting = found.fitting[found.fitting >= self.snapshot.n_nodes]
+        if fitting.size:
+            node = self.snapshot.nodes[rows[int(fitting[0]) - self.snapshot.n_nodes]]
+            zone = node.labels.get(_ZONE)
+            where = f" in zone {zone}" if zone else ""
+            yield FoundRemedy((f"one node like {node.name} were added{where}",), node.name)
+
+    def _fits(self, pod: PodInfo, row: int) -> bool:
+        result = self._evaluate(pod)
+        return result is not None and row in result.fitting
+
+    def _evaluate(self, pod: PodInfo, snapshot: Snapshot | None = None) -> _Result | None:
+        """Return the result of every node; None if a plugin failed or needs more time.
+
+        The cluster is an overlay: nothing is cached for a pod that does not exist, and plugins record nothing about it.
+
+        Raises:
+            OverLimitError: the search has used up its limits.
+        """
+        self._dry_runs += 1
+        if self._dry_runs > _MOST_DRY_RUNS or self.is_over():
+            raise OverLimitError
+        ask = partial(self._decide, pod, snapshot or self.snapshot.overlay())
+        try:
+            return self.budget.run_slice(answer_to_end, ask) if self.is_alone else self.budget.run_slice(ask)
+        except NeedsTime as needs:
+            needs.steps.close()
+            return None
+
+    def _decide(self, pod: PodInfo, snapshot: Snapshot) -> _Result | None:
+        decision = run_now(
+            decide(
+                self.framework,
+                pod,
+                snapshot,
+                nominated=self.nominated,
+                random=Random(0),
+                options=DecisionOptions(choose=_first, may_preempt=False),
+            )
+        )
+        status, diagnosis = decision.status, decision.diagnosis
+        if status.is_success:
+            return _Result(diagnosis, diagnosis.feasible)
+        return _Result(diagnosis, snapshot.all_rows[:0]) if status.is_rejected else None
+
+
+@loop_work("request", lambda plugin: f"plugin {plugin.name} at why_nodes")
+def explained(
+    budget: LoopBudget, plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> NodesExplanation | None:
+    """Return a plugin's explanation of many nodes; None if it has none, or failed."""
+    try:
+        return budget.call(plugin, plugin.why_nodes, pod, snapshot, rows, often="why_nodes")
+    except Exception:
+        logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
+        return None
+
+
+def _first(_pod: PodInfo, feasible: Rows, _snapshot: Snapshot) -> int:
+    return int(feasible[0])
+
+
+def _kinds(snapshot: Snapshot, rows: Rows) -> list[int]:
+    """Return one row of each kind of nodes, the largest nodes first.
+
+    A kind is a capacity, taints, and the values of the labels that many nodes share. A sample of the rows is read.
+    """
+    nodes = {row: snapshot.nodes[row] for row in rows[:: -(-len(rows) // _MOST_READ)].tolist()}
+    values: defaultdict[str, set[str]] = defaultdict(set)
+    for node in nodes.values():
+        for key, value in node.labels.items():
+            values[key].add(value)
+    shared = sorted(key for key, found in values.items() if key != _HOSTNAME and len(found) <= _MOST_KINDS)
+    kinds: dict[Hashable, int] = {}
+    for row, node in nodes.items():
+        labels = tuple(node.labels.get(key) for key in shared)
+        kinds.setdefault((_size(node), node.taints, labels), row)
+    return sorted(kinds.values(), key=lambda row: _size(nodes[row]), reverse=True)[:_MOST_KINDS]
+
+
+def _size(node: NodeObject) -> tuple[int, int]:
+    return node.allocatable.get("cpu", 0), node.allocatable.get("memory", 0)
+
+
+def _one_like(node: NodeObject, name: str) -> NodeObject:
+    """Return a new node with the labels, the taints and the capacity of another, which is ready and not cordoned."""
+    metadata, spec = node.node.metadata, node.node.spec
+    labels = dict(metadata.labels)
+    if _HOSTNAME in labels:
+        labels[_HOSTNAME] = name
+    taints = tuple(each for each in spec.taints if not each.key.startswith(_OF_THE_STATE))
+    replace = msgspec.structs.replace
+    return NodeObject(
+        replace(
+            node.node,
+            metadata=replace(metadata, name=name, labels=labels),
+            spec=replace(spec, taints=taints, unschedulable=False),
+        ),
+        node.raw,
+    )

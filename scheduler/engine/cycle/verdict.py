@@ -1,0 +1,130 @@
+"""The first sentences of an explanation: whether the pod fits, which change would place it, and which node is best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.objects.label_index import some_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.engine.cycle.explanation import Explanation
+
+HELPS: Final = "what would help: "
+"""The beginning of a detail that names a change of another object, such as a volume."""
+_SHOWN: Final = 3
+
+
+def with_verdict(explanation: Explanation) -> Explanation:
+    """Return an explanation that begins with its `verdict`."""
+    explanation.pop("verdict", None)
+    return {"verdict": verdict(explanation), **explanation}
+
+
+def verdict(explanation: Explanation) -> str:
+    """Return the verdict of an explanation in plain words, with the smallest changes that would place the pod."""
+    result, nodes = explanation["result"], explanation["nodes"]
+    who = f"Pod {explanation['pod']}"
+    if "node" in explanation:
+        who += f" is on node {explanation['node']}; if it were pending, it"
+    fits = [name for name, each in nodes.items() if each["feasible"]]
+    if result == "gated":
+        return f"{who} is not attempted: {_ended(explanation['message'])}"
+    if result == "error":
+        return f"{who} could not be evaluated: {_ended(explanation['message'])}"
+    if (group := explanation.get("group")) and result != "schedulable" and fits:
+        return f"{who} fits on {_counted(fits, nodes)} nodes, but waits for its group {group['group']}."
+    if result == "schedulable":
+        return f"{who} fits on {_counted(fits, nodes)} nodes; {_best(explanation, fits)}."
+    return " ".join([f"{who} {_nowhere(explanation, fits)}", *_remedies(explanation)])
+
+
+def _ended(message: str | None) -> str:
+    text = (message or "").strip()
+    return text if text.endswith(".") else f"{text}."
+
+
+def _counted(fits: Sequence[str], nodes: Mapping[str, Any]) -> str:
+    return f"{len(fits)} of {len(nodes)}"
+
+
+def _nowhere(explanation: Explanation, fits: Sequence[str]) -> str:
+    """Return why an unschedulable pod has no node."""
+    nodes, rejection = explanation["nodes"], explanation["preFilter"]
+    if fits:  # a later extension point rejected it
+        return f"fits on {_counted(fits, nodes)} nodes, but was rejected: {_ended(explanation['message'])}"
+    if rejection is not None:
+        details = [each for each in rejection.get("details", ()) if not each.startswith(HELPS)]
+        why = "; ".join(details or rejection["reasons"])
+        return f"does not fit on any node: {_ended(why).removesuffix('.')} ({rejection['plugin']})."
+    if not nodes:
+        return f"does not fit: {_ended(explanation['message'])}"
+    return f"does not fit on {'the only node' if len(nodes) == 1 else f'any of {len(nodes)} nodes'}."
+
+
+def _remedies(explanation: Explanation) -> Iterable[str]:
+    """Yield the changes that would place the pod: those that were evaluated, or those that the plugins name."""
+    if node := explanation.get("fitsNow"):
+        yield f"It fits now, on {node}: the cluster changed after the attempt."
+        return
+    candidates = (explanation["preemption"] or {}).get("nominated") or ()
+    going = explanation.get("nominates")
+    if candidates or going:
+        yield f"Preemption {'frees' if going else 'could free'} {going or some_of(candidates, _SHOWN)} for it."
+    remedies = [" and ".join(each["changes"]) for each in explanation.get("remedies", ())]
+    if remedies:
+        yield f"It would fit if: {'; or '.join(remedies)}."
+    elif helps := _helps(explanation):
+        yield f"What would help: {some_of(helps, _SHOWN)}."
+    else:
+        yield from (f"{_rejection(each)}." for each in explanation.get("rejections", ())[:_SHOWN])
+
+
+def _rejection(rejection: Mapping[str, Any]) -> str:
+    """Return how many nodes a plugin rejects, why, and what it says of all of them."""
+    nodes, summary = rejection["nodes"], rejection["summary"]
+    counted = f"{nodes} node{'' if nodes == 1 else 's'}"
+    text = f"{rejection['plugin']} rejects {counted}: {', '.join(rejection['reasons'])}"
+    return f"{text} ({summary})" if summary else text
+
+
+def _helps(explanation: Explanation) -> list[str]:
+    """Return the changes that the details of rejections name, each once."""
+    rejections = [explanation["preFilter"] or {}, *explanation["nodes"].values()]
+    details = (detail for each in rejections for detail in each.get("details", ()))
+    return list(dict.fromkeys(each.removeprefix(HELPS) for each in details if each.startswith(HELPS)))
+
+
+def _best(explanation: Explanation, fits: Sequence[str]) -> str:
+    """Return the node that the pod gets, and why."""
+    chosen, best, nodes = explanation.get("chosen"), explanation.get("best", []), explanation["nodes"]
+    nominated = explanation.get("nominatedNodeName")
+    name = chosen or (best[0] if best else fits[0] if fits else "none")
+    if nominated and nominated == name:
+        return f"best: {name}, because it is nominated there"
+    if len(fits) == 1:
+        return f"best: {name}, the only one"
+    if not best:
+        return f"chosen: {name}; the nodes were not scored"
+    if len(best) > 1:
+        others = some_of([each for each in best if each != name], _SHOWN)
+        return f"best: {name}, with the same total ({nodes[best[0]]['total']}) as {others}"
+    return f"best: {name}, because {_why_best(nodes, name)}"
+
+
+def _why_best(nodes: Mapping[str, Any], name: str) -> str:
+    """Return which plugins score a node higher than the next one."""
+    total = nodes[name]["total"]
+    others = {each: node for each, node in nodes.items() if each != name and "total" in node}
+    if not others:
+        return "the other nodes are avoided"
+    second = min(others, key=lambda each: (-others[each]["total"], each))
+    mine, theirs = nodes[name].get("scores", {}), others[second].get("scores", {})
+    more = sorted(
+        ((mine[plugin] - theirs.get(plugin, 0), plugin) for plugin in mine),
+        key=lambda each: (-each[0], each[1]),
+    )
+    plugins = [f"{plugin} {by} higher" for by, plugin in more if by > 0][:2]
+    told = f" ({', '.join(plugins)})" if plugins else ""
+    return f"its total is {total}, and that of the next, {second}, is {others[second]['total']}{told}"
