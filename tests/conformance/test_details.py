@@ -22,9 +22,21 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 OF_VOLUMES = ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits")
-ALWAYS_TELLING = ("NodeResourcesFit", "TaintToleration")
+ALWAYS_TELLING = (
+    "NodeResourcesFit",
+    "TaintToleration",
+    "NodeUnschedulable",
+    "NodeName",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeDeclaredFeatures",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 TELLING = (*ALWAYS_TELLING, *OF_VOLUMES, "DynamicResources")
-FAMILIES = {"resources", "taints", "volumes", "dra", "mixed"}
+FAMILIES = {
+    "resources", "taints", "volumes", "dra", "mixed", "nodeaffinity", "ports", "spread", "interpod", "preemption",
+}  # fmt: skip
 CASES = [path for path in paths() if path.parent.name in FAMILIES and "-00" in path.name]
 
 

@@ -8,7 +8,7 @@ and then three.
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from scheduler.engine.cycle.scheduling import DecisionOptions, decide, run_now
+from scheduler.framework.diagnosis import NARROWED
 from scheduler.framework.remedies import NodesExplanation
 from scheduler.framework.sliced_work import NeedsTime, answer_to_end
 from scheduler.loop_work import loop_work
@@ -155,23 +156,19 @@ class Remedies:
 
     def rejections(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[Rejected]:
         """Yield what each rejecting plugin explains, the plugin with the most nodes first."""
+        rows_of: dict[str, Rows] = {}
         if diagnosis.pre_filter_status is not None:
-            counted = {diagnosis.pre_filter_status.plugin: diagnosis.n_nodes}
+            rows_of[diagnosis.pre_filter_status.plugin] = self.snapshot.all_rows
         else:
-            counted = Counter[str]()
-            for plugin, _, nodes in diagnosis.rejections():
-                counted[plugin] += nodes
+            for name in diagnosis.unschedulable_plugins:
+                refused = diagnosis.refused_by(frozenset({name}))
+                if name in diagnosis.narrowing_plugins:
+                    refused |= diagnosis.rejected_by == NARROWED
+                rows_of[name] = np.flatnonzero(refused)
         plugins = {each.name: each for each in self.framework.plugins.all()}
-        for name in sorted(counted, key=lambda name: -counted[name])[:_MOST_PLUGINS]:
-            plugin = plugins.get(name)
-            if plugin is not None:
-                is_everywhere = diagnosis.pre_filter_status is not None
-                rows = (
-                    self.snapshot.all_rows
-                    if is_everywhere
-                    else np.flatnonzero(diagnosis.refused_by(frozenset({name})))
-                )
-                yield Rejected(name, rows, self._explained(plugin, pod, rows))
+        for name in sorted(rows_of, key=lambda name: (-len(rows_of[name]), name))[:_MOST_PLUGINS]:
+            if name in plugins and rows_of[name].size:
+                yield Rejected(name, rows_of[name], self._explained(plugins[name], pod, rows_of[name]))
 
     def _explained(self, plugin: Plugin, pod: PodInfo, rows: Rows) -> NodesExplanation:
         return explained(self.budget, plugin, pod, self.snapshot, rows) or NodesExplanation()
@@ -275,20 +272,26 @@ class Remedies:
         self._dry_runs += 1
         if self._dry_runs > _MOST_DRY_RUNS or self.is_over():
             raise OverLimitError
-        ask = partial(self._decide, pod, snapshot or self.snapshot.overlay())
+        if snapshot is None:
+            ask = partial(self._decide, pod, self.snapshot.overlay(), self.nominated)
+        else:
+            # The rows of an index of nominated pods are those of the cluster.
+            ask = partial(self._decide, pod, snapshot, dict(self.nominated))
         try:
             return self.budget.run_slice(answer_to_end, ask) if self.is_alone else self.budget.run_slice(ask)
         except NeedsTime as needs:
             needs.steps.close()
             return None
 
-    def _decide(self, pod: PodInfo, snapshot: Snapshot) -> _Result | None:
+    def _decide(
+        self, pod: PodInfo, snapshot: Snapshot, nominated: Mapping[int, Sequence[PodInfo]]
+    ) -> _Result | None:
         decision = run_now(
             decide(
                 self.framework,
                 pod,
                 snapshot,
-                nominated=self.nominated,
+                nominated=nominated,
                 random=Random(0),
                 options=DecisionOptions(choose=_first, may_preempt=False),
             )
@@ -320,6 +323,8 @@ def _kinds(snapshot: Snapshot, rows: Rows) -> list[int]:
 
     A kind is a capacity, taints, and the values of the labels that many nodes share. A sample of the rows is read.
     """
+    if not rows.size:
+        return []
     nodes = {row: snapshot.nodes[row] for row in rows[:: -(-len(rows) // _MOST_READ)].tolist()}
     values: defaultdict[str, set[str]] = defaultdict(set)
     for node in nodes.values():

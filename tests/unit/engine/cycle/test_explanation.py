@@ -263,6 +263,7 @@ def test_a_node_whose_evaluation_failed_has_the_code_error():
 
 def test_a_gated_pod_has_the_message_of_its_gate():
     assert explain_gated(POD, Status.unschedulable("waiting for quota")) == {
+        "verdict": "Pod shop/web is not attempted: waiting for quota.",
         "pod": "shop/web",
         "result": "gated",
         "message": "waiting for quota",

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.tools.whatif.explanation_text import show
 
 LONG = "ip-10-0-119-204.eu-central-1.compute.internal"
@@ -28,7 +29,7 @@ def shown(
         "preemption": None,
         **explanation,
     }
-    show(console, whole, all_nodes=all_nodes, drawn=drawn)
+    show(console, with_verdict(whole), all_nodes=all_nodes, drawn=drawn)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -66,7 +67,8 @@ def test_different_scores_are_columns_and_equal_scores_one_line() -> None:
     )
 
     assert text.splitlines()[:9] == [
-        "shop/web: schedulable, 2 of 3 nodes fit",
+        "Pod shop/web fits on 2 of 3 nodes; best: n2, because its total is 597, and that "
+        "of the next, n1, is 305 (NodeAffinity 200 higher, NodeResourcesFit 92 higher).",
         "Chosen node: n2.",
         "Nodes by rank, with score x weight of each plugin:",
         "  the same on all nodes: TaintToleration 100 x 3",
@@ -152,7 +154,7 @@ def test_only_the_nominated_node_is_listed_as_examined() -> None:
     )
 
     assert text.splitlines() == [
-        "shop/web: schedulable, 1 of 1 examined nodes fit",
+        "Pod shop/web fits on 1 of 1 nodes; best: n1, because it is nominated there.",
         "Chosen node: n1, the nominated node.",
         "Nodes not examined: 29.",
         "",
@@ -175,7 +177,7 @@ def test_only_the_nominated_node_is_listed_as_examined() -> None:
 def test_a_pod_on_a_node_is_compared_with_the_best_choice(verdict: dict[str, Any], sentence: str) -> None:
     text = shown({**fits(n1=ranked(100), n9=verdict), "node": "n9"})
 
-    assert text.startswith("shop/web is on node n9; evaluated as if it were pending:\nshop/web: schedulable")
+    assert text.startswith("Pod shop/web is on node n9; if it were pending, it ")
     assert f"\n{sentence}\n" in text
 
 
@@ -221,7 +223,7 @@ def test_current_victims_are_listed_apart_from_possible_ones() -> None:
 
 def test_a_preemption_without_candidates_is_not_shown() -> None:
     assert shown(waits({}, preemption={"candidates": {}, "nominated": []})).splitlines() == [
-        "shop/web: unschedulable",
+        "Pod shop/web does not fit: 0/3 nodes are available: 3 no.",
         "0/3 nodes are available: 3 no.",
         "",
     ]
@@ -237,10 +239,9 @@ def test_rejected_nodes_are_grouped_by_plugin_and_reason_largest_group_first() -
 
     assert shown(waits(nodes)).splitlines()[2:-1] == [
         "Rejected nodes:",
-        "  5  NodeResourcesFit: Insufficient cpu",
+        "  5 nodes: NodeResourcesFit: Insufficient cpu",
         "     small-0, small-1, small-2 and 2 more",
-        "  1  NodeAffinity: node(s) didn't match Pod's node affinity/selector (evicting",
-        "     pods would not help)",
+        "  1 node: NodeAffinity: node(s) didn't match Pod's node affinity/selector",
         "     far",
         "  --all-nodes shows all of them",
     ]
@@ -257,7 +258,7 @@ def test_the_details_of_identical_nodes_are_shown_once() -> None:
     }
 
     assert shown(waits(nodes)).splitlines()[3:-1] == [
-        "  5  Fit: no",
+        "  5 nodes: Fit: no",
         "     n1, n2: needs 2 cpu, 1.5 free of 4; needs 2Gi memory, 1Gi free of 8Gi",
         "     n3: the reason no longer applies; it did at the time of the decision",
         "     and 2 more",
@@ -295,7 +296,7 @@ def test_only_a_few_of_many_kinds_of_nodes_are_shown_by_default() -> None:
 
 
 def test_a_node_whose_evaluation_failed_has_its_code() -> None:
-    assert "  1  A: a bug (Error)\n" in shown(waits({"n1": refused("A", "a bug", code="Error")}))
+    assert "  1 node: A: a bug (Error)\n" in shown(waits({"n1": refused("A", "a bug", code="Error")}))
 
 
 def test_a_prefilter_rejection_names_the_plugin_and_its_details() -> None:
@@ -323,7 +324,7 @@ def test_all_nodes_are_named_on_request() -> None:
 def test_a_gated_pod_is_shown_in_two_lines() -> None:
     text = shown({"result": "gated", "message": "waiting for quota"})
 
-    assert text.splitlines() == ["shop/web: gated", "waiting for quota", ""]
+    assert text.splitlines() == ["Pod shop/web is not attempted: waiting for quota.", "waiting for quota", ""]
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_a_gated_pod_is_shown_in_two_lines() -> None:
 def test_the_effect_of_an_event_on_a_pending_pod_is_shown(requeued: bool, line: str) -> None:
     text = shown({"result": "gated", "message": "waiting for quota", "requeued": requeued})
 
-    assert text.splitlines() == ["shop/web: gated", line, "waiting for quota", ""]
+    assert text.splitlines() == ["Pod shop/web is not attempted: waiting for quota.", line, "waiting for quota", ""]
 
 
 def test_the_message_is_one_unchanged_line() -> None:
