@@ -24,6 +24,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
     """Lead the links of a document in docs/ to pages of the site; generated pages have these links already."""
     return markdown if page.file.generated_by else on_the_site(markdown, f"{DOCS}/{page.file.src_uri}")

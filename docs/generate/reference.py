@@ -71,12 +71,11 @@ def configuration() -> str:
     """Return the fields of a configuration, and of the arguments of each plugin."""
     kinds = _with_their_parts(types.KubeSchedulerConfiguration)
     meanings = _documented_meanings()
-    parts = [
+    head = (
         f"# Configuration fields\n\nThe fields of a `{types.KIND}` of `{types.API_VERSION}`. All of them exist since "
-        "0.2.0, the first release. [Configuration](../configuration.md) explains them.\n",
-        *(_fields(kind, kind.__name__, meanings) for kind in kinds),
-        "## Arguments of plugins\n",
-    ]
+        "0.2.0, the first release. [Configuration](../configuration.md) explains them.\n"
+    )
+    parts = [head, *(_fields(kind, kind.__name__, meanings) for kind in kinds), "## Arguments of plugins\n"]
     known = set(kinds)
     for name, plugin in sorted(IN_TREE.items()):
         for kind in _with_their_parts(plugin.Args):
@@ -132,25 +131,29 @@ def _fields(kind: type[msgspec.Struct], heading: str, documented: Mapping[str, s
 def _type_text(field: inspect.Type) -> str:
     match field:
         case inspect.StructType():
-            return f"[{field.cls.__name__}](#{field.cls.__name__.lower()})"
+            text = f"[{field.cls.__name__}](#{field.cls.__name__.lower()})"
         case inspect.UnionType():
-            return " or ".join(_type_text(each) for each in field.types if not isinstance(each, inspect.NoneType))
+            text = " or ".join(
+                _type_text(each) for each in field.types if not isinstance(each, inspect.NoneType)
+            )
         case inspect.VarTupleType() | inspect.ListType():
-            return f"list of {_type_text(field.item_type)}"
+            text = f"list of {_type_text(field.item_type)}"
         case inspect.DictType():
-            return f"map of {_type_text(field.value_type)}"
+            text = f"map of {_type_text(field.value_type)}"
         case inspect.IntType():
             least = field.ge if field.gt is None else field.gt + 1
             shown = [f"from {least}"] if least is not None and least > -(2**31) else []
             shown += [f"to {field.le}"] if field.le is not None and field.le < 2**31 - 1 else []
-            return " ".join(["integer", *shown])
+            text = " ".join(["integer", *shown])
         case inspect.EnumType():
-            return " or ".join(f"`{each.value}`" for each in field.cls)
+            text = " or ".join(f"`{each.value}`" for each in field.cls)
         case inspect.LiteralType():
-            return " or ".join(f"`{each}`" for each in field.values)
+            text = " or ".join(f"`{each}`" for each in field.values)
         case inspect.CustomType() | inspect.DataclassType():
-            return field.cls.__name__.lower()
-    return _PLAIN.get(type(field), type(field).__name__.removesuffix("Type").lower())
+            text = field.cls.__name__.lower()
+        case _:
+            text = _PLAIN.get(type(field), type(field).__name__.removesuffix("Type").lower())
+    return text
 
 
 _PLAIN: Final[Mapping[type[inspect.Type], str]] = {
@@ -202,7 +205,9 @@ def _documented_meanings() -> dict[str, str]:
     text = (ROOT / "docs" / "configuration.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*) \|$", text, re.MULTILINE)
     return {
-        name: re.sub(r"\]\((?!\w+:)(?P<file>[^)#]*)", lambda match: f"](../{match['file'] or 'configuration.md'}", cell)
+        name: re.sub(
+            r"\]\((?!\w+:)(?P<file>[^)#]*)", lambda match: f"](../{match['file'] or 'configuration.md'}", cell
+        )
         for name, cell in reversed(rows)
     }
 
@@ -233,7 +238,13 @@ def metrics() -> str:
     """Return a table of all metrics, with the versions of Kubernetes that have them."""
     found = sorted(metrics_in_code(), key=lambda metric: (metric.name.startswith("custom_"), metric.name))
     rows = [
-        (f"`{metric.name}`", metric.kind, " ".join(f"`{each}`" for each in metric.labels), _since(metric.name), metric.text)
+        (
+            f"`{metric.name}`",
+            metric.kind,
+            " ".join(f"`{each}`" for each in metric.labels),
+            _since(metric.name),
+            metric.text,
+        )
         for metric in found
     ]
     head = ("metric", "type", "labels", "since Kubernetes", "meaning")
@@ -303,7 +314,9 @@ def feature_gates() -> str:
         for version in VERSIONS:
             stage = stages_at(version).get(gate)
             state = "on" if on[version].enabled(gate) else "off"
-            cells.append("" if stage is None else f"{stage.name}, {state}{' (locked)' if stage.locked else ''}")
+            cells.append(
+                "" if stage is None else f"{stage.name}, {state}{' (locked)' if stage.locked else ''}"
+            )
         rows.append((gate, *cells, EFFECTS.get(gate, "no effect")))
     return (
         "# Feature gates\n\nThe gates that `--feature-gates` and `featureGates` accept in each version of Kubernetes, "
@@ -375,7 +388,9 @@ def rights() -> str:
     for name, plugin in sorted(IN_TREE.items()):
         needs = getattr(plugin, "needs", None)
         if isinstance(needs, Needs) and (needs.kinds or needs.rights):
-            kinds, others = (" ".join(f"`{each}`" for each in sorted(part)) for part in (needs.kinds, needs.rights))
+            kinds, others = (
+                " ".join(f"`{each}`" for each in sorted(part)) for part in (needs.kinds, needs.rights)
+            )
             rows.append((name, kinds, others))
     return (
         "# Rights\n\n`custom-scheduler check --rbac --config FILE` prints the roles that a configuration needs. These "

@@ -26,7 +26,9 @@ OTHER_DOCUMENTS: Final = {
 """Document at the top of the repository -> its page."""
 _LINK: Final = re.compile(r"(?<=\]\()(?!\w+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _QUOTED: Final = re.compile(r"^<!-- (?P<path>\S+) -->\n```(?P<language>\w+)\n", re.MULTILINE)
-_FENCED: Final = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)`*$", re.DOTALL | re.MULTILINE)
+_FENCED: Final = re.compile(
+    r"^(?P<indent> *)(?P<fence>`{3,}).*?^(?P=indent)(?P=fence)`*$", re.DOTALL | re.MULTILINE
+)
 
 
 def page_of(path: str) -> str:
@@ -91,8 +93,8 @@ def linked_pages(documents: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _target(link: str, document: str) -> str | None:
     """Return the path of a linked file or folder, relative to the repository; None if there is none."""
-    base = document if (ROOT / document).is_dir() else os.path.dirname(document)
-    path = os.path.normpath(os.path.join(base, link))
+    folder = PurePosixPath(document) if (ROOT / document).is_dir() else PurePosixPath(document).parent
+    path = os.path.normpath(folder / link)
     return path if not path.startswith("..") and (ROOT / path).exists() else None
 
 
