@@ -11,9 +11,11 @@ WORKERS = $$($(BIN)/python -c "import os; print(max(2, (os.cpu_count() or 1) * 3
 # Compiled modules are kept, outside of the tree: the tests start hundreds of processes, and each start would compile them.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
+# The theme would recommend its successor on each run.
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance upstream format bench hostile soak fuzz base-image image sbom board-assets lock clean
+.PHONY: help demo test check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom board-assets lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,11 +26,18 @@ demo: $(VENV)/run ## Run the daemon on a simulated cluster (ARGS=--exit to exit 
 test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-check: $(VENV)/dev ## Format, lint, strict types and the import contract
+check: $(VENV)/dev ## Format, lint, strict types, the import contract and the documentation site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/dev ## Build the documentation site into site/; links and references that lead nowhere are errors
+	@$(BIN)/mkdocs build --strict --site-dir site
+
+docs-serve: $(VENV)/dev ## Show the documentation site at http://127.0.0.1:8000, and follow changes
+	@$(BIN)/mkdocs serve
 
 format: $(VENV)/dev ## Format the code and fix lint errors
 	@$(BIN)/ruff format .

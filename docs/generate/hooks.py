@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mkdocs.structure.files import File
 
 from docs.generate.reference import PAGES
-from docs.generate.repository_pages import DOCS, linked_pages, on_the_site
+from docs.generate.repository_pages import DOCS, linked_pages, for_the_site
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -26,4 +26,4 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
     """Lead the links of a document in docs/ to pages of the site; generated pages have these links already."""
-    return markdown if page.file.generated_by else on_the_site(markdown, f"{DOCS}/{page.file.src_uri}")
+    return markdown if page.file.generated_by else for_the_site(markdown, f"{DOCS}/{page.file.src_uri}")

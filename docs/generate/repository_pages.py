@@ -46,7 +46,7 @@ def page_of(path: str) -> str:
     return f"source/{path}" if path.endswith(".md") else f"source/{path}.txt"
 
 
-def on_the_site(text: str, path: str) -> str:
+def for_the_site(text: str, path: str) -> str:
     """Return a document with its links to pages of the site, and with the names of quoted files as titles.
 
     Args:
@@ -83,7 +83,7 @@ def linked_pages(documents: Iterable[str]) -> Iterator[tuple[str, str]]:
         text = _text_of(path)
         is_markdown = path.endswith(".md") or (ROOT / path).is_dir()
         if not path.startswith(f"{DOCS}/"):
-            yield page_of(path), on_the_site(text, path) if is_markdown else text
+            yield page_of(path), for_the_site(text, path) if is_markdown else text
         if is_markdown:
             found = (_target(match["path"], path) for match in _LINK.finditer(_FENCED.sub("", text)))
             new = {each for each in found if each is not None and not each.startswith(f"{DOCS}/")} - known

@@ -111,8 +111,11 @@ class MoreNodes:
     def label(self, key: str) -> Interned[str | None]:
         return _joined(self._base.label(key), self._added.label(key))
 
-    def used_ports(self) -> Interned[frozenset[HostPort]]:
-        return _joined(self._base.used_ports(), self._added.used_ports())
+    def port_conflicts(self, wanted: Collection[HostPort]) -> Bools:
+        return np.concatenate([each.port_conflicts(wanted) for each in (self._base, self._added)])
+
+    def used_ports_on(self, row: int) -> frozenset[HostPort]:
+        return self._base.used_ports_on(row) if row < self._base.n_nodes else frozenset()
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
         absent = np.zeros(self._added.n_nodes, dtype=np.bool_)
