@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mkdocs.structure.files import File
 
 from docs.generate.reference import PAGES
-from docs.generate.repository_pages import DOCS, linked_pages, for_the_site
+from docs.generate.repository_pages import DOCS, for_the_site, linked_pages
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

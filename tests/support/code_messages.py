@@ -59,9 +59,12 @@ def _module(name: str, path: Path) -> Module:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
                 pairs = zip(targets, values, strict=False)
-                texts |= {ast.unparse(target): text for target, value in pairs for text in _literals(value, texts)}
-            case ast.Assign(targets=[ast.Name(id=target)], value=value) | ast.AnnAssign(
-                target=ast.Name(id=target), value=ast.expr() as value
+                texts |= {
+                    ast.unparse(target): text for target, value in pairs for text in _literals(value, texts)
+                }
+            case (
+                ast.Assign(targets=[ast.Name(id=target)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
             ):
                 for text in _literals(value, texts):
                     texts[target] = text
@@ -117,7 +120,9 @@ def _calls(tree: ast.AST) -> Iterator[tuple[str, str, ast.Call]]:
 def log_messages() -> set[str]:
     """Return the messages of log lines that are, or may be, warnings and errors."""
     return _texts_given_to(
-        lambda name, value: (0 if name in _LEVELS else 1) if value == "logger" and name in {*_LEVELS, "log"} else None
+        lambda name, value: (
+            (0 if name in _LEVELS else 1) if value == "logger" and name in {*_LEVELS, "log"} else None
+        )
     )
 
 

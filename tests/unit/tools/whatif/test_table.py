@@ -67,8 +67,10 @@ def test_different_scores_are_columns_and_equal_scores_one_line() -> None:
     )
 
     assert text.splitlines()[:9] == [
-        "Pod shop/web fits on 2 of 3 nodes; best: n2, because its total is 597, and that "
-        "of the next, n1, is 305 (NodeAffinity 200 higher, NodeResourcesFit 92 higher).",
+        (
+            "Pod shop/web fits on 2 of 3 nodes; best: n2, because its total is 597, and that "
+            "of the next, n1, is 305 (NodeAffinity 200 higher, NodeResourcesFit 92 higher)."
+        ),
         "Chosen node: n2.",
         "Nodes by rank, with score x weight of each plugin:",
         "  the same on all nodes: TaintToleration 100 x 3",
@@ -333,7 +335,12 @@ def test_a_gated_pod_is_shown_in_two_lines() -> None:
 def test_the_effect_of_an_event_on_a_pending_pod_is_shown(requeued: bool, line: str) -> None:
     text = shown({"result": "gated", "message": "waiting for quota", "requeued": requeued})
 
-    assert text.splitlines() == ["Pod shop/web is not attempted: waiting for quota.", line, "waiting for quota", ""]
+    assert text.splitlines() == [
+        "Pod shop/web is not attempted: waiting for quota.",
+        line,
+        "waiting for quota",
+        "",
+    ]
 
 
 def test_the_message_is_one_unchanged_line() -> None:
