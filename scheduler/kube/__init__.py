@@ -1,1 +1,1 @@
-"""The connection to the API server: client, login, lease and certificates."""
+"""The connection to the API server: its client, HTTP, TLS and certificates."""
