@@ -180,6 +180,8 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
 
     def signature(self, pod: PodInfo) -> Hashable:
         labels = pod.pod.spec.node_selector
+        if not labels:
+            return pod.written_node_affinity
         if len(labels) > _MOST_LABELS:
             return pod.spec_digest
         return frozenset(labels.items()), pod.written_node_affinity

@@ -48,6 +48,8 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
 
     def signature(self, pod: PodInfo) -> Hashable:
         ports = pod.host_ports
+        if not ports:
+            return ports
         return frozenset(ports) if len(ports) <= MANY_ENTRIES else pod.spec_digest
 
     def events(self) -> Sequence[EventWithHint]:

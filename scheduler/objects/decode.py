@@ -232,10 +232,11 @@ def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES) -> PodInfo:
         missing = "uid" if metadata.name else "name"
         key = f"{metadata.namespace or '?'}/{metadata.name or '?'}"
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
-    if len(raw) > _SHARED_BYTES:
+    size = len(raw)
+    if size > _SHARED_BYTES:
         pod = _sharing_large_parts(pod)
     digest = b""
-    if len(raw) > _LARGE_POD_BYTES:
+    if size > _LARGE_POD_BYTES:
         digest = spec_digest(pod.spec)
         if (equal := _LARGE_PODS.get(digest)) is not None:
             pod = msgspec.structs.replace(pod, spec=equal.pod.spec)
