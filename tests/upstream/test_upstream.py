@@ -117,7 +117,7 @@ class TestCheckout:
     ) -> None:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
-        go(MEANWHILE=f"(echo left; exec sleep 1000) > {pipe} &")
+        go(MEANWHILE=f"exec 9> {pipe}; (sleep 20; echo still here) >&9 &")
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         os.set_blocking(reader, True)
         checkout = Checkout(kubernetes, tmp_path / "out")
@@ -125,7 +125,7 @@ class TestCheckout:
         checkout.run("scheduler/taint", [], {})
 
         with os.fdopen(reader) as left:
-            left.read()  # ends when the program does
+            assert left.read() == ""
 
     def test_results_of_an_earlier_run_are_removed(
         self, kubernetes: Path, tmp_path: Path, go: Callable[..., Path]
