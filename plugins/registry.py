@@ -21,7 +21,7 @@ from plugins.gpu_scores import (
 )
 from plugins.gpu_sharing import GpuSharing
 from plugins.image_locality import ImageLocality
-from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
 from plugins.node_declared_features import NodeDeclaredFeatures
 from plugins.node_measurements.network_traffic import NetworkTraffic

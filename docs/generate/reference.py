@@ -13,7 +13,6 @@ import click
 import msgspec
 import yaml
 from msgspec import inspect
-from scheduler.daemon.app.roles import roles_yaml
 
 from docs.generate.repository_pages import ROOT
 from plugins.registry import IN_TREE
@@ -22,7 +21,7 @@ from scheduler.cli.command import COMMANDS
 from scheduler.configuration import types
 from scheduler.configuration.feature_gates import EFFECTS, VERSIONS, features_of, stages_at
 from scheduler.configuration.overrides import GivenFeatures
-from scheduler.daemon.app.rights import Named
+from scheduler.daemon.app.rights import Named, roles_yaml
 from scheduler.daemon.metrics.stages import GATES, STAGES, stage_in
 from scheduler.framework import Code, Needs
 from scheduler.objects.wording import Duration

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_ports import NodePorts
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins import inter_pod_affinity as affinity_plugin
-from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.inter_pod_affinity import plugin as affinity_plugin
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.framework import SKIP, CycleState
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, nothing_special
 from tests.reference.inter_pod_affinity import PREFERRED, REQUIRED, SlowInterPodAffinity

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
+from plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod

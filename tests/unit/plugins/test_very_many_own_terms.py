@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from plugins import inter_pod_affinity as affinity_plugin
-from plugins import inter_pod_affinity_terms as affinity_terms
-from plugins.inter_pod_affinity import InterPodAffinity
-from plugins.inter_pod_affinity_terms import NAMESPACES
+from plugins.inter_pod_affinity import plugin as affinity_plugin
+from plugins.inter_pod_affinity import terms as affinity_terms
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
+from plugins.inter_pod_affinity.terms import NAMESPACES
 from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint

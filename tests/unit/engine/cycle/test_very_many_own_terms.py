@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.engine.queue import Place
 from scheduler.engine.runtime.budget import LoopBudget

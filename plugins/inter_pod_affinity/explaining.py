@@ -15,7 +15,7 @@ from scheduler.snapshot import TermKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from plugins.inter_pod_affinity_terms import IncomingTerms
+    from plugins.inter_pod_affinity.terms import IncomingTerms
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerm
     from scheduler.snapshot import NodeInfo, PodQuery, Rows, Snapshot

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.inter_pod_affinity_explaining import AffinityExplanation
-from plugins.inter_pod_affinity_terms import (
+from plugins.inter_pod_affinity.explaining import AffinityExplanation
+from plugins.inter_pod_affinity.terms import (
     MOST_ONE_BY_ONE,
     MOST_REQUIREMENTS,
     NAMESPACES,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
-    from plugins.inter_pod_affinity_terms import Counts, OwnTerms
+    from plugins.inter_pod_affinity.terms import Counts, OwnTerms
     from scheduler.framework import CycleState
     from scheduler.objects.label_index import LabelKey
     from scheduler.objects.node import NodeObject

@@ -1,0 +1,1 @@
+"""InterPodAffinity: `plugin` is the plugin; the other modules count the terms of a pending pod, and explain verdicts."""
