@@ -17,7 +17,7 @@ from tests.support.builders import node, pod
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
-from tests.unit.plugins.test_very_many_own_terms import TermKind, pending
+from tests.unit.plugins.inter_pod_affinity.test_very_many_own_terms import TermKind, pending
 from tests.unit.snapshot.test_many_affinity_terms import SHAPES
 
 if TYPE_CHECKING:
