@@ -7,6 +7,7 @@ are left out.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 _NOT_IN_THE_DAEMON = ("scheduler/simulator", "scheduler/testing", "scheduler/tools")
 _LEVELS = {"warning", "error", "exception", "critical"}
 _VALUE = "…"
+_WORD = re.compile(r"[A-Za-z]{2,}")
 
 
 class Module(NamedTuple):
@@ -132,7 +134,7 @@ def status_messages() -> set[str]:
     for module in modules().values():
         found.update(text for name, text in module.texts.items() if name.lstrip("_").startswith("REASON"))
         found.update(text for text in literals_of(module) if text.startswith("node(s) "))
-    return {text for text in found if text.strip(f" {_VALUE}:,()")}
+    return {text for text in found if len(_WORD.findall(text)) > 1}
 
 
 def _place_of_a_reason(name: str, value: str) -> int | None:

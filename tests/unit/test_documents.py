@@ -14,7 +14,7 @@ from tests.support.commands import run_command
 
 ROOT = Path(__file__).parents[2]
 QUOTED = re.compile(r"<!-- (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def quotations() -> list[tuple[str, str, str]]:
