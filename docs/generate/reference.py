@@ -240,13 +240,12 @@ def metrics() -> str:
         (
             f"`{metric.name}`",
             metric.kind,
-            " ".join(f"`{each}`" for each in metric.labels),
-            _since(metric.name),
-            metric.text,
+            ", ".join(metric.labels),
+            f"{metric.text}{_since(metric.name)}",
         )
         for metric in found
     ]
-    head = ("metric", "type", "labels", "since Kubernetes", "meaning")
+    head = ("metric", "type", "labels", "meaning")
     return (
         "# Metrics\n\nThe families of `/metrics`. A metric without the prefix `custom_scheduler_` is one of "
         "kube-scheduler, and exists if the followed version of Kubernetes has it: "
@@ -255,11 +254,13 @@ def metrics() -> str:
 
 
 def _since(name: str) -> str:
+    """Return in which versions and with which gate a metric of kube-scheduler exists, if not always."""
     if name not in STAGES:
         return ""
-    first = next(version for version in VERSIONS if stage_in(name, version) is not None)
-    gate = f", gate {GATES[name]}" if name in GATES else ""
-    return f"{'' if first == VERSIONS[0] else first}{gate}".removeprefix(", ")
+    versions = [version for version in VERSIONS if stage_in(name, version) is not None]
+    since = [f"Kubernetes {', '.join(versions)}"] if versions != list(VERSIONS) else []
+    gate = [f"gate {GATES[name]}"] if name in GATES else []
+    return f" ({'; '.join([*since, *gate])})" if since or gate else ""
 
 
 def metrics_in_code() -> Iterator[_Metric]:
