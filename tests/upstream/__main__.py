@@ -32,7 +32,7 @@ _PERF = "scheduler_perf/"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     known = packages()
     chosen = options.packages or [package for package, left_out in known.items() if "" not in left_out]
     checkout = Checkout(options.kubernetes, options.folder)
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         help="below test/integration, such as scheduler/filters or scheduler_perf/misc; all with tests if not given",
     )
     parser.add_argument("--run", help="the tests or workloads that match, as for `go test -run` or `-bench`")
-    parser.add_argument("--labels", default="performance,fast", help="of the workloads of scheduler_perf")
+    parser.add_argument("--labels", default="performance", help="of the workloads of scheduler_perf")
     parser.add_argument(
         "--kube-scheduler",
         action="store_true",

@@ -299,8 +299,8 @@ class TestMain:
     ) -> None:
         (kubernetes / "test/integration/scheduler_perf/misc").mkdir(parents=True)
         calls = go({"Action": "pass"})
-        arguments = ["scheduler_perf/misc", "--labels", "short", "--run", "Perf/Basic"]
-        main([str(kubernetes), *arguments, "--folder", str(tmp_path / "out")])
+        arguments = ["--labels", "short", "--run", "Perf/Basic", "scheduler_perf/misc"]
+        main([str(kubernetes), "--folder", str(tmp_path / "out"), *arguments])
         folder = tmp_path / "out/results/scheduler_perf_misc"
 
         assert calls.read_text().endswith(
