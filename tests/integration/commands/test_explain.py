@@ -61,7 +61,9 @@ def test_explain_shows_the_current_choice_for_a_pod_on_a_node(cluster: Path) -> 
     text = explain("--cluster", cluster, "--pod", "runs").stdout.decode()
 
     assert (runs["node"], runs["best"]) == ("n1", ["n1"])
-    assert text.startswith("default/runs is on node n1; evaluated as if it were pending:\n")
+    assert text.startswith(
+        "Pod default/runs is on node n1; if it were pending, it fits on 1 of 2 nodes; best: n1, the only one.\n"
+    )
     assert "Chosen node: n1.\nIts current node n1 is the same.\n" in text
 
 
@@ -235,7 +237,7 @@ def test_explain_prints_tables_by_default(cluster: Path) -> None:
 
     text = done.stdout.decode()
     assert done.returncode == 0
-    assert "default/web: schedulable, 1 of 2 nodes fit" in text
+    assert text.startswith("Pod default/web fits on 1 of 2 nodes; best: n1, the only one.\n")
     assert "node(s) had untolerated taint(s)" in text
 
 

@@ -244,7 +244,7 @@ def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
 
         assert said.code == 0
         assert reason in said.err
-        assert "default/web: schedulable, 2 of 3 nodes fit" in said.out
+        assert "default/web fits on 2 of 3 nodes; best: " in said.out
 
     in_a_world(tmp_path, scenario)
 
@@ -363,7 +363,7 @@ def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.Monke
         await kubectl("config", "set-context", "--current", "--namespace", "shop")
 
         said = await kubectl("why", "web")
-        assert "shop/web: schedulable, 3 of 3 nodes fit" in said.out, said.err
+        assert "shop/web fits on 3 of 3 nodes; best: " in said.out, said.err
         nothing = await kubectl("why", "--replicas", "2")
         assert nothing.code == 2
         assert nothing.err.startswith("Usage: kubectl why [OPTIONS] [POD]")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import default
 from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.daemon.app.pages import pages
 from scheduler.daemon.server.http_server import serving
+from scheduler.framework import PermitPlugin, Wait
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import run_command
@@ -18,6 +20,8 @@ from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from scheduler.objects.pod import PodInfo
 
 
 def test_the_last_attempt_is_shown_as_it_was_after_nodes_have_changed(tmp_path: Path) -> None:
@@ -68,6 +72,91 @@ def test_a_pending_pod_is_shown_with_its_reason_and_history(tmp_path: Path) -> N
     virtual_time.run(scenario())
 
 
+class Holding(PermitPlugin):
+    name = "Holding"
+    api_version = 1
+
+    def permit(self, state: Any, pod: PodInfo, node_name: str) -> Any:
+        return Wait(600.0)
+
+
+HOLDING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: Holding}]}}
+"""
+
+
+def test_a_pod_held_at_permit_is_shown_with_the_plugin_and_the_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon(HOLDING, plugins={"Holding": Holding}) as daemon:
+            it.add_nodes(node_object("n1", cpu="4"))
+            it.add_pods(pod_object("web", cpu="1"))
+            await it.until(lambda: daemon.parts.waiting_pods.holds(it.pod("web")["metadata"]["uid"]))
+            clock = LoopClock()
+
+            held = live_explanation(daemon, "default/web", clock)
+
+            assert held is not None
+            (hold,) = held["held"]
+            left = datetime.fromisoformat(hold["until"]) - clock.utc_now()
+            assert (hold["plugin"], 590 < left.total_seconds() <= 600) == ("Holding", True)
+            assert held["verdict"] == (
+                "Pod default/web fits on node n1, but is not bound yet: it is held at Permit by Holding "
+                f"(until {hold['until']})."
+            )
+            assert next(iter(held)) == "verdict"
+
+    virtual_time.run(scenario())
+
+
+def test_the_verdict_says_why_a_pod_is_not_the_schedulers_business(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="4"))
+            it.add_pods(
+                pod_object("gated", gates=("example.com/quota",)),
+                pod_object("stranger", scheduler_name="custom-schedular"),
+                pod_object("theirs", node="n1", scheduler_name="x"),
+                pod_object("ours"),
+            )
+            await it.until(lambda: it.node_of("ours"))
+
+            def verdict(name: str) -> str:
+                found = live_explanation(daemon, f"default/{name}", LoopClock())
+                return "unknown" if found is None else str(found["verdict"])
+
+            assert {name: verdict(name) for name in ("gated", "stranger", "theirs", "ours")} == {
+                "gated": "Pod default/gated is not attempted: it waits for its scheduling gates example.com/quota.",
+                "stranger": "Pod default/stranger has schedulerName custom-schedular, which this scheduler does not "
+                'serve; its profiles are custom-scheduler, did you mean "custom-scheduler"?',
+                "theirs": "Pod default/theirs is on node n1.",
+                "ours": "Pod default/ours is on node n1; if it were pending, it fits on 1 of 1 nodes; best: n1, the only "
+                "one.",
+            }
+
+    virtual_time.run(scenario())
+
+
+def test_a_pending_pod_is_shown_with_changes_that_would_place_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("big", cpu="8"))
+            await it.until(lambda: it.condition("big"))
+
+            big = live_explanation(daemon, "default/big", LoopClock())
+            assert big is not None
+            assert big["verdict"] == big["attempt"]["verdict"]
+            assert big["verdict"] == (
+                "Pod default/big does not fit on the only node. It would fit if: its cpu request were 1 or less (now 8)."
+            )
+
+    virtual_time.run(scenario())
+
+
 def test_a_deleted_pod_is_shown_by_its_last_attempt(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
@@ -80,6 +169,7 @@ def test_a_deleted_pod_is_shown_by_its_last_attempt(tmp_path: Path) -> None:
             reported = live_explanation(daemon, "default/big", LoopClock())
 
             assert reported is not None
+            assert reported["verdict"] == "Pod default/big is deleted."
             assert (reported["node"], reported["place"]) == (None, "outside")
             assert reported["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
 

@@ -68,8 +68,8 @@ def test_different_scores_are_columns_and_equal_scores_one_line() -> None:
 
     assert text.splitlines()[:9] == [
         (
-            "Pod shop/web fits on 2 of 3 nodes; best: n2, because its total is 597, and that "
-            "of the next, n1, is 305 (NodeAffinity 200 higher, NodeResourcesFit 92 higher)."
+            "Pod shop/web fits on 2 of 3 nodes; best: n2, because its total is 597, and that of the next, n1, is 305 "
+            "(NodeAffinity 200 higher, NodeResourcesFit 92 higher)."
         ),
         "Chosen node: n2.",
         "Nodes by rank, with score x weight of each plugin:",
