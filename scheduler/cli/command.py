@@ -32,6 +32,7 @@ COMMANDS: Final = (
     "extender",
     "demo",
     "api-server",
+    "kubelets",
     "new",
     "completion",
 )

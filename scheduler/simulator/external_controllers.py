@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.simulator.controllers.custom_resources import DefinitionController
 from scheduler.simulator.controllers.daemonset import DaemonSetController
@@ -53,9 +53,9 @@ def simulated_controllers(
     provisioner: ProvisionerOptions | None = None,
     faults: ProvisioningFaults | None = None,
     devices: DeviceDrivers | None = None,
-) -> Sequence[Controller]:
+) -> Sequence[Controller[Any]]:
     """Return the wanted controllers, not started yet."""
-    wanted: list[Controller] = [DefinitionController(store), EventExpiry(store)]
+    wanted: list[Controller[Any]] = [DefinitionController(store), EventExpiry(store)]
     if kubelet or controllers:
         wanted += [
             Provisioner(store, provisioner or ProvisionerOptions(), faults or ProvisioningFaults()),
@@ -84,5 +84,5 @@ def simulated_controllers(
         options = kubelet if isinstance(kubelet, KubeletOptions) else KubeletOptions()
         wanted.append(Kubelet(store, options))
         if options.heartbeat_seconds:
-            wanted.append(Heartbeats(store, options.heartbeat_seconds))
+            wanted.append(Heartbeats(store, options))
     return wanted

@@ -280,7 +280,7 @@ class ApiServer:
 
     def _controllers_of(
         self, *, kubelet: bool | KubeletOptions, controllers: bool, roles: bool
-    ) -> list[Controller]:
+    ) -> list[Controller[Any]]:
         made = simulated_controllers(
             self.store,
             kubelet=kubelet,

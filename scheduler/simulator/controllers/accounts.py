@@ -14,17 +14,17 @@ from scheduler.simulator.apimachinery.objects import key_of, labels_of
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.controllers.controller import Controller
 from scheduler.simulator.kinds.roles import GROUP
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 _ROOT: Final = "kube-root-ca.crt"
 
 
-class ServiceAccounts(Controller):
+class ServiceAccounts(Controller[Store]):
     """Restores the default objects of every namespace that is not terminating."""
 
     resources = ("namespaces", "serviceaccounts", "configmaps")
@@ -58,7 +58,7 @@ class ServiceAccounts(Controller):
 _CLUSTER_ROLES: Final = f"clusterroles.{GROUP}"
 
 
-class RoleAggregation(Controller):
+class RoleAggregation(Controller[Store]):
     """Keeps the rules of ClusterRoles with an aggregationRule."""
 
     resources = (_CLUSTER_ROLES,)

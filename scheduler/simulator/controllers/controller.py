@@ -9,23 +9,81 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of, owned_by
+from scheduler.simulator.apimachinery.patch_types import MERGE_PATCH
 from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
     from scheduler.simulator.storage import Watch
 
 
+class ObjectAccess(Protocol):
+    """What controllers read and write: a `Store`, or the objects of an API server (`remote.objects`).
+
+    A store carries out a write at once. An API server gets the writes of an object in their order, later than the
+    call, and a watch shows the effect.
+    """
+
+    def has_kind(self, resource: str) -> bool:
+        """Return whether a kind is served."""
+        ...
+
+    def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
+        """Return one object, or None if it does not exist."""
+        ...
+
+    def has(self, obj: Object) -> bool:
+        """Return whether an object still exists (with the same uid)."""
+        ...
+
+    def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
+        """Watch a kind from now on."""
+        ...
+
+    def unwatch(self, resource: str, watch: Watch) -> None:
+        """End a watch."""
+        ...
+
+    def create(self, resource: str, obj: Object, *, namespace: str = "") -> object:
+        """Create an object."""
+        ...
+
+    def apply(self, obj: Object) -> object:
+        """Create an object, or change the existing one to have its fields."""
+        ...
+
+    def change(
+        self, obj: Object, patch: Object, subresource: str = "", patch_type: str = MERGE_PATCH
+    ) -> object:
+        """Patch an object, or its status."""
+        ...
+
+    def remove(self, obj: Object, *, grace_period_seconds: int | None = None) -> None:
+        """Delete an object, unless it is already deleted or replaced by a new one."""
+        ...
+
+    def timestamp(self) -> str:
+        """Return the time as metav1.Time."""
+        ...
+
+    def list(self, resource: str) -> Sequence[Object]:
+        """Return all objects of a kind."""
+        ...
+
+
+S = TypeVar("S", bound=ObjectAccess)
+
+
 def record_event(
-    store: Store,
+    store: ObjectAccess,
     obj: Object,
     reason: str,
     message: str,
@@ -61,7 +119,7 @@ def record_event(
             raise
 
 
-class Controller(ABC):
+class Controller(ABC, Generic[S]):
     """A simulated controller.
 
     Attributes:
@@ -71,7 +129,7 @@ class Controller(ABC):
 
     resources: ClassVar[Sequence[str]]
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: S) -> None:
         self.store = store
         self._watches: dict[str, Watch] = {}
         self._timers: set[asyncio.TimerHandle] = set()
@@ -129,10 +187,10 @@ class Controller(ABC):
         self.act()
 
 
-class QueueController(Controller):
+class QueueController(Controller[S]):
     """A controller with a queue of keys; each key is handled once per run."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: S) -> None:
         super().__init__(store)
         self._queue: dict[str, None] = {}
 
@@ -162,7 +220,7 @@ _HASH_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH: Final = 10
 
 
-class WorkloadController(QueueController):
+class WorkloadController(QueueController[Store]):
     """Handles the workloads of one kind after changes of them or their dependents.
 
     The first of its `resources` are the workloads, the second their dependents.

@@ -26,6 +26,7 @@ from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
 from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.kinds.custom_resource_definitions import CLEANUP_FINALIZER, found_at
 from scheduler.simulator.kinds.custom_resource_schemas import fill_in, prune, violations
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
-    from scheduler.simulator.registry.store import Store
 
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _VERSION: Final = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
@@ -213,7 +213,7 @@ _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _RETRY_SECONDS: Final = 1.0
 
 
-class DefinitionController(QueueController):
+class DefinitionController(QueueController[Store]):
     """Accepts names, serves kinds, and deletes custom resources with their definition."""
 
     resources = (_DEFINITIONS,)

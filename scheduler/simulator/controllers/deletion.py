@@ -20,16 +20,16 @@ from scheduler.simulator.controllers.controller import Controller, QueueControll
 from scheduler.simulator.kinds.pod_groups import GROUP, PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.registry.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 _RETRY_SECONDS: Final = 1.0
 _PODGROUPS: Final = f"podgroups.{GROUP}"
 
 
-class NamespaceController(Controller):
+class NamespaceController(Controller[Store]):
     """Deletes the content of terminating namespaces."""
 
     resources = ("namespaces",)
@@ -74,7 +74,7 @@ class NamespaceController(Controller):
         )
 
 
-class GarbageCollector(Controller):
+class GarbageCollector(Controller[Store]):
     """Deletes or orphans the dependents of deleted objects."""
 
     resources = (
@@ -158,7 +158,7 @@ def _finalizer(obj: Object) -> str:
 EVENT_TTL_SECONDS = 3600.0
 
 
-class EventExpiry(Controller):
+class EventExpiry(Controller[Store]):
     """Deletes events that were not written for the TTL."""
 
     resources = ("events",)
@@ -190,7 +190,7 @@ class EventExpiry(Controller):
         self.wake()
 
 
-class PodGroupProtection(QueueController):
+class PodGroupProtection(QueueController[Store]):
     """Removes the finalizer of terminating groups when all their pods have ended."""
 
     resources = ("pods", _PODGROUPS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.kinds.workloads import conditions, count, covers, needs_scale
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +31,7 @@ _DISRUPTED_SECONDS: Final = 120.0
 """Time after an eviction in which the pod must begin to terminate; then it counts again."""
 
 
-class DisruptionController(QueueController):
+class DisruptionController(QueueController[Store]):
     """Counts the pods of budgets."""
 
     resources = (_BUDGETS, "pods", *_SCALED.values())

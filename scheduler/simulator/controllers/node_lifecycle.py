@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _BY_CONDITION: Final[Mapping[tuple[str, str], str]] = {
@@ -29,7 +29,7 @@ _BY_CONDITION: Final[Mapping[tuple[str, str], str]] = {
 _OURS: Final = frozenset({UNSCHEDULABLE, *_BY_CONDITION.values()})
 
 
-class NodeLifecycle(Controller):
+class NodeLifecycle(Controller[Store]):
     """Keeps the NoSchedule taints of nodes."""
 
     resources = ("nodes",)

@@ -13,12 +13,12 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController, record_event
 from scheduler.simulator.kinds.pod_groups import GROUP
 from scheduler.simulator.kinds.pods import has_ended
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _GROUPS: Final = f"podgroups.{GROUP}"
@@ -33,7 +33,7 @@ _RETRY_SECONDS: Final = 1.0
 _LONGEST_BASE: Final = 57
 
 
-class ResourceClaims(QueueController):
+class ResourceClaims(QueueController[Store]):
     """Keeps the claims of pods and PodGroups, and the reservations of claims."""
 
     resources = ("pods", CLAIMS, _TEMPLATES, _GROUPS)

@@ -36,13 +36,13 @@ from scheduler.simulator.kinds.persistent_volumes import (
 )
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.kinds.storage import ATTRIBUTES_CLASS_PROTECTION, WAIT_FOR_FIRST_CONSUMER
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scheduler.objects.quantity import Quantity
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 
 def matching_volume(claim: Object, volumes: Iterable[Object]) -> Object | None:
@@ -146,7 +146,7 @@ def annotations_of(obj: Object) -> dict[str, str]:
     return annotations
 
 
-class VolumeController(QueueController):
+class VolumeController(QueueController[Store]):
     """Binds claims and volumes to each other, and requests provisioning."""
 
     resources = (_VOLUMES, _CLAIMS, _CLASSES)
@@ -363,7 +363,7 @@ def _keep(place: dict[str, dict[str, None]], group: str, name: str, *, is_there:
         names.pop(name, None)
 
 
-class EphemeralVolumes(QueueController):
+class EphemeralVolumes(QueueController[Store]):
     """Creates the claim of every ephemeral volume, owned by the pod, so that it is deleted with the pod."""
 
     resources = ("pods", _CLAIMS)
@@ -418,7 +418,7 @@ class EphemeralVolumes(QueueController):
 ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"
 
 
-class Attachments(QueueController):
+class Attachments(QueueController[Store]):
     """Creates VolumeAttachments for bound claims of pods on nodes, and deletes those that no pod needs."""
 
     resources = ("pods", "persistentvolumeclaims")
@@ -499,7 +499,7 @@ _FINALIZERS: Final = {
 }
 
 
-class StorageProtection(QueueController):
+class StorageProtection(QueueController[Store]):
     """Removes the finalizer of terminating objects that are no longer used."""
 
     resources = ("pods", *_FINALIZERS)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.controllers.resource_claims import CLAIMS
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 SLICES: Final = "resourceslices.resource.k8s.io"
 
@@ -55,7 +55,7 @@ class _Pool:
     slices: list[str] = field(default_factory=list)
 
 
-class DeviceDrivers(QueueController):
+class DeviceDrivers(QueueController[Store]):
     """The drivers of devices on all nodes."""
 
     resources = ("nodes", CLAIMS)

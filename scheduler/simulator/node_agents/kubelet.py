@@ -21,7 +21,13 @@ from scheduler.objects.resource_names import PODS, is_extended_resource_name
 from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_node_affinity
 from scheduler.objects.v1 import conflicts_with
 from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
-from scheduler.simulator.controllers.controller import Controller, QueueController, record_event
+from scheduler.simulator.apimachinery.patch_types import STRATEGIC_MERGE_PATCH
+from scheduler.simulator.controllers.controller import (
+    Controller,
+    ObjectAccess,
+    QueueController,
+    record_event,
+)
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
 from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 _FIRST_CHECKED: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
@@ -106,7 +111,7 @@ def _failed(predicate: str, problem: str) -> AdmissionRejection:
     return AdmissionRejection(predicate, f"Predicate {predicate} failed: {problem}")
 
 
-def missing(store: Store, pod: Object, node: NodeObject) -> AdmissionRejection | None:
+def missing(store: ObjectAccess, pod: Object, node: NodeObject) -> AdmissionRejection | None:
     """Return what a pod still waits for; None if it can start."""
     for volume in pod["spec"].get("volumes", ()):
         problem = _volume_problem(store, pod, volume)
@@ -125,7 +130,7 @@ def missing(store: Store, pod: Object, node: NodeObject) -> AdmissionRejection |
     return None
 
 
-def _volume_problem(store: Store, pod: Object, volume: Object) -> str:
+def _volume_problem(store: ObjectAccess, pod: Object, volume: Object) -> str:
     namespace, pod_name = key_of(pod)
     if "persistentVolumeClaim" in volume:
         name = volume["persistentVolumeClaim"]["claimName"]
@@ -147,7 +152,7 @@ def _volume_problem(store: Store, pod: Object, volume: Object) -> str:
     return f"error processing PVC {namespace}/{name}: {problem}"
 
 
-def _claim_problem(store: Store, pod: Object, name: str, node: NodeObject) -> str:
+def _claim_problem(store: ObjectAccess, pod: Object, name: str, node: NodeObject) -> str:
     namespace, pod_name = key_of(pod)
     if not name:
         return f'pod "{namespace}/{pod_name}": ResourceClaim not created yet'
@@ -183,6 +188,8 @@ class KubeletOptions:
         job_seconds: run time of a Job's container without other information; see `pod_status`.
         heartbeat_seconds: interval of lease renewals; 0 for none, which suffices unless a real node lifecycle
             controller reads them.
+        recover: whether kubelets report their nodes as ready after a node lifecycle controller has set the
+            condition Ready to Unknown; otherwise that condition means that the kubelet is dead.
     """
 
     admit_seconds: float = 0.05
@@ -190,6 +197,7 @@ class KubeletOptions:
     stop_seconds: float = 1.0
     job_seconds: float = 5.0
     heartbeat_seconds: float = 0.0
+    recover: bool = False
 
 
 class _Admitted(NamedTuple):
@@ -199,25 +207,26 @@ class _Admitted(NamedTuple):
     requests: Mapping[str, int]
 
 
-class Kubelet(QueueController):
+class Kubelet(QueueController[ObjectAccess]):
     """The kubelets of all nodes."""
 
     resources = ("nodes", "pods", "persistentvolumeclaims", CLAIMS)
 
-    def __init__(self, store: Store, options: KubeletOptions) -> None:
+    def __init__(self, store: ObjectAccess, options: KubeletOptions) -> None:
         super().__init__(store)
         self._options = options
         self._nodes: dict[str, NodeObject] = {}  # node name -> node
         self._used: dict[str, dict[str, int]] = {}  # node name -> resource name -> amount
         self._admitted: dict[str, _Admitted] = {}  # pod uid -> admitted pod
-        self._seen: set[str] = set()  # pod uids
+        self._handled: dict[str, str] = {}  # pod uid -> phase that was handled last
+        self._addresses: dict[str, str] = {}  # node name -> its internal IP address
         self._ending: set[str] = set()  # pod uids
         self._pods: dict[str, Object] = {}  # pod uid -> bound pod
         self._waiting: dict[
             str, dict[str, None]
         ] = {}  # namespace -> uids of pods that lack a volume or a claim
         self._told: dict[str, str] = {}  # pod uid -> last reported problem
-        self._addresses = 0
+        self._pod_addresses = 0
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         if resource == "nodes":
@@ -234,7 +243,7 @@ class Kubelet(QueueController):
         ):  # or a backup from before its binding is restored
             self._release(uid)
             self._pods.pop(uid, None)
-            self._seen.discard(uid)
+            self._handled.pop(uid, None)
             self._ending.discard(uid)
             self._told.pop(uid, None)
         elif is_on_node:
@@ -249,18 +258,22 @@ class Kubelet(QueueController):
             self._release(key)
         if is_terminating(pod):
             self._end(pod)
-        elif key not in self._seen:
-            self._seen.add(key)
-            if pod["status"].get("phase") == "Running":
+            return
+        before, phase = self._handled.get(key), pod["status"].get("phase")
+        self._handled[key] = phase
+        if phase == "Running" != before:
+            if key not in self._admitted:
                 self._take_in(key, decode_pod(msgspec.json.encode(pod)))
-            else:
-                self.later(self._options.admit_seconds, self._admit, key)
+            self._plan_end(key, pod)
+        elif before is None:
+            self.later(self._options.admit_seconds, self._admit, key)
 
     def _observe_node(self, type_: str, node: Object) -> None:
         name = node["metadata"]["name"]
-        if type_ == "DELETED" or _is_silent(node):
+        if type_ == "DELETED" or (_is_silent(node) and not self._options.recover):
             self._nodes.pop(name, None)
             return
+        self._addresses[name] = _address_of(node)
         if name not in self._nodes:
             # Pods may have been bound before their node existed.
             self.enqueue(*(uid for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name))
@@ -272,7 +285,7 @@ class Kubelet(QueueController):
         if pod is None or uid in self._ending or pod["status"].get("phase") != "Pending":
             return
         if pod["spec"]["nodeName"] not in self._nodes:
-            self._seen.discard(uid)  # in case the node comes back
+            self._handled.pop(uid, None)  # in case the node comes back
             return
         info = decode_pod(msgspec.json.encode(pod))
         node = info.node_name
@@ -293,16 +306,16 @@ class Kubelet(QueueController):
 
     def _reject(self, pod: Object, why: AdmissionRejection) -> None:
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
-        self.store.change(pod, {"status": status}, "status")
+        self._report(pod, status)
         self._tell(pod, why)
 
     def _run(self, uid: str) -> None:
         pod = self._running(uid, "Pending")
         if pod is None or self._lacks(uid, pod):
             return
-        status = running_status(pod, self._next_address(), self.store.timestamp())
-        self.store.change(pod, {"status": status}, "status")
-        self._plan_end(uid, pod)
+        host = self._addresses.get(pod["spec"]["nodeName"], "")
+        address = host if host and pod["spec"].get("hostNetwork") else self._next_address()
+        self._report(pod, running_status(pod, address, host, self.store.timestamp()))
 
     def _lacks(self, uid: str, pod: Object) -> bool:
         """Return whether a pod must wait for a volume or a claim; changes of those trigger another check."""
@@ -335,6 +348,8 @@ class Kubelet(QueueController):
     def _plan_end(self, uid: str, pod: Object) -> None:
         """End a pod when its last container ends, if all of them end."""
         runs = runs_of(pod, self._options.job_seconds)
+        if len(runs) != len(pod["status"].get("containerStatuses", ())):
+            return  # another client reported that it runs
         seconds = max((run.seconds for run in runs), default=math.inf)
         if seconds < math.inf:
             self.later(seconds, self._finish, uid, [run.exit_code for run in runs])
@@ -347,7 +362,7 @@ class Kubelet(QueueController):
         restarts = any(exit_codes) and pod["spec"].get("restartPolicy") == "OnFailure"
         now = self.store.timestamp()
         status = backoff_status(pod, exit_codes, now) if restarts else ended_status(pod, exit_codes, now)
-        self.store.change(pod, {"status": status}, "status")
+        self._report(pod, status)
         if restarts:
             failures = max(one["restartCount"] for one in pod["status"]["containerStatuses"])
             wait = min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS)
@@ -356,13 +371,20 @@ class Kubelet(QueueController):
     def _restart(self, uid: str) -> None:
         pod = self._running(uid, "Running")
         if pod is not None:
-            status = restarted_status(pod, self.store.timestamp())
-            self.store.change(pod, {"status": status}, "status")
+            self._report(pod, restarted_status(pod, self.store.timestamp()))
             self._plan_end(uid, pod)
 
+    def _report(self, pod: Object, status: Object) -> None:
+        """Change fields of a pod's status, and conditions by their type: others write conditions too.
+
+        Source:
+            kubelet v1.36, pkg/util/pod/pod.go, PatchPodStatus.
+        """
+        self.store.change(pod, {"status": status}, "status", STRATEGIC_MERGE_PATCH)
+
     def _next_address(self) -> str:
-        self._addresses += 1
-        place = self._addresses
+        self._pod_addresses += 1
+        place = self._pod_addresses
         return f"10.{64 + (place >> 16 & 0x3F)}.{place >> 8 & 0xFF}.{place & 0xFF}"
 
     def _end(self, pod: Object) -> None:
@@ -380,7 +402,7 @@ class Kubelet(QueueController):
             return
         # For other pods this state would only be visible for a moment before the deletion.
         if pod["metadata"].get("finalizers") and not has_ended(pod):
-            pod = self.store.change(pod, {"status": stopped_status(pod, self.store.timestamp())}, "status")
+            self._report(pod, stopped_status(pod, self.store.timestamp()))
         self.store.remove(pod, grace_period_seconds=0)
 
     def _release(self, uid: str) -> None:
@@ -397,26 +419,32 @@ def _is_silent(node: Object) -> bool:
     return bool(condition_of(node, "Ready").get("status") == "Unknown")
 
 
+def _address_of(node: Object) -> str:
+    """Return the internal IP address of a node; "" if it has none."""
+    addresses = node.get("status", {}).get("addresses", ())
+    return next((one["address"] for one in addresses if one["type"] == "InternalIP"), "")
+
+
 def _requests(pod: PodInfo) -> Mapping[str, int]:
     """Return the requests of a pod: resource name -> milliCPU, bytes or a count."""
     return {**pod.resources.requests, PODS: 1}
 
 
-_LEASES: Final = "leases.coordination.k8s.io"
-_NAMESPACE: Final = "kube-node-lease"
+_LEASE_VERSION: Final = "coordination.k8s.io/v1"
+LEASE_NAMESPACE: Final = "kube-node-lease"
 _ATTACHED_BY_CONTROLLER: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 _DURATION_SECONDS: Final = 40
 _RENEWALS_PER_STATUS: Final = 30
 
 
-class Heartbeats(Controller):
+class Heartbeats(Controller[ObjectAccess]):
     """Renews the leases of nodes, and from time to time the times in their status; leases of dead nodes expire."""
 
     resources = ("nodes",)
 
-    def __init__(self, store: Store, seconds: float) -> None:
+    def __init__(self, store: ObjectAccess, options: KubeletOptions) -> None:
         super().__init__(store)
-        self._seconds = seconds
+        self._options = options
         self._nodes: dict[str, Object] = {}  # name -> node with heartbeats
         self._beats = 0
 
@@ -427,7 +455,7 @@ class Heartbeats(Controller):
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         name = key_of(obj)[1]
-        if type_ == "DELETED" or condition_of(obj, "Ready").get("status") == "Unknown":
+        if type_ == "DELETED" or (_is_silent(obj) and not self._options.recover):
             self._nodes.pop(name, None)
         elif name in self._nodes:
             self._nodes[name] = obj
@@ -437,11 +465,11 @@ class Heartbeats(Controller):
             self._renew(obj)
 
     def _beat(self) -> None:
-        self.later(self._seconds, self._beat)
+        self.later(self._options.heartbeat_seconds, self._beat)
         self._beats += 1
         for node in list(self._nodes.values()):
             self._renew(node)
-            if self._beats % _RENEWALS_PER_STATUS == 0:
+            if self._beats % _RENEWALS_PER_STATUS == 0 or _is_silent(node):
                 self._report(node)
 
     def _register(self, node: Object) -> None:
@@ -451,18 +479,49 @@ class Heartbeats(Controller):
 
     def _renew(self, node: Object) -> None:
         metadata = node["metadata"]
-        renewed = {"renewTime": self.store.timestamp()}
-        present = self.store.find(_LEASES, metadata["name"], _NAMESPACE)
-        if present is not None:
-            self.store.change(present, {"spec": renewed})
-            return
         owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}
-        spec = {"holderIdentity": metadata["name"], "leaseDurationSeconds": _DURATION_SECONDS, **renewed}
-        lease = {"metadata": {"name": metadata["name"], "ownerReferences": [owner]}, "spec": spec}
-        self.store.create(_LEASES, lease, namespace=_NAMESPACE)
+        spec = {
+            "holderIdentity": metadata["name"],
+            "leaseDurationSeconds": _DURATION_SECONDS,
+            "renewTime": f"{self.store.timestamp()[:-1]}.000000Z",  # a metav1.MicroTime
+        }
+        lease_metadata = {"name": metadata["name"], "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+        self.store.apply(
+            {"apiVersion": _LEASE_VERSION, "kind": "Lease", "metadata": lease_metadata, "spec": spec}
+        )
 
     def _report(self, node: Object) -> None:
         now = self.store.timestamp()
-        conditions = [one | {"lastHeartbeatTime": now} for one in node["status"].get("conditions", ())]
+        if _is_silent(node):
+            conditions = healthy_conditions(now)
+        else:
+            conditions = [one | {"lastHeartbeatTime": now} for one in node["status"].get("conditions", ())]
         if conditions:
-            self.store.change(node, {"status": {"conditions": conditions}}, "status")
+            self.store.change(node, {"status": {"conditions": conditions}}, "status", STRATEGIC_MERGE_PATCH)
+
+
+_HEALTHY: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def healthy_conditions(now: str) -> list[Object]:
+    """Return the conditions of a healthy node.
+
+    Source:
+        kubelet v1.36, pkg/kubelet/nodestatus/setters.go.
+    """
+    return [
+        {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        for type_, status, reason, message in _HEALTHY
+    ]

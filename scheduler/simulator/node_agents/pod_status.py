@@ -146,15 +146,23 @@ _TERMINATED: Final = 128 + 15  # exit code after SIGTERM
 _READY: Final = frozenset({"Ready", "ContainersReady"})
 
 
-def running_status(pod: Object, address: str, now: str) -> Object:
-    """Return the status of a pod whose containers have just started."""
+def running_status(pod: Object, address: str, host: str, now: str) -> Object:
+    """Return the status of a pod whose containers have just started.
+
+    This and the other functions return a strategic merge patch: conditions of other types stay.
+
+    Args:
+        pod: the pod.
+        address: IP address of the pod.
+        host: IP address of its node; "" if unknown.
+        now: the time.
+    """
     generation = pod["metadata"].get("generation", 0)
-    conditions = [_condition(type_, "True", generation, now) for type_ in _RUNNING]
-    others = [one for one in pod["status"].get("conditions", ()) if one["type"] not in _RUNNING]
     return {
         "observedGeneration": generation,
         "phase": "Running",
-        "conditions": [*conditions, *others],
+        "conditions": [_condition(type_, "True", generation, now) for type_ in _RUNNING],
+        **({"hostIP": host, "hostIPs": [{"ip": host}]} if host else {}),
         "podIP": address,
         "podIPs": [{"ip": address}],
         "startTime": now,
@@ -240,11 +248,12 @@ def _ended(status: Object, exit_code: int, now: str) -> Object:
 
 
 def _readiness(pod: Object, status: str, now: str, **why: str) -> list[Object]:
-    """Return a pod's conditions, with a new status of the readiness conditions."""
+    """Return a new status of a pod's readiness conditions, without the old reason."""
     generation = pod["metadata"].get("generation", 0)
     return [
-        _condition(one["type"], status, generation, now) | why if one["type"] in _READY else one
+        _condition(one["type"], status, generation, now) | {"reason": None} | why
         for one in pod["status"].get("conditions", ())
+        if one["type"] in _READY
     ]
 
 

@@ -26,12 +26,12 @@ from scheduler.simulator.controllers.volumes import (
 )
 from scheduler.simulator.kinds.persistent_volumes import class_of
 from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
+from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.registry.store import Store
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -155,7 +155,7 @@ class ProvisionerOptions:
     of_driver: dict[str, float] = field(default_factory=dict)
 
 
-class Provisioner(QueueController):
+class Provisioner(QueueController[Store]):
     """The external provisioners of all drivers."""
 
     resources = (_CLAIMS, _VOLUMES)
@@ -300,7 +300,7 @@ def provisioned_volume(claim: Object, class_: Object, segment: Segment) -> Objec
     return {"metadata": {"name": volume_name, "annotations": {PROVISIONED_BY: driver}}, "spec": made}
 
 
-class Attacher(QueueController):
+class Attacher(QueueController[Store]):
     """The external attachers of all drivers."""
 
     resources = (ATTACHMENTS,)

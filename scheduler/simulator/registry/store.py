@@ -271,10 +271,12 @@ class Store:
         options = DeleteOptions(grace_period_seconds, uid, resource_version, propagation_policy)
         return place.kind.view(delete(self._registry, place, options, WriteOptions())[0].object)
 
-    def change(self, obj: Object, patch: Object, subresource: str = "") -> Object:
-        """Change a stored object, or its status, by a merge patch."""
+    def change(
+        self, obj: Object, patch: Object, subresource: str = "", patch_type: str = MERGE_PATCH
+    ) -> Object:
+        """Patch a stored object, or its status."""
         resource, name, namespace = self._where(obj)
-        return self.patch(resource, name, patch, namespace, subresource=subresource)
+        return self.patch(resource, name, patch, namespace, patch_type=patch_type, subresource=subresource)
 
     def remove(self, obj: Object, **options: Any) -> None:
         """Delete a stored object, with the options of `delete`, unless it is already deleted or replaced by a new one."""

@@ -550,7 +550,7 @@ def load_scenario(path: str | Path) -> Scenario:
         for index, step in enumerate(found.steps)
         if step.add_nodes is not None
     }
-    errors += _group_faults(groups)
+    errors += group_faults(groups)
     errors += _name_faults(
         {entry("workloads", index): part for index, part in enumerate(found.workloads)}, "workload"
     )
@@ -600,7 +600,8 @@ def _name_faults(parts: Mapping[str, NodeGroup | WorkloadPart], what: str) -> li
     return faults
 
 
-def _group_faults(groups: Mapping[str, NodeGroup]) -> list[FieldError]:
+def group_faults(groups: Mapping[str, NodeGroup]) -> list[FieldError]:
+    """Return the errors of groups of nodes; `groups` has them by their places."""
     faults = _name_faults(groups, "group")
     for where, group in groups.items():
         if not group.zones:

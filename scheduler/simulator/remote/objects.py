@@ -1,0 +1,241 @@
+"""The objects of an API server, as node agents read and write them: watched, and changed by queued writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.clock import rfc3339
+from scheduler.kube.client.background import BackgroundLane
+from scheduler.kube.client.outages import Outages
+from scheduler.kube.client.reflector import Reflector
+from scheduler.kube.client.resources import (
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIMS,
+    Resource,
+)
+from scheduler.kube.http.request import Request
+from scheduler.objects.decode import decode_object
+from scheduler.retries import Backoff
+from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH, MERGE_PATCH
+from scheduler.simulator.apimachinery.selectors import Selector
+from scheduler.simulator.remote.writes import OrderedWrites, Write
+from scheduler.simulator.storage import ADDED, DELETED, MODIFIED, Change, Entry, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from random import Random
+
+    from scheduler.clock import Clock
+    from scheduler.errors import ObjectError
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.kube.client.wire import ObjectIdentity
+    from scheduler.simulator.apimachinery.objects import Object
+
+logger = logging.getLogger(__name__)
+
+_EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
+_READ: Final = (NODES, PODS, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS)
+_WRITTEN: Final = {each.kind: each for each in (NODES, PODS, LEASES)}
+_BOUND: Final = "spec.nodeName!="
+_FIELD_MANAGER: Final = "kubelet"
+_PLACES: Final = 16
+_LAST_WRITES_SECONDS: Final = 5.0
+
+
+class RemoteObjects:
+    """The objects of an API server; see `ObjectAccess`.
+
+    Nodes and pods are those of the given nodes only. Claims are those of all pods.
+
+    Args:
+        connection: to the API server.
+        nodes: names of nodes.
+        clock: time of the statuses.
+        random: for jitter.
+    """
+
+    def __init__(
+        self, connection: ApiConnection, nodes: Collection[str], *, clock: Clock, random: Random
+    ) -> None:
+        self._clock = clock
+        self._outages = Outages(connection)
+        self._feeds = {str(resource): _Feed(resource, nodes) for resource in _READ}
+        self._reflectors = {
+            name: Reflector(
+                connection,
+                feed.resource,
+                decode=_decoded,
+                handler=feed,
+                random=random,
+                pause=self._outages.pause,
+                field_selector=_BOUND if feed.resource is PODS else "",
+                optional=feed.resource is RESOURCE_CLAIMS,
+            )
+            for name, feed in self._feeds.items()
+        }
+        self._writes = OrderedWrites()
+        self._lane = BackgroundLane(
+            connection,
+            [self._writes],
+            places=lambda: _PLACES,
+            backoff=Backoff(random, initial_seconds=0.05, maximum_seconds=10.0),
+        )
+
+    @asynccontextmanager
+    async def running(self, stop: asyncio.Event) -> AsyncIterator[None]:
+        """Watch while the block runs; at its end the last writes are sent.
+
+        The block begins when all objects are known, or when `stop` is set.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            running: list[asyncio.Task[object]] = [
+                tasks.create_task(each.run(), name=f"watch {name}") for name, each in self._reflectors.items()
+            ]
+            running.append(tasks.create_task(self._outages.run(), name="outages"))
+            waits = [tasks.create_task(self._wait_synced()), tasks.create_task(stop.wait())]
+            running += waits
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                yield
+                await self._send_last()
+            finally:
+                for task in running:
+                    task.cancel()
+                await self._lane.close()
+
+    async def _wait_synced(self) -> None:
+        for each in self._reflectors.values():
+            await each.wait_synced()
+
+    async def _send_last(self) -> None:
+        try:
+            async with asyncio.timeout(_LAST_WRITES_SECONDS):
+                await self._writes.wait_idle()
+        except TimeoutError:
+            logger.warning("Writes were left unfinished", extra={"writes": len(self._writes)})
+
+    def has_kind(self, resource: str) -> bool:
+        return resource in self._feeds
+
+    def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
+        reflector = self._reflectors[resource]
+        return reflector.store.get(f"{namespace}/{name}" if reflector.resource.namespaced else name)
+
+    def has(self, obj: Object) -> bool:
+        namespace, name = key_of(obj)
+        found = self.find(str(_WRITTEN[obj["kind"]]), name, namespace)
+        return found is not None and bool(found["metadata"]["uid"] == obj["metadata"]["uid"])
+
+    def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
+        watch = Watch(Selector(), on_ready, limit=sys.maxsize)
+        self._feeds[resource].watches[watch] = None
+        return watch
+
+    def unwatch(self, resource: str, watch: Watch) -> None:
+        self._feeds[resource].watches.pop(watch, None)
+
+    def create(self, resource: str, obj: Object, *, namespace: str = "") -> None:
+        """Create an event, unless its namespace is terminating."""
+        assert resource == str(_EVENTS), "node agents create nothing else"
+        about = f"{resource} {namespace}/{obj['involvedObject']['name']}"
+        request = Request("POST", _EVENTS.path(namespace), msgspec.json.encode(obj))
+        self._send(Write(about, request, expected=403))
+
+    def apply(self, obj: Object) -> None:
+        about, path = _place(obj)
+        params = {"fieldManager": _FIELD_MANAGER, "force": "true"}
+        request = Request("PATCH", path, msgspec.json.encode(obj), APPLY_PATCH, params)
+        self._send(Write(about, request, replaces=True))
+
+    def change(
+        self, obj: Object, patch: Object, subresource: str = "", patch_type: str = MERGE_PATCH
+    ) -> None:
+        """Patch an object, or its status, unless another object has its name by then."""
+        about, path = _place(obj)
+        metadata = patch.get("metadata", {}) | {"uid": obj["metadata"]["uid"]}
+        body = msgspec.json.encode(patch | {"metadata": metadata})
+        path = f"{path}/{subresource}" if subresource else path
+        self._send(Write(about, Request("PATCH", path, body, patch_type), expected=409))
+
+    def remove(self, obj: Object, *, grace_period_seconds: int | None = None) -> None:
+        about, path = _place(obj)
+        options: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": obj["metadata"]["uid"]},
+        }
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        self._send(Write(about, Request("DELETE", path, msgspec.json.encode(options)), expected=409))
+
+    def timestamp(self) -> str:
+        return rfc3339(self._clock.utc_now())
+
+    def list(self, resource: str) -> Sequence[Object]:
+        feed = self._feeds[resource]
+        return [obj for obj in self._reflectors[resource].store.values() if feed.has(obj)]
+
+    def _send(self, write: Write) -> None:
+        self._writes.put(write)
+        self._lane.wake()
+
+
+class _Feed:
+    """Passes changes of one kind on to watches.
+
+    Attributes:
+        resource: the kind.
+        watches: the open watches.
+    """
+
+    def __init__(self, resource: Resource, nodes: Collection[str]) -> None:
+        self.resource = resource
+        self.watches: dict[Watch, None] = {}
+        self._nodes = nodes
+
+    def has(self, obj: Object) -> bool:
+        """Return whether an object concerns the nodes."""
+        if self.resource is NODES:
+            return obj["metadata"]["name"] in self._nodes
+        return self.resource is not PODS or obj["spec"].get("nodeName") in self._nodes
+
+    def on_add(self, obj: Object) -> None:
+        self._offer(ADDED, obj)
+
+    def on_update(self, old: Object, new: Object) -> None:
+        self._offer(MODIFIED, new)
+
+    def on_delete(self, old: Object) -> None:
+        self._offer(DELETED, old)
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        fields: dict[str, Any] = {"kind": self.resource.kind, "object": identity.key, "error": str(error)}
+        logger.warning("Ignored an object that cannot be decoded", extra=fields)
+
+    def _offer(self, type_: str, obj: Object) -> None:
+        if self.has(obj):
+            namespace, name = key_of(obj)
+            change = Change(type_, Entry("", namespace, name, obj, 0), None)
+            for watch in self.watches:
+                watch.offer(change)
+
+
+def _decoded(raw: bytes) -> Object:
+    """Decode an object; it has a spec and a status, as every stored object of a `Store`."""
+    return {"spec": {}, "status": {}} | decode_object(raw)
+
+
+def _place(obj: Object) -> tuple[str, str]:
+    """Return the kind and the key of an object, and its path."""
+    resource, (namespace, name) = _WRITTEN[obj["kind"]], key_of(obj)
+    return f"{resource} {namespace}/{name}", resource.path(namespace, name)
