@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from scheduler.daemon.app.object_statuses import ObjectStatuses
 from scheduler.framework import Acceptance, StatusSource, WantedStatus
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 N_OBJECTS = 500
 
 
+class Fields(dict[str, Any]):
+    """The fields of a status, with weak references; a tuple, such as a WantedStatus, has none."""
+
+
 class Source(StatusSource):
     """Statuses that say whether an object is even."""
 
@@ -29,6 +33,12 @@ class Source(StatusSource):
 
     def __init__(self) -> None:
         self.turn, self.computed_in = 0, Counter[int]()
+        self._computed: list[ref[Fields]] = []
+
+    def count_kept(self) -> int:
+        """Return how many of the computed statuses are kept."""
+        self._computed = [each for each in self._computed if each() is not None]
+        return len(self._computed)
 
     async def status_of(self, _objects: object) -> Any:
         return self._status_of
@@ -38,7 +48,9 @@ class Source(StatusSource):
         if self.computed_in[self.turn] == 1:
             asyncio.get_running_loop().call_soon(self._next_turn)
         verdict = Acceptance("Valid" if int(key[-1]) % 2 == 0 else "Ignored", f"message of {key}")
-        return WantedStatus({"used": {"cpu": key}}, (verdict.condition(),))
+        fields = Fields(used={"cpu": key})
+        self._computed.append(ref(fields))
+        return WantedStatus(fields, (verdict.condition(),))
 
     def _next_turn(self) -> None:
         self.turn += 1
@@ -47,8 +59,7 @@ class Source(StatusSource):
 class Cluster:
     """Objects, and an API server that writes their statuses."""
 
-    def __init__(self, number: int = N_OBJECTS, *, counts_kept: bool = False) -> None:
-        self._counts_kept = counts_kept  # it goes through all objects of the process
+    def __init__(self, number: int = N_OBJECTS) -> None:
         self.source = Source()
         self.objects = {f"a/q{place}": made(place) for place in range(number)}
         self.writes: list[str] = []
@@ -67,8 +78,7 @@ class Cluster:
         self, kind: str, key: str, uid: str, wanted: WantedStatus, **_options: object
     ) -> Mapping[str, Any]:
         await asyncio.sleep(0)
-        if self._counts_kept:
-            self.kept_statuses.append(sum(isinstance(each, WantedStatus) for each in gc.get_objects()))
+        self.kept_statuses.append(self.source.count_kept())
         self.writes.append(key)
         obj, status = self.objects[key], wanted.status()
         version = str(int(obj["metadata"]["resourceVersion"]) + 1000)
@@ -100,7 +110,7 @@ async def test_statuses_of_many_objects_are_compared_in_many_turns() -> None:
 
 @virtually
 async def test_a_status_is_kept_no_longer_than_it_is_written() -> None:
-    cluster = Cluster(counts_kept=True)
+    cluster = Cluster()
     await cluster.run(0.5)
     assert len(cluster.writes) == 50
     assert max(cluster.kept_statuses) == 1
