@@ -127,7 +127,7 @@ def _add_items(folder: Path, figures: defaultdict[str, Figures]) -> None:
     for file in sorted(folder.glob("BenchmarkPerfScheduling_*.json")):
         for item in json.loads(file.read_text())["dataItems"]:
             labels, data = item["labels"], item["data"] or {}
-            it = figures[labels["Name"].rpartition("/namespace-")[0] or labels["Name"]]
+            it = figures[labels["Name"].rpartition("/")[0]]  # the last part names what is measured
             if labels.get("Metric") == "SchedulingThroughput":
                 it.average, it.threshold = data.get("Average"), data.get("AverageThreshold")
             elif labels.get("Metric") == "SchedulingDuration":
