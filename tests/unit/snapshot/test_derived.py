@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from scheduler.objects.node import NodeObject
 from scheduler.objects.v1 import conflicts_with
 from tests.support.builders import node, pod
 from tests.support.clusters import CLAIM_NAMES, HOST_PORTS, Cluster, cluster, wild_clusters, wild_pods
@@ -199,3 +201,21 @@ def test_a_port_of_a_removed_pod_is_free_though_a_second_pod_uses_it():
     assert base.port_conflicts(first.host_ports).tolist() == [True]
     assert freed.port_conflicts(first.host_ports).tolist() == [False]
     assert freed.overlay(add=[(0, first)]).port_conflicts(first.host_ports).tolist() == [True]
+
+
+@given(wild_clusters(), wild_clusters())
+def test_more_nodes_equal_the_cluster_with_these_nodes(whole: Cluster, more: Cluster):
+    new = [renamed(each, f"new-{place}") for place, each in enumerate(more.nodes)]
+
+    joined = whole.snapshot().with_nodes_of(Cluster(new).snapshot())
+
+    expected = Cluster([*whole.nodes, *new], whole.pods).snapshot()
+    found, wanted = content(joined), content(expected)
+    del found["image"], wanted["image"]  # a new node is taken to have no images
+    assert found == wanted
+    assert joined.has_label("zone") == expected.has_label("zone")
+
+
+def renamed(each: NodeObject, name: str) -> NodeObject:
+    metadata = replace(each.node.metadata, name=name)
+    return NodeObject(replace(each.node, metadata=metadata), each.raw)

@@ -100,6 +100,18 @@ async def test_the_timeout_of_a_plugin_that_allowed_no_longer_counts():
 
 
 @virtually
+async def test_the_seconds_left_are_those_of_the_plugins_that_still_hold_the_pod():
+    pods = WaitingPodsMap()
+    pods.hold(POD, {"A": 5, "B": 20})
+    await asyncio.sleep(2)
+    pods.allow(POD.uid, "A")
+
+    assert pods.seconds_left(POD.uid) == {"B": pytest.approx(18)}
+    assert pods.seconds_left("nobody") == {}
+    pods.release(POD.uid)
+
+
+@virtually
 async def test_a_pod_without_waiting_plugins_continues_at_once():
     assert (await WaitingPodsMap().wait_until_decided(POD.uid)).is_success
 

@@ -413,6 +413,21 @@ def test_no_younger_pod_overtakes_one_that_waits_for_the_share_of_its_queue() ->
     assert world.pre_filter(urgent) == ""
 
 
+def test_an_evaluation_for_an_explanation_records_nothing() -> None:
+    world = World(TWO, [*running("a", 4), *running("b", 5, first=4)])
+    large = incoming(cpu="3", name="large")
+    world.wait(large, incoming("b", "9", name="more"))
+    overlay = world.cache.snapshot().overlay()
+
+    result = world.plugin.pre_filter(AttemptState(), incoming(cpu="1", name="large"), overlay)
+    rejected = world.plugin.pre_filter(AttemptState(), large, overlay)
+
+    assert result is None
+    assert isinstance(rejected, Status), "the same answer as in an attempt"
+    overdue(world)
+    assert world.refresh() == [], "the pod is not among those that its share keeps back"
+
+
 def test_a_pod_larger_than_the_share_of_its_queue_is_placed_in_time() -> None:
     world = World(TWO, [*running("a", 4), *running("b", 5, first=4)])
     large = incoming(cpu="3", name="large")
