@@ -477,10 +477,10 @@ def _smaller_request(pod: PodInfo, asked: Mapping[str, int], snapshot: Snapshot)
         row = int(rows[best])
         requests, clauses = dict(pod.resources.requests), []
         for resource, amount in asked.items():
-            possible = int(_free(snapshot, resource, rows)[best])
-            if possible < amount:
-                requests[resource] = possible
-                less, now = readable_amounts(resource, possible, amount)
+            left = int(_free(snapshot, resource, rows)[best])
+            if left < amount:
+                requests[resource] = left
+                less, now = readable_amounts(resource, left, amount)
                 clauses.append(f"its {resource} request were {less} or less (now {now})")
         if not clauses:
             return None

@@ -46,6 +46,7 @@ from scheduler.framework.preemption import (
     VictimLimit,  # the constructor's types are read
     VictimReview,  # the constructor's types are read
 )
+from scheduler.objects.quantity import readable_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
         StatusSource,
     )
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot import NodeInfo, Snapshot
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -130,6 +131,15 @@ def _sum(first: Mapping[str, int], *others: Mapping[str, int]) -> dict[str, int]
     for amounts in others:
         add(total, amounts)
     return total
+
+
+def _amounts(
+    resource: str, used: Mapping[str, int], more: Mapping[str, int], limit: Mapping[str, int]
+) -> str:
+    uses, asks, most = readable_amounts(
+        resource, used.get(resource, 0), more.get(resource, 0), limit.get(resource, 0)
+    )
+    return f"{uses} {resource} used, {asks} requested, limit {most}"
 
 
 _ACCOUNTS: Final = "CapacityScheduling"
@@ -212,6 +222,27 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         if accounts.over_guaranteed(accounts.in_all):
             return Status.unschedulable(f"{rejected} total ElasticQuota used is more than min")
         return None
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        """Return the quota's numbers: what is used, what is requested with nominated pods, and the limit."""
+        if node is not None:
+            return None
+        accounts = self._accounts(pod, snapshot)
+        quota = accounts.quotas.get(pod.namespace)
+        if quota is None:
+            return []
+        used = accounts.used_by(pod.namespace)
+        details = [
+            f"ElasticQuota of namespace {pod.namespace}: {_amounts(name, used, accounts.in_quota, quota.max or {})}"
+            for name in sorted(accounts.in_quota.keys() | used.keys())
+            if quota.over_max({name: used.get(name, 0)}, {name: accounts.in_quota.get(name, 0)})
+        ]
+        return details + [
+            f"all ElasticQuotas together: {_amounts(name, accounts.total, accounts.in_all, accounts.guaranteed)}"
+            for name in sorted(accounts.in_all)
+            if not details
+            and accounts.total.get(name, 0) + accounts.in_all[name] > accounts.guaranteed.get(name, 0)
+        ]
 
     def _accounts(self, pod: PodInfo, snapshot: Snapshot) -> Accounts:
         self._quotas.look_at(snapshot.objects(ELASTIC_QUOTAS))

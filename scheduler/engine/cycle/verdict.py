@@ -9,7 +9,7 @@ from scheduler.objects.label_index import some_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduler.engine.cycle.explanation import Explanation
+    Explanation = dict[str, Any]
 
 HELPS: Final = "what would help: "
 """The beginning of a detail that names a change of another object, such as a volume."""

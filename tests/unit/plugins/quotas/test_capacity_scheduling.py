@@ -217,6 +217,34 @@ def test_a_pod_is_rejected_with_the_message_of_upstream(
 
 
 @pytest.mark.parametrize(
+    ("quotas", "used", "details"),
+    [
+        pytest.param(
+            [quota("a", 1, 2)],
+            "2",
+            ["ElasticQuota of namespace a: 2 cpu used, 1 requested, limit 2"],
+            id="its max",
+        ),
+        pytest.param(
+            [quota("a", 1, 8), quota("b", 2)],
+            "3",
+            ["all ElasticQuotas together: 3 cpu used, 1 requested, limit 3"],
+            id="the sum of all min",
+        ),
+        pytest.param([quota("a", 8)], "1", [], id="within both"),
+        pytest.param([], "1", [], id="no quota"),
+    ],
+)
+def test_the_numbers_of_a_quota_are_explained(
+    quotas: Sequence[Mapping[str, Any]], used: str, details: list[str]
+) -> None:
+    world = World(quotas, [running("r", "a", used)])
+
+    assert world.plugin.why(incoming(), world.cache.snapshot(), None) == details
+    assert bool(world.pre_filter(incoming())) is bool(details)
+
+
+@pytest.mark.parametrize(
     ("min_", "max_", "used", "expected"),
     [
         pytest.param({}, {}, 1, MORE_THAN_MIN, id="missing in min is none, in max no limit"),
