@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 
 _NODES: Final = 30
 _HEARTBEAT_SECONDS: Final = 10.0
+_SERVICE: Final = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+    "spec": {
+        "clusterIP": "10.96.0.1",
+        "clusterIPs": ["10.96.0.1"],
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
+    },
+}
+"""The Service that every API server creates for itself."""
 
 
 @command()
@@ -62,6 +73,11 @@ _HEARTBEAT_SECONDS: Final = 10.0
     "kube-controller-manager; kubelets and drivers are simulated in both cases, and renew their nodes' leases.",
 )
 @option(
+    "--kubelets/--no-kubelets",
+    default=True,
+    help="Simulate the kubelets. Without them, pods do not run until `custom-scheduler kubelets` or real kubelets do it.",
+)
+@option(
     "--kubernetes-version",
     type=click.Choice(VERSIONS),
     default=None,
@@ -80,6 +96,7 @@ def api_server(
     tls: bool,
     rbac: bool,
     controllers: bool,
+    kubelets: bool,
     kubernetes_version: str | None,
     feature_gates: dict[str, bool],
 ) -> None:
@@ -107,7 +124,7 @@ def api_server(
         port=port,
         tls=tls,
         rbac=rbac,
-        kubelet=KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
+        kubelet=kubelets and KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
         controllers=controllers,
         version=version,
         feature_gates=feature_gates,
@@ -132,6 +149,7 @@ async def _serve(
             raise ConfigurationError(
                 [FieldError("--port", f"cannot listen on 127.0.0.1:{port}: {reason}")]
             ) from error
+        server.store.apply(_SERVICE)
         for node in nodes:
             server.store.create("nodes", node)
         if nodes:

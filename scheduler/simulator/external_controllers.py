@@ -18,6 +18,7 @@ from scheduler.simulator.controllers.node_lifecycle import NodeLifecycle
 from scheduler.simulator.controllers.replicas import (
     DeploymentController,
     ReplicaSetController,
+    ReplicationControllerController,
     StatefulSetController,
 )
 from scheduler.simulator.controllers.resource_claims import ResourceClaims
@@ -67,6 +68,7 @@ def simulated_controllers(
             NodeLifecycle(store),
             DeploymentController(store),
             ReplicaSetController(store),
+            ReplicationControllerController(store),
             StatefulSetController(store),
             DaemonSetController(store),
             JobController(store),

@@ -83,7 +83,19 @@ def test_every_target_and_folder_in_the_contributing_guide_exists() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "run", "check", "demo", "api-server", "explain", "extender", "new", "new plugin", "completion"],
+    [
+        "",
+        "run",
+        "check",
+        "demo",
+        "api-server",
+        "kubelets",
+        "explain",
+        "extender",
+        "new",
+        "new plugin",
+        "completion",
+    ],
 )
 def test_every_command_prints_its_help(command: str) -> None:
     shown = run_command(*command.split(), "--help")

@@ -1,4 +1,4 @@
-"""Simulates the controllers that keep a number of replicas: of ReplicaSets, Deployments and StatefulSets.
+"""Simulates the controllers that keep a number of replicas: of ReplicaSets, ReplicationControllers, Deployments, StatefulSets.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/replicaset/replica_set.go.
@@ -63,6 +63,16 @@ class ReplicaSetController(WorkloadController):
             "observedGeneration": workload["metadata"].get("generation", 0),
         }
         self.store.change(workload, {"status": status}, "status")
+
+
+class ReplicationControllerController(ReplicaSetController):
+    """Does the same for ReplicationControllers.
+
+    Source:
+        kube-controller-manager v1.36, pkg/controller/replication/replication_controller.go.
+    """
+
+    resources = ("replicationcontrollers", "pods")
 
 
 def _least_missed(pod: Object) -> tuple[bool, bool, bool, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.configuration.feature_gates import features_of
 from scheduler.objects.pod_defaults import default_pod_spec
+from scheduler.simulator.apimachinery.causes import forbidden_field
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
 from scheduler.simulator.apimachinery.objects import names, restore
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
@@ -36,9 +37,11 @@ from scheduler.simulator.kinds.devices import (
     ResourceSliceStrategy,
 )
 from scheduler.simulator.kinds.feature_fields import disabled_fields
+from scheduler.simulator.kinds.limit_ranges import LimitRangeStrategy
 from scheduler.simulator.kinds.persistent_volumes import (
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,
+    immutable,
 )
 from scheduler.simulator.kinds.pod_groups import (
     GROUP,
@@ -69,7 +72,10 @@ from scheduler.simulator.kinds.workloads import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scheduler.configuration.feature_gates import Features
+    from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
 
 _DEFAULT_SHARE: Final = 80
@@ -118,20 +124,16 @@ class IngressClassStrategy(Plain):
             obj["spec"]["parameters"].setdefault("scope", "Cluster")
 
 
-class LimitRangeStrategy(Strategy):
-    """The rules of LimitRanges."""
-
-    create_on_update = True
+class PriorityClassStrategy(Plain):
+    """The rules of PriorityClasses."""
 
     def default(self, obj: Object) -> None:
-        for item in obj["spec"].get("limits", ()):
-            if item.get("type") != "Container":
-                continue
-            limits = item.get("max", {}) | item.get("default", {})
-            requests = item.get("min", {}) | limits | item.get("defaultRequest", {})
-            for field, amounts in (("default", limits), ("defaultRequest", requests)):
-                if amounts:
-                    item[field] = amounts
+        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        if obj.get("value", 0) != old.get("value", 0):
+            yield forbidden_field("value", "may not be changed in an update.")
+        yield from immutable(obj, old, "preemptionPolicy")
 
 
 class CronJobStrategy(Generic):
@@ -355,7 +357,7 @@ def builtin_kinds(features: Features | None = None) -> Kinds:
         Kind("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", False, WithStatus(), (), (), _STATUS),
         Kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", False, plain, ("ip",)),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudgetStrategy(), ("pdb",), (), _STATUS),
-        Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, Plain(), ("pc",)),
+        Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClassStrategy(), ("pc",)),
         *group_kinds(served),
         Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RuntimeClassStrategy()),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, AdmissionPolicyStrategy(), (), ("api-extensions",), _STATUS),

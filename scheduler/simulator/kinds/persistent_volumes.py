@@ -24,6 +24,7 @@ from scheduler.simulator.apimachinery.objects import clone, json_text
 from scheduler.simulator.apimachinery.selectors import validate_label_selector, validate_node_selector
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.strategy import Strategy, dns_subdomain
+from scheduler.simulator.kinds.limit_ranges import check_claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -252,6 +253,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         obj["status"].setdefault("phase", "Pending")
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        check_claim(obj, cluster)
         protect(obj, CLAIM_PROTECTION)
         class_ = default_class(cluster.each("storageclasses"))
         if class_ and class_of(obj) is None:

@@ -13,6 +13,7 @@ from scheduler.objects.pod_defaults import default_pod, qos_class
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+from scheduler.simulator.kinds.limit_ranges import apply_limit_ranges
 from scheduler.simulator.kinds.node_allocatable import validate_claim_uses, validate_resize
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
 
@@ -72,6 +73,7 @@ class PodStrategy(Strategy):
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         add_default_tolerations(obj["spec"])
+        apply_limit_ranges(obj, cluster)
         _set_priority(obj, cluster)
         node = obj["spec"].get("nodeName")
         if node:

@@ -34,6 +34,7 @@ from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.node_agents.pod_status import (
     backoff_status,
     ended_status,
+    hook_seconds,
     restarted_status,
     running_status,
     runs_of,
@@ -184,7 +185,7 @@ class KubeletOptions:
     Attributes:
         admit_seconds: from a pod's binding to its admission or rejection.
         start_seconds: from admission until it runs.
-        stop_seconds: until a deleted pod has ended; its grace period, if shorter.
+        stop_seconds: until a deleted pod has ended, after its preStop hooks; its grace period, if shorter.
         job_seconds: run time of a Job's container without other information; see `pod_status`.
         heartbeat_seconds: interval of lease renewals; 0 for none, which suffices unless a real node lifecycle
             controller reads them.
@@ -220,6 +221,9 @@ class Kubelet(QueueController[ObjectAccess]):
         self._admitted: dict[str, _Admitted] = {}  # pod uid -> admitted pod
         self._handled: dict[str, str] = {}  # pod uid -> phase that was handled last
         self._addresses: dict[str, str] = {}  # node name -> its internal IP address
+        self._extended: dict[
+            str, dict[str, str | None]
+        ] = {}  # node name -> extended resources of its capacity
         self._ending: set[str] = set()  # pod uids
         self._pods: dict[str, Object] = {}  # pod uid -> bound pod
         self._waiting: dict[
@@ -272,12 +276,37 @@ class Kubelet(QueueController[ObjectAccess]):
         name = node["metadata"]["name"]
         if type_ == "DELETED" or (_is_silent(node) and not self._options.recover):
             self._nodes.pop(name, None)
+            self._extended.pop(name, None)
             return
         self._addresses[name] = _address_of(node)
+        self._offer_extended(name, node)
         if name not in self._nodes:
             # Pods may have been bound before their node existed.
             self.enqueue(*(uid for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name))
         self._nodes[name] = decode_node(msgspec.json.encode(node))
+
+    def _offer_extended(self, name: str, node: Object) -> None:
+        """Make extended resources allocatable that an administrator adds to the capacity, changes or removes.
+
+        Source:
+            kubelet v1.36, pkg/kubelet/nodestatus/setters.go, MachineInfo.
+        """
+        status = node.get("status", {})
+        amounts = status.get("capacity", {})
+        extended: dict[str, str | None] = {
+            key: amount for key, amount in amounts.items() if is_extended_resource_name(key)
+        }
+        before = self._extended.get(name)
+        self._extended[name] = extended
+        if before is None:
+            before = {key: extended.get(key) for key in status.get("allocatable", {})}
+        changed = {
+            key: extended.get(key)
+            for key in before.keys() | extended.keys()
+            if is_extended_resource_name(key) and before.get(key) != extended.get(key)
+        }
+        if changed:
+            self.store.change(node, {"status": {"allocatable": changed}}, "status")
 
     def _admit(self, uid: str) -> None:
         """Admit or reject a pod."""
@@ -394,7 +423,8 @@ class Kubelet(QueueController[ObjectAccess]):
             return
         self._ending.add(uid)
         grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-        self.later(min(grace, self._options.stop_seconds), self._remove, uid)
+        seconds = self._options.stop_seconds + (hook_seconds(pod) if uid in self._admitted else 0.0)
+        self.later(min(grace, seconds), self._remove, uid)
 
     def _remove(self, uid: str) -> None:
         pod = self._bound(uid)

@@ -68,6 +68,17 @@ def runs_of(pod: Object, job_seconds: float) -> list[ContainerRun]:
     ]
 
 
+def hook_seconds(pod: Object) -> float:
+    """Return the duration of the longest preStop hook of a pod: a sleep, or a command whose run time is known."""
+    seconds = [0.0]
+    for container in pod["spec"].get("containers", ()):
+        hook = container.get("lifecycle", {}).get("preStop", {})
+        run = run_of_command(hook.get("exec", {}).get("command", ()))
+        seconds.append(float(hook.get("sleep", {}).get("seconds", 0)))
+        seconds.append(run.seconds if run else 0.0)
+    return max(seconds)
+
+
 def run_of_command(command: Sequence[str]) -> ContainerRun | None:
     """Return the run of a command; None if unknown."""
     if not command:

@@ -121,6 +121,7 @@ def test_all_modules_of_the_image_are_imported_without_the_tools(installation: I
         ("demo", "cli.demo"),
         ("demo --exit --config x", "cli.demo"),
         ("api-server --help", "cli.api_server"),
+        ("kubelets --help", "cli.kubelets"),
         ("new plugin QuietRacks", "cli.new"),
         ("recording x", "cli.recording"),
         ("replay x", "cli.replay"),
@@ -142,7 +143,7 @@ def test_the_help_of_the_image_names_the_package_of_each_missing_command(install
     lines = installation.run("custom-scheduler", "--help").stdout.splitlines()
 
     missing = [line.split()[0] for line in lines if line.endswith(" Install custom-scheduler[tools]")]
-    assert missing == ["simulate", "replay", "recording", "demo", "api-server", "new"]
+    assert missing == ["simulate", "replay", "recording", "demo", "api-server", "kubelets", "new"]
 
 
 def test_the_demo_runs_in_an_environment_with_the_tools(installation: Installation) -> None:

@@ -247,3 +247,63 @@ def test_only_a_container_of_a_job_finishes_by_default():
 
     made["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
     assert of(made) == [ContainerRun(5, 0)]
+
+
+@virtually
+async def test_extended_resources_of_the_capacity_become_allocatable():
+    """An administrator adds, changes and removes one, as the documentation of Kubernetes shows."""
+    store = AStore()
+    store.create("nodes", node("n1"))
+
+    async def allocatable(amount: str | None) -> str | None:
+        patch = {"status": {"capacity": {"example.com/dongle": amount}}}
+        store.patch("nodes", "n1", patch, subresource="status")
+        await asyncio.sleep(1)
+        found: str | None = store.get("nodes", "n1")["status"]["allocatable"].get("example.com/dongle")
+        return found
+
+    async with running(store):
+        assert [await allocatable(amount) for amount in ("4", "2", None)] == ["4", "2", None]
+
+
+@virtually
+async def test_devices_that_are_not_allocatable_stay_so():
+    store = AStore()
+    made = node("n1")
+    made["status"]["capacity"]["example.com/gpu"] = "4"
+    made["status"]["allocatable"] = {**made["status"]["capacity"], "example.com/gpu": "3"}
+    store.create("nodes", made)
+    async with running(store):
+        store.patch("nodes", "n1", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(1)
+
+    assert store.get("nodes", "n1")["status"]["allocatable"]["example.com/gpu"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("hook", "seconds"),
+    [
+        pytest.param({"sleep": {"seconds": 20}}, 21, id="sleep"),
+        pytest.param({"exec": {"command": ["sh", "-c", "sleep 5"]}}, 6, id="command"),
+        pytest.param({"exec": {"command": ["nginx", "-s", "quit"]}}, 1, id="unknown command"),
+        pytest.param({"sleep": {"seconds": 100}}, 30, id="longer than the grace period"),
+    ],
+)
+def test_a_deleted_pod_stays_until_its_hooks_have_ended(hook: dict[str, Any], seconds: float):
+    @virtually
+    async def test() -> None:
+        store = AStore()
+        store.create("nodes", node("n1"))
+        async with running(store):
+            made = pod("p", terminationGracePeriodSeconds=30)
+            made["spec"]["containers"][0]["lifecycle"] = {"preStop": hook}
+            store.create("pods", made)
+            store.bind("p", "n1")
+            await asyncio.sleep(2)
+            store.delete("pods", "p")
+            await asyncio.sleep(seconds - 0.1)
+            assert store.find("pods", "p") is not None
+            await asyncio.sleep(0.2)
+            assert store.find("pods", "p") is None
+
+    test()
