@@ -121,8 +121,7 @@ def kubelets(
 
 def _flag(path: str) -> str:
     """Return the flag of a field of a `NodeGroup`."""
-    field, _, rest = path.partition(".")
-    return "--name-prefix" if field == "name" else f"--{field}" + (f": {rest}" if rest else "")
+    return "--name-prefix" if path == "name" else f"--{path}"
 
 
 async def _serve(kubeconfig: str | None, group: NodeGroup, *, delete_nodes: bool) -> None:
