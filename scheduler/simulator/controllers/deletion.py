@@ -83,6 +83,7 @@ class GarbageCollector(Controller[Store]):
         "daemonsets.apps",
         "jobs.batch",
         "replicasets.apps",
+        "replicationcontrollers",
         "pods",
         "persistentvolumeclaims",
         "resourceclaims.resource.k8s.io",

@@ -274,7 +274,7 @@ class Kubelet(QueueController[ObjectAccess]):
 
     def _observe_node(self, type_: str, node: Object) -> None:
         name = node["metadata"]["name"]
-        if type_ == "DELETED" or (_is_silent(node) and not self._options.recover):
+        if type_ == "DELETED" or _is_silent(node):
             self._nodes.pop(name, None)
             self._extended.pop(name, None)
             return

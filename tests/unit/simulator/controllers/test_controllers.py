@@ -382,3 +382,24 @@ async def test_stopped_controllers_do_nothing():
     await asyncio.sleep(100)
 
     assert phases(store) == ["Pending"]
+
+
+@virtually
+async def test_a_replication_controller_keeps_its_pods_until_it_is_deleted():
+    store = AStore()
+    made = deployment("web", 3)
+    made["spec"]["selector"] = {"app": "web"}
+    async with running(store):
+        store.create("replicationcontrollers", made)
+        await asyncio.sleep(1)
+        store.delete("pods", store.list("pods")[0]["metadata"]["name"])
+        await asyncio.sleep(1)
+        assert len(store.list("pods", labels="app=web")) == 3
+        store.scale("replicationcontrollers", "web", 1)
+        await asyncio.sleep(1)
+        assert len(store.list("pods")) == 1
+        assert store.get("replicationcontrollers", "web")["status"]["replicas"] == 1
+
+        store.delete("replicationcontrollers", "web", propagation_policy="Background")
+        await asyncio.sleep(1)
+        assert not store.list("pods")
