@@ -31,7 +31,7 @@ check: $(VENV)/dev ## Format, lint, strict types, the import contract and the do
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict # with --quiet, warnings would not count
 
 docs: $(VENV)/dev ## Build the documentation site into site/; links and references that lead nowhere are errors
 	@$(BIN)/mkdocs build --strict --site-dir site
