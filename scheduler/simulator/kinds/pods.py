@@ -72,6 +72,7 @@ class PodStrategy(Strategy):
         default_pod(obj)
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        _apply_runtime_class(obj, cluster)
         add_default_tolerations(obj["spec"])
         apply_limit_ranges(obj, cluster)
         _set_priority(obj, cluster)
@@ -208,6 +209,39 @@ def _set_priority(pod: Object, cluster: Cluster) -> None:
                 f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission controller "
                 f"computed {computed} from the given PriorityClass name",
             )
+
+
+def _apply_runtime_class(pod: Object, cluster: Cluster) -> None:
+    """Set a pod's overhead, and add node selectors and tolerations, from its RuntimeClass.
+
+    Source:
+        kube-apiserver v1.36, plugin/pkg/admission/runtimeclass/admission.go.
+    """
+    spec = pod["spec"]
+    name = spec.get("runtimeClassName")
+    if not name:
+        return
+    class_ = cluster.find("runtimeclasses.node.k8s.io", name)
+    if class_ is None:
+        raise _refused(pod, f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = class_.get("overhead", {}).get("podFixed")
+    if overhead:
+        if (spec.get("overhead") or overhead) != overhead:
+            raise _refused(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        spec["overhead"] = overhead
+    scheduling = class_.get("scheduling", {})
+    selector = spec.get("nodeSelector", {})
+    for key, value in scheduling.get("nodeSelector", {}).items():
+        if selector.get(key, value) != value:
+            raise _refused(
+                pod,
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}",
+            )
+        spec["nodeSelector"] = spec.get("nodeSelector", {}) | {key: value}
+    present = spec.get("tolerations", [])
+    if added := [one for one in scheduling.get("tolerations", ()) if one not in present]:
+        spec["tolerations"] = [*present, *added]
 
 
 def _refused(pod: Object, problem: str) -> StatusError:

@@ -43,7 +43,7 @@ class Write:
 
     def should_retry(self, error: ApiError) -> bool:
         self._tries += 1
-        return False
+        return _RETRIES.allows(error, self._tries)
 
     def finished(self, error: ApiError | None) -> None:
         """Do nothing: the lane logs errors."""

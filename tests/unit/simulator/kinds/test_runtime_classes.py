@@ -1,0 +1,61 @@
+"""RuntimeClasses: what new pods get from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.unit.simulator.a_store import AStore, pod
+
+TOLERATION = {"key": "sandbox", "operator": "Exists"}
+
+
+def store_with_class() -> AStore:
+    store = AStore()
+    store.create(
+        "runtimeclasses.node.k8s.io",
+        {
+            "metadata": {"name": "sandbox"},
+            "handler": "sandbox",
+            "overhead": {"podFixed": {"cpu": "250m"}},
+            "scheduling": {"nodeSelector": {"sandbox": "yes"}, "tolerations": [TOLERATION]},
+        },
+    )
+    return store
+
+
+def test_a_pod_gets_the_overhead_the_node_selector_and_the_tolerations_of_its_class():
+    made = pod("p", runtimeClassName="sandbox", nodeSelector={"disk": "ssd"})
+
+    spec = store_with_class().create("pods", made)["spec"]
+
+    assert spec["overhead"] == {"cpu": "250m"}
+    assert spec["nodeSelector"] == {"disk": "ssd", "sandbox": "yes"}
+    assert TOLERATION in spec["tolerations"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param(
+            {"runtimeClassName": "none"}, 'pod rejected: RuntimeClass "none" not found', id="no such class"
+        ),
+        pytest.param(
+            {"runtimeClassName": "sandbox", "overhead": {"cpu": "1"}},
+            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            id="another overhead",
+        ),
+        pytest.param(
+            {"runtimeClassName": "sandbox", "nodeSelector": {"sandbox": "no"}},
+            "conflict: runtimeClass.scheduling.nodeSelector[sandbox] = yes; pod.spec.nodeSelector[sandbox] = no",
+            id="another node selector",
+        ),
+    ],
+)
+def test_a_pod_that_does_not_fit_its_class_is_refused(fields: dict[str, Any], problem: str):
+    with pytest.raises(StatusError) as caught:
+        store_with_class().create("pods", pod("p", **fields))
+
+    assert (caught.value.code, caught.value.message) == (403, f'pods "p" is forbidden: {problem}')
