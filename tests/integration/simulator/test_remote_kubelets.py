@@ -223,9 +223,13 @@ async def test_a_pod_with_a_finalizer_ends_before_it_is_deleted(tmp_path: Path):
         made["metadata"]["finalizers"] = ["example.com/wait"]
         at.bind(made)
         await asyncio.sleep(2)
+        at.server.faults.delay(0.5, requests(verb="patch", resource="pods"))
+        at.server.requests.clear()
         at.store.delete("pods", "p")
         await asyncio.sleep(5)
 
+        sent = [each.method for each in at.server.requests if "/pods/p" in each.path]
+        assert sent == ["PATCH", "DELETE"]
         assert at.status("p")["phase"] == "Failed"
         assert at.conditions("pods", "p")["Ready"] == "False"
         at.store.patch("pods", "p", {"metadata": {"finalizers": None}})
