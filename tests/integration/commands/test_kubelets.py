@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.json import decode, encode
 
 from scheduler.configuration.yaml_text import read
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.resources import NODES, PODS, SERVICES
+from scheduler.kube.client.watch import watch
+from scheduler.kube.http.request import Request
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.support.commands import forked_program, run_command
@@ -25,11 +30,15 @@ LEASES = "leases.coordination.k8s.io"
 ROLE = (ROOT / "docs" / "kubelets.md").read_text().partition("```yaml\n")[2].partition("```")[0]
 
 
+def kubelets(kubeconfig: Path, *flags: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    return started("kubelets", kubeconfig, *flags)
+
+
 @asynccontextmanager
-async def kubelets(kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run the command; it is killed at the end if it still runs."""
+async def started(command: str, kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a command; it is killed at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
-        forked_program(), "kubelets", "--kubeconfig", str(kubeconfig), *flags,
+        forked_program(), command, "--kubeconfig", str(kubeconfig), *flags,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -123,6 +132,36 @@ def test_nodes_stay_without_the_flag_and_those_of_other_kubelets_are_refused(tmp
                 "error: node worker-0 exists and has no label simulator/kubelet: another kubelet runs it; choose other "
                 "names with --name-prefix"
             )
+
+    asyncio.run(test())
+
+
+def test_an_api_server_without_kubelets_leaves_pods_to_those_of_the_command(tmp_path: Path):
+    """The pod on a node without a kubelet is older: a kubelet of the server would have started it first."""
+
+    async def test() -> None:
+        kubeconfig = tmp_path / "kubeconfig"
+        flags = ("--nodes=0", "--no-kubelets")
+        async with started("api-server", kubeconfig, *flags) as server:
+            assert server.stdout is not None
+            await server.stdout.readline()
+            async with kubelets(kubeconfig, "--nodes=1") as process, connect(str(kubeconfig)) as connection:
+                assert process.stdout is not None
+                await process.stdout.readline()
+                await connection.send(Request("GET", SERVICES.path("default", "kubernetes")))
+                await connection.send(Request("POST", NODES.path(), encode(node("other"))))
+                for name, on in (("older", "other"), ("newer", "simulated-0")):
+                    made = encode(pod(name, nodeName=on))
+                    await connection.send(Request("POST", PODS.path("default"), made))
+                selected = {"fieldSelector": "metadata.name=newer,status.phase=Running"}
+                running = asyncio.Event()
+                watching = asyncio.create_task(
+                    watch(connection, PODS.path(), selected, lambda _: running.set(), seconds=60)
+                )
+                await asyncio.wait_for(running.wait(), END_SECONDS)
+                watching.cancel()
+                older = await connection.send(Request("GET", PODS.path("default", "older")))
+                assert decode(older.body)["status"]["phase"] == "Pending"
 
     asyncio.run(test())
 
