@@ -9,11 +9,11 @@ import aiohttp
 import yaml
 
 from tests.hostile.api import Api, RefusedError, connected
-from tests.hostile.schedulers import ROOT, simulated
+from tests.hostile.schedulers import PROGRAM, ROOT, simulated
 from tests.hostile.stage import Pool, Stage, furnish
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from tests.hostile.result import Result
@@ -75,7 +75,13 @@ class Runner:
 
 @asynccontextmanager
 async def running(
-    size: Size, folder: Path, server: Server | None = None, *, binary: str = "", keeps: bool = False
+    size: Size,
+    folder: Path,
+    server: Server | None = None,
+    *,
+    binary: str = "",
+    keeps: bool = False,
+    program: Sequence[str] = PROGRAM,
 ) -> AsyncIterator[Runner]:
     """Prepare an API server.
 
@@ -85,14 +91,18 @@ async def running(
         server: a real API server; without one, a simulated one is run.
         binary: of kube-scheduler.
         keeps: whether a scheduler goes on for the next scenario that wants the same configuration.
+        program: the command that is our scheduler, without arguments.
     """
     if server is None:
-        async with simulated(folder) as made, running(size, folder, made, binary=binary, keeps=keeps) as it:
+        async with (
+            simulated(folder) as made,
+            running(size, folder, made, binary=binary, keeps=keeps, program=program) as it,
+        ):
             yield it
         return
     async with connected(server.url, server.token) as base:
         await base.sweep()
-        pool = Pool(folder / "schedulers", keeps=keeps)
+        pool = Pool(folder / "schedulers", keeps=keeps, program=program)
         try:
             await furnish(base, size)
             yield Runner(base, server, size, folder, pool, binary)

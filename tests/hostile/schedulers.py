@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
+PROGRAM = (sys.executable, "-m", "scheduler")
 NAME = "hostile"
 """The schedulerName of the profile under test, and its lease's name."""
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
@@ -92,6 +93,7 @@ class Scheduler:
         binary: of kube-scheduler; not used for ours.
         folder: where its configuration and its log are kept.
         config: its KubeSchedulerConfiguration.
+        program: the command that is ours, without arguments.
         flags: further flags.
         prefix: a command that runs it.
         restarts: whether it is started again whenever it ends, as a kubelet does.
@@ -108,6 +110,7 @@ class Scheduler:
         folder: Path,
         config: Json,
         *,
+        program: Sequence[str] = PROGRAM,
         binary: str = "",
         flags: Sequence[str] = (),
         prefix: Sequence[str] = (),
@@ -129,7 +132,7 @@ class Scheduler:
         ]
         allowed = f"--authorization-always-allow-paths={PATHS}"
         if who == "ours":
-            self._command = [*prefix, sys.executable, "-m", "scheduler", "run", *common, allowed]
+            self._command = [*prefix, *program, "run", *common, allowed]
             self._command += ["--logging-format=json", *flags]
         else:
             self._command = [*prefix, binary, *common, allowed, "--authentication-skip-lookup=true", *flags]
@@ -204,9 +207,7 @@ class Scheduler:
 def process(log: Path, *words: str) -> subprocess.Popen[bytes]:
     """Run a command of this checkout's `custom-scheduler`."""
     with log.open("wb") as stream:
-        return subprocess.Popen(
-            [sys.executable, "-m", "scheduler", *words], stdout=stream, stderr=stream, cwd=ROOT
-        )
+        return subprocess.Popen([*PROGRAM, *words], stdout=stream, stderr=stream, cwd=ROOT)
 
 
 @asynccontextmanager

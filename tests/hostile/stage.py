@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.hostile.api import Api, RefusedError, each
 from tests.hostile.observer import Observer
 from tests.hostile.result import Result
-from tests.hostile.schedulers import LEASE, NAME, Scheduler, configuration
+from tests.hostile.schedulers import LEASE, NAME, PROGRAM, Scheduler, configuration
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
@@ -61,10 +61,14 @@ SMALL = Size(0.02, 40, 4, 20.0, 0.0, 60.0, observes=False)
 
 
 class Pool:
-    """At most one configuration's schedulers at a time; with `keeps`, they go on until another is wanted."""
+    """At most one configuration's schedulers at a time; with `keeps`, they go on until another is wanted.
 
-    def __init__(self, folder: Path, *, keeps: bool = False) -> None:
+    `program` is the command that is ours, without arguments; one with a prefix is run by the interpreter.
+    """
+
+    def __init__(self, folder: Path, *, keeps: bool = False, program: Sequence[str] = PROGRAM) -> None:
         self.keeps = keeps
+        self._program = program
         self._folder = folder
         self._key = ""
         self._running: list[Scheduler] = []
@@ -74,6 +78,7 @@ class Pool:
         self, who: str, config: Json, replicas: int, *, fresh: bool, **options: Any
     ) -> list[Scheduler]:
         """Return schedulers that run by this configuration; `fresh` are those that no other scenario has used."""
+        options["program"] = PROGRAM if options.get("prefix") else self._program
         key = json.dumps([who, config, replicas, {name: str(value) for name, value in options.items()}])
         if fresh or key != self._key or not all(each_.is_alive for each_ in self._running):
             await self.end()
@@ -227,6 +232,8 @@ class Stage:
         if self.who == "ours":
             options["flags"] = flags
         fresh = fresh or not self._pool.keeps
+        if not fresh:  # a busy machine may take longer than ten seconds to renew a lease
+            config["leaderElection"] |= {"leaseDuration": "60s", "renewDeadline": "45s"}
         if fresh:
             await self._pool.end()
             await self._forget_lease()

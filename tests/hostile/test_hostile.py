@@ -16,6 +16,7 @@ from tests.hostile.runner import running
 from tests.hostile.scenarios import SCENARIOS
 from tests.hostile.schedulers import ROOT
 from tests.hostile.stage import SMALL
+from tests.support.commands import forked_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,8 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scenari
     folder = tmp_path_factory.mktemp("hostile")
     with asyncio.Runner() as loop:
         stack = AsyncExitStack()
-        runner = loop.run(stack.enter_async_context(running(SMALL, folder, keeps=True)))
+        played = running(SMALL, folder, keeps=True, program=[forked_program()])
+        runner = loop.run(stack.enter_async_context(played))
         try:
             yield lambda scenario: loop.run(runner.play(scenario))
         finally:
