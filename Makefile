@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 # Half as many test processes again as processors: many tests wait for processes and leases.
 WORKERS = $$($(BIN)/python -c "import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))")
 # Compiled modules are kept, outside of the tree: the tests start hundreds of processes, and each start would compile them.
+# pip compiles none (--no-compile): many of them are never imported.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 # The theme would recommend its successor on each run.
@@ -103,10 +104,10 @@ $(VENV)/run: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked dependencies into $(VENV)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/run requirements-dev.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.lock
 	@touch $@
