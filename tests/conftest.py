@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from _pytest.terminal import TerminalReporter
 
@@ -31,12 +34,68 @@ def pytest_testnodedown(node: Any) -> None:
     granted.USED.update(output.get("used", ()))
 
 
+class _FrozenObjects:
+    """Notes whether a test has changed which objects are frozen: counting them takes milliseconds."""
+
+    def __init__(self) -> None:
+        self._freeze, self._unfreeze = gc.freeze, gc.unfreeze
+        self._are_changed = False
+        gc.freeze, gc.unfreeze = self._noted(gc.freeze), self._noted(gc.unfreeze)
+
+    def _noted(self, function: Callable[[], None]) -> Callable[[], None]:
+        def noted() -> None:
+            self._are_changed = True
+            function()
+
+        return noted
+
+    def freeze(self) -> None:
+        """Freeze all objects."""
+        self._freeze()
+        self._are_changed = False
+
+    def restore(self) -> None:
+        """Free the garbage of a test that has changed it, and freeze all other objects."""
+        if self._are_changed:
+            self._unfreeze()
+            gc.collect()
+            self.freeze()
+
+
+_FROZEN = _FrozenObjects()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Leave modules and tests out of garbage collection, since they stay: it would take a fifth of all time."""
+    gc.disable()
+    try:
+        if hasattr(session.config, "workerinput") and not sys.dont_write_bytecode:
+            _compile_share(session.config)
+        return (yield)
+    finally:
+        gc.enable()
+        _FROZEN.freeze()
+
+
+def _compile_share(config: Any) -> None:
+    """Compile the share of this worker of xdist in the tests: all workers collect at the same time, and all tests."""
+    folders = [folder for each in config.args if (folder := config.rootpath / each).is_dir()]
+    paths = sorted(path for folder in folders for path in folder.rglob("test_*.py"))
+    number = int(config.workerinput["workerid"].removeprefix("gw"))
+    for path in paths[number :: config.workerinput["workercount"]]:
+        compiled = rewrite.get_cache_dir(path) / (path.name[: -len(".py")] + rewrite.PYC_TAIL)
+        if rewrite._read_pyc(path, compiled) is None and rewrite.try_makedirs(compiled.parent):
+            with suppress(SyntaxError):  # the collection reports it
+                found, code = rewrite._rewrite_test(path, config)
+                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, found, compiled)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
     """Undo what a command that runs in this process has set: logs, garbage collection and frozen objects.
 
-    caplog sees nothing with another level or with disabled logs, and Hypothesis looks for the referrers of its random
-    generators, which are not found among frozen objects.
+    caplog sees nothing with another level or with disabled logs.
     """
     root = logging.getLogger()
     handlers, level, disabled = root.handlers[:], root.level, logging.root.manager.disable
@@ -49,7 +108,7 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         logging.disable(disabled)
         gc.callbacks[:] = callbacks
         gc.set_threshold(*threshold)
-        gc.unfreeze()
+        _FROZEN.restore()
 
 
 @pytest.hookimpl(tryfirst=True)

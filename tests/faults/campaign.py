@@ -353,11 +353,9 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
         is_taped: whether each daemon is gone through again afterwards, and must decide as it did.
         is_all_in_parts: whether all work is done in the smallest parts, whatever the seed means.
     """
-    # What the last one has left is garbage now. Without that, freezing would keep it for ever, and the processes of
-    # the tests would grow by ten megabytes with each seed.
+    # The garbage of the last one, or the processes of the tests would grow by ten megabytes with each seed.
     gc.collect()
     # Looking for garbage among all that the tests hold may take a second, which is no daemon's fault.
-    gc.freeze()
     gc.disable()
     try:
         plan = Plan.of(seed, kind)
