@@ -43,7 +43,8 @@ var (
 	processCount atomic.Int32
 )
 
-// RunProcess replaces `go sched.Run(ctx)`. It returns when the process schedules, or has failed. The process ends with ctx.
+// RunProcess replaces `go sched.Run(ctx)`. It returns when the process schedules, has failed, or needs more
+// than a minute. The process ends with ctx.
 func (sched *Scheduler) RunProcess(ctx context.Context) {
 	command := strings.Split(os.Getenv("SCHEDULER_COMMAND"), "\n")
 	if command[0] == "" {
@@ -85,9 +86,12 @@ func (sched *Scheduler) RunProcess(ctx context.Context) {
 		sched.SchedulingQueue.Close()
 		sched.Profiles.Close()
 	}()
+	late := time.After(time.Minute)
 	for text := []byte{}; !bytes.Contains(text, []byte(os.Getenv("SCHEDULER_READY"))); text, _ = os.ReadFile(base + ".log") {
 		select {
 		case <-ended:
+			return
+		case <-late:
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
