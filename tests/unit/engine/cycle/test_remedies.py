@@ -133,3 +133,18 @@ def test_one_more_node_is_a_remedy_for_a_rejection_by_the_pods_of_a_node() -> No
     explanation = completed(NodeFilter("Old", is_old))
 
     assert explanation["remedies"] == [{"changes": ["one node like n0 were added"], "node": "n0"}]
+
+
+class TooLittle(Labelled):
+    """Proposes a change that keeps the label."""
+
+    def why_nodes(self, each: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        (remedy,) = super().why_nodes(each, snapshot, rows).remedies
+        kept = pod("web", labels={self.label: "less"})
+        return NodesExplanation(
+            "", [Remedy(remedy.relaxed, lambda fitting: Change(int(fitting[0]), "it wanted less", kept))]
+        )
+
+
+def test_the_smallest_change_is_evaluated_too_before_it_is_a_remedy() -> None:
+    assert completed(TooLittle("L", "wants"))["remedies"] == []
