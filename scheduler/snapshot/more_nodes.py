@@ -9,6 +9,7 @@ import numpy as np
 
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
+from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
@@ -136,7 +137,7 @@ class MoreNodes:
         return self._base.affinity_terms(kind)
 
     def storage(self) -> StorageInUse:
-        return self._base.storage()
+        return TakenStorage(self._base.storage(), np.arange(self._base.n_nodes))
 
     def node_tally(self, terms: WeighedTerms) -> NodeTally:
         return _BothTallies(self._base.node_tally(terms), self._added.node_tally(terms))

@@ -241,6 +241,8 @@ class Remedies:
         """Yield a node of which one more would run the pod: a new node without pods, in the same zone."""
         if result.diagnosis.pre_filter_status is not None:
             return
+        if pod.storage_volumes or pod.pod.spec.resource_claims:
+            return  # the volumes and devices that a new node reaches are not known
         rows = _kinds(self.snapshot, np.concatenate([each.rows for each in rejected])) if rejected else []
         if not rows:
             return

@@ -355,7 +355,7 @@ async def test_a_running_daemon_shows_the_current_volume_that_rejects_a_pod(tmp_
             "  small has only 5Gi",
             'what would help: such a volume of class "local" that this node reaches; its class has no provisioner',
         ]
-        assert "details" not in nodes["n2"], "the node selector says it all"
+        assert nodes["n2"]["details"] == [f"nodeSelector {HOST}=n1; the node has {HOST}=n2"]
 
         it.server.store.delete(VOLUMES, "small")
         await it.until(lambda: not daemon.parts.cache.snapshot().objects("v1/persistentvolumes"))

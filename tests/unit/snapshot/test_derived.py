@@ -214,6 +214,7 @@ def test_more_nodes_equal_the_cluster_with_these_nodes(whole: Cluster, more: Clu
     del found["image"], wanted["image"]  # a new node is taken to have no images
     assert found == wanted
     assert joined.has_label("zone") == expected.has_label("zone")
+    assert joined.storage.index is None, "its rows are not those of the live cluster"
 
 
 def renamed(each: NodeObject, name: str) -> NodeObject:
