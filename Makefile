@@ -96,7 +96,7 @@ lock: ## Resolve the dependencies again (needs uv)
 	sed -n '/^requires = /s/.*"\(.*\)".*/\1/p' pyproject.toml | uv pip compile --quiet --universal --no-emit-index-url --no-header --generate-hashes --python-version 3.11 - -o requirements-build.lock
 
 clean: ## Remove the environment and the caches of tools
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # The environment of `make demo`: only the locked dependencies and this package.

@@ -70,15 +70,16 @@ def test_every_link_to_a_section_has_a_target() -> None:
     ]
 
 
-def test_every_target_and_folder_in_the_contributing_guide_exists() -> None:
-    reported = (ROOT / "CONTRIBUTING.md").read_text()
-    targets = set(re.findall(r"^make ([a-z-]+)", reported, re.MULTILINE))
-    folders = set(re.findall(r"`((?:scheduler|plugins|config|manifests|docs|tests)/[\w/.]*)`", reported))
+@pytest.mark.parametrize("guide", ["CONTRIBUTING.md", "AGENTS.md"])
+def test_every_target_and_path_in_a_guide_for_developers_exists(guide: str) -> None:
+    text = (ROOT / guide).read_text()
+    targets = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+    paths = set(re.findall(r"`((?:scheduler|plugins|config|manifests|docs|tests)/[\w/.-]*)`", text))
 
     assert len(targets) > 5
     assert targets <= set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert len(folders) > 10
-    assert not [folder for folder in folders if not (ROOT / folder).exists()]
+    assert len(paths) > 10
+    assert not [path for path in paths if not (ROOT / path).exists()]
 
 
 @pytest.mark.parametrize(
