@@ -97,6 +97,7 @@ def test_nodes_are_registered_run_pods_and_are_deleted_with_the_documented_right
                 assert await asyncio.wait_for(process.wait(), END_SECONDS) == 0
             assert not store.list("nodes")
             assert not store.list(LEASES, namespace="kube-node-lease")
+            assert not server.grants.refused
 
     asyncio.run(test())
 
