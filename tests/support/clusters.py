@@ -133,17 +133,20 @@ _good_expressions = st.one_of(
         }
     ),
 )
-many_node_selector_terms = st.lists(
-    st.fixed_dictionaries(
-        {
-            "matchExpressions": st.lists(_good_expressions, max_size=2)
-            | st.lists(_good_expressions, min_size=17, max_size=20),
-            "matchFields": st.just([]) | st.lists(_fields, max_size=1),
-        }
-    ),
-    min_size=17,
-    max_size=24,
-)
+
+
+@st.composite
+def _many_node_selector_terms(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw the expressions of long terms once: drawing them for each term took most of the time of a test."""
+    expressions = draw(st.lists(_good_expressions, min_size=17, max_size=20))
+    few = st.lists(_good_expressions, max_size=2)
+    many = st.integers(17, len(expressions)).map(lambda count: expressions[:count])
+    fields = st.just([]) | st.lists(_fields, max_size=1)
+    term = st.fixed_dictionaries({"matchExpressions": few | many, "matchFields": fields})
+    return draw(st.lists(term, min_size=17, max_size=24))
+
+
+many_node_selector_terms = _many_node_selector_terms()
 """So many that those alike are merged."""
 _preferred = st.fixed_dictionaries(
     {"weight": st.sampled_from([0, 1, 7, 100]), "preference": node_selector_terms}
