@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from plugins.pod_topology_spread.constraints import SpreadConstraint
-    from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, UInt16s
 
 _UNLABELLED: Final = 2
 """The index, in the table of outcomes, of a node that lacks the topology key; 1 is that of a skew that is too large."""
@@ -93,6 +93,11 @@ class DomainCounts:
     def pods_of(self, row: int) -> int:
         """Return the number of counted pods in the domain of a node."""
         return int(self._pods[self._label.codes[row]])
+
+    def skews(self, rows: Rows) -> Int64s:
+        """Return the skew with the pod on each of some nodes."""
+        skews: Int64s = self._pods[self._label.codes[rows]] + self._itself - self.fewest
+        return skews
 
     def skew_of(self, row: int) -> int:
         """Return the skew with the pod on a node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -40,14 +41,7 @@ def why_not_on_nodes(
     counts: Sequence[DomainCounts], pod: PodInfo, snapshot: Snapshot, rows: Rows
 ) -> NodesExplanation:
     """Return which constraints some nodes violate, and the remedies: a higher maxSkew for one constraint."""
-    violated = [
-        each
-        for each in counts
-        if any(
-            each.domain_of(row) is None or each.skew_of(row) > each.constraint.max_skew
-            for row in rows.tolist()
-        )
-    ]
+    violated = [each for each in counts if each.verdicts(Counter())[rows].any()]
     summary = "; ".join(f"{_written(each)}: {_counts(each)}" for each in violated)
     written = pod.pod.spec.topology_spread_constraints
     places = [place for place, each in enumerate(written) if each.when_unsatisfiable == DO_NOT_SCHEDULE]
@@ -72,7 +66,7 @@ def _higher_skew(pod: PodInfo, place: int, counts: DomainCounts, snapshot: Snaps
     key, now = counts.constraint.topology_key, counts.constraint.max_skew
 
     def change(rows: Rows) -> Change | None:
-        row = min(rows.tolist(), key=counts.skew_of)
+        row = int(rows[counts.skews(rows).argmin()])
         if counts.domain_of(row) is None:
             text = f"{snapshot.name_of(row)} had the label {key} (or the pod were not spread over it)"
             return Change(row, text, relaxed)

@@ -271,12 +271,13 @@ class Explainer:
         nodes_of_a_kind: float = NODES_OF_A_KIND,
         budget: LoopBudget | None = None,
     ) -> None:
-        self._framework, self._clock, self._seconds = framework, clock, seconds
+        # Half of the time for the details of nodes, and half for the remedies.
+        self._framework, self._clock, self._seconds = framework, clock, seconds / 2
         self._budget = budget or LoopBudget(clock.monotonic)
         self._details = RefusalDetails(
             framework.plugins.all(),
             clock,
-            seconds=seconds,
+            seconds=self._seconds,
             nodes_of_a_kind=nodes_of_a_kind,
             budget=self._budget,
         )
