@@ -133,6 +133,10 @@ def test_the_leading_daemon_is_reached_through_port_forwarding(tmp_path: Path) -
             other = await world.told("other")
             assert other["decidedBy"] == "kube-scheduler's default plugins", "it is not the daemon's"
             assert other["attempt"]["result"] == "schedulable"
+            assert other["verdict"].startswith(
+                "Pod default/other has schedulerName x, which this scheduler does not serve; its profiles are "
+                "custom-scheduler. Pod default/other fits on 3 of 3 nodes; best: "
+            )
 
             shown = [request for request in world.server.requests if request.path.endswith("/tokenreviews")]
             assert shown
@@ -244,7 +248,10 @@ def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
 
         assert said.code == 0
         assert reason in said.err
-        assert "default/web fits on 2 of 3 nodes; best: " in said.out
+        assert said.out.startswith(
+            "No scheduler reported about pod default/web: does one serve its schedulerName default-scheduler? "
+            "Pod default/web fits on 2 of 3 nodes; best: "
+        )
 
     in_a_world(tmp_path, scenario)
 
