@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
@@ -66,29 +63,14 @@ _FROZEN = _FrozenObjects()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Leave modules and tests out of garbage collection, since they stay: it would take a fifth of all time."""
     gc.disable()
     try:
-        if hasattr(session.config, "workerinput") and not sys.dont_write_bytecode:
-            _compile_share(session.config)
         return (yield)
     finally:
         gc.enable()
         _FROZEN.freeze()
-
-
-def _compile_share(config: Any) -> None:
-    """Compile the share of this worker of xdist in the tests: all workers collect at the same time, and all tests."""
-    folders = [folder for each in config.args if (folder := config.rootpath / each).is_dir()]
-    paths = sorted(path for folder in folders for path in folder.rglob("test_*.py"))
-    number = int(config.workerinput["workerid"].removeprefix("gw"))
-    for path in paths[number :: config.workerinput["workercount"]]:
-        compiled = rewrite.get_cache_dir(path) / (path.name[: -len(".py")] + rewrite.PYC_TAIL)
-        if rewrite._read_pyc(path, compiled) is None and rewrite.try_makedirs(compiled.parent):
-            with suppress(SyntaxError):  # the collection reports it
-                found, code = rewrite._rewrite_test(path, config)
-                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, found, compiled)
 
 
 @pytest.hookimpl(wrapper=True)
