@@ -382,8 +382,13 @@ def _schema_type(field: Mapping[str, Any]) -> str:
 
 def rights() -> str:
     """Return the roles of the default configuration, and the further rights of each plugin."""
-    logging.getLogger("scheduler").setLevel(logging.ERROR)  # the notes of a check
-    roles = roles_yaml(checked(None, None, GivenFeatures()).rights(None), _ACCOUNT)
+    logger = logging.getLogger("scheduler")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # the notes of a check
+    try:
+        roles = roles_yaml(checked(None, None, GivenFeatures()).rights(None), _ACCOUNT)
+    finally:
+        logger.setLevel(level)
     rows = []
     for name, plugin in sorted(IN_TREE.items()):
         needs = getattr(plugin, "needs", None)

@@ -133,7 +133,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         if node is None:
-            return list(_why_no_claim(pod, snapshot))
+            return list(_why_no_claim(pod, snapshot)) or None
         return [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:

@@ -20,6 +20,7 @@ from scheduler.configuration.load import load
 from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.daemon.recording.notes import SECOND, Note
 from scheduler.engine.cycle.explanation import explain
+from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.backtest.backtest_run import material_of
 from scheduler.tools.whatif.backtest.parallel_backtests import backtest_all
@@ -105,7 +106,7 @@ class _Watch:
                 self.explained += 1
                 click.echo(f"{rfc3339_micro(attempt.at)}, attempt {attempt.number}")
                 _show(
-                    {"pod": self._wanted.key, **explain(attempt.decision, attempt.names)},
+                    with_verdict({"pod": self._wanted.key, **explain(attempt.decision, attempt.names)}),
                     self._wanted.all_nodes,
                 )
         return self._wanted.attempt is not None and self.explained > 0

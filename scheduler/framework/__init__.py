@@ -7,9 +7,6 @@ from scheduler.framework.capabilities import (
     AssumedPods,
     Background,
     ClusterObjects,
-    Counter,
-    Gauge,
-    Histogram,
     HttpGet,
     KeyedLock,
     PluginMetrics,
@@ -68,6 +65,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.metrics import Counter, Gauge, Histogram
 from scheduler.framework.pod_groups import (
     PodGroup,
     PodGroupMembers,
