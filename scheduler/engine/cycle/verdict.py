@@ -25,19 +25,19 @@ def with_verdict(explanation: Explanation) -> Explanation:
 def verdict(explanation: Explanation) -> str:
     """Return the verdict of an explanation in plain words, with the smallest changes that would place the pod."""
     result, nodes = explanation["result"], explanation["nodes"]
-    who = f"Pod {explanation['pod']}"
+    subject = f"Pod {explanation['pod']}"
     if "node" in explanation:
-        who += f" is on node {explanation['node']}; if it were pending, it"
+        subject += f" is on node {explanation['node']}; if it were pending, it"
     fits = [name for name, each in nodes.items() if each["feasible"]]
     if result == "gated":
-        return f"{who} is not attempted: {_ended(explanation['message'])}"
+        return f"{subject} is not attempted: {_ended(explanation['message'])}"
     if result == "error":
-        return f"{who} could not be evaluated: {_ended(explanation['message'])}"
+        return f"{subject} could not be evaluated: {_ended(explanation['message'])}"
     if (group := explanation.get("group")) and result != "schedulable" and fits:
-        return f"{who} fits on {_counted(fits, nodes)} nodes, but waits for its group {group['group']}."
+        return f"{subject} fits on {_counted(fits, nodes)} nodes, but waits for its group {group['group']}."
     if result == "schedulable":
-        return f"{who} fits on {_counted(fits, nodes)} nodes; {_best(explanation, fits)}."
-    return " ".join([f"{who} {_nowhere(explanation, fits)}", *_remedies(explanation)])
+        return f"{subject} fits on {_counted(fits, nodes)} nodes; {_best(explanation, fits)}."
+    return " ".join([f"{subject} {_nowhere(explanation, fits)}", *_remedies(explanation)])
 
 
 def _ended(message: str | None) -> str:
@@ -69,9 +69,9 @@ def _remedies(explanation: Explanation) -> Iterable[str]:
         yield f"It fits now, on {node}: the cluster changed after the attempt."
         return
     candidates = (explanation["preemption"] or {}).get("nominated") or ()
-    going = explanation.get("nominates")
-    if candidates or going:
-        yield f"Preemption {'frees' if going else 'could free'} {going or some_of(candidates, _SHOWN)} for it."
+    nominated = explanation.get("nominates")
+    if candidates or nominated:
+        yield f"Preemption {'frees' if nominated else 'could free'} {nominated or some_of(candidates, _SHOWN)} for it."
     remedies = [" and ".join(each["changes"]) for each in explanation.get("remedies", ())]
     if remedies:
         yield f"It would fit if: {'; or '.join(remedies)}."
@@ -126,5 +126,5 @@ def _why_best(nodes: Mapping[str, Any], name: str) -> str:
         key=lambda each: (-each[0], each[1]),
     )
     plugins = [f"{plugin} {by} higher" for by, plugin in more if by > 0][:2]
-    told = f" ({', '.join(plugins)})" if plugins else ""
-    return f"its total is {total}, and that of the next, {second}, is {others[second]['total']}{told}"
+    reasons = f" ({', '.join(plugins)})" if plugins else ""
+    return f"its total is {total}, and that of the next, {second}, is {others[second]['total']}{reasons}"
