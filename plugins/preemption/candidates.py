@@ -1,7 +1,7 @@
 """Finds nodes where preempting victims makes a pod fit, in one attempt or in several, and the message if there are none.
 
 The cluster changes between two attempts. The result of a node is valid as long as neither the node nor its pods change;
-the chosen node is tried once more.
+a chosen node of an earlier attempt is tried once more. Equal pods share results that depend on one node at a time.
 
 Source:
     kube-scheduler v1.36, framework/preemption/preemption.go, findCandidates and DryRunPreemption, and
@@ -23,7 +23,7 @@ from scheduler.framework.diagnosis import NOT_EXAMINED
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
     from plugins.preemption.ranking import VictimUnits
@@ -33,55 +33,80 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.snapshot.arrays import ChangeLog
 
-    Found = Status | tuple[tuple[PodInfo, ...], int]
-    """Why preemption does not help on a node, or its victims and the number of violated disruption budgets."""
+    Found = Status | PreemptionCandidate
+    """Why preemption does not help on a node, or the node with its victims."""
     Choice = Callable[[int], Sequence[PodInfo] | Status]
     """Row -> the possible victims on that node, or why there is none."""
 
 
 _MOST_SEARCHES: Final = 16
 """The number of kept searches; a pod without one starts again. Few are advanced at a time."""
+_MOST_SHARED: Final = 4
+"""The number of kinds of pods whose results are kept; they may have a result for each node."""
 
 
-@dataclass(slots=True)
+class Results:
+    """The results of nodes, by row, each until the node or its pods change."""
+
+    def __init__(self) -> None:
+        self.by_row: dict[int, Found] = {}
+        self._log: ChangeLog | None = None
+        self._seen = 0
+        self._budgets: Hashable = None
+
+    def follow(self, snapshot: Snapshot, budgets: Hashable = None) -> None:
+        """Forget the results of nodes that have changed, and all results if `budgets` differs."""
+        changes = snapshot.changes
+        is_same = changes is not None and changes is self._log and budgets == self._budgets
+        changed = changes.since(self._seen) if changes is not None and is_same else None
+        if changed is None:
+            self.by_row.clear()
+        else:
+            for row in changed:
+                self.by_row.pop(row, None)
+        self._log, self._seen, self._budgets = changes, 0 if changes is None else changes.end, budgets
+
+
 class Progress:
-    """An unfinished search.
+    """A search, which may be unfinished.
+
+    Args:
+        pod: the preemptor; a changed pod needs a new search.
+        rows: the nodes, in the order of the search.
+        enough: how many candidates to find.
+        snapshot: the cluster.
 
     Attributes:
-        pod: the preemptor; a changed pod needs a new search.
-        enough: how many candidates to find.
-        known: node name -> its result on the current cluster.
+        own: the results of this search.
+        shared: the results of all pods that are equal for preemption; None if results depend on more than the node.
     """
 
-    pod: PodInfo
-    enough: int
-    known: dict[str, Found] = field(default_factory=dict)
-    _rows: Sequence[int] = ()  # in the order of the search
-    _names: Sequence[str] = ()  # node names, by row
-    _log: ChangeLog | None = None
-    _seen: int = 0
-
-    @classmethod
-    def begun(cls, pod: PodInfo, rows: Sequence[int], enough: int, snapshot: Snapshot) -> Progress:
-        """Return a new search of nodes in the given order."""
-        progress = cls(pod, enough, _rows=rows, _names=snapshot.names)
-        progress.follow(snapshot)
-        return progress
+    def __init__(self, pod: PodInfo, rows: Sequence[int], enough: int, snapshot: Snapshot) -> None:
+        self.pod, self.enough = pod, enough
+        self.own = Results()
+        self.shared: Results | None = None
+        self._rows, self._names = rows, snapshot.names
 
     def is_of(self, pod: PodInfo) -> bool:
         return (self.pod.uid, self.pod.pod.spec, self.pod.labels) == (pod.uid, pod.pod.spec, pod.labels)
 
-    def follow(self, snapshot: Snapshot) -> None:
-        """Forget the results of nodes that have changed."""
-        changes = snapshot.changes
-        changed = changes.since(self._seen) if changes is not None and changes is self._log else None
-        if changed is None:
-            self.known.clear()
-        else:
-            for row in changed:
-                if row < snapshot.n_nodes:
-                    self.known.pop(snapshot.name_of(row), None)
-        self._log, self._seen = changes, 0 if changes is None else changes.end
+    def note(self, tried: Mapping[int, Found], nominated: Container[int]) -> None:
+        """Keep results. Those of nodes with nominated pods, and errors, are of this search only."""
+        self.own.by_row.update(tried)
+        if self.shared is not None:
+            self.shared.by_row.update(
+                (row, result)
+                for row, result in tried.items()
+                if row not in nominated and not (isinstance(result, Status) and result.code is Code.ERROR)
+            )
+
+    def follow(self, snapshot: Snapshot, budgets: Hashable, nominated: Iterable[int]) -> None:
+        """Forget the results that are no longer valid."""
+        self.own.follow(snapshot)
+        if self.shared is not None:
+            self.shared.follow(snapshot, budgets)
+            for row in nominated:
+                self.shared.by_row.pop(row, None)
 
     def in_turn(self, rows: Iterable[int], snapshot: Snapshot) -> list[int]:
         """Return nodes in the order of the search, nodes added since at the end."""
@@ -94,11 +119,20 @@ class Searches:
 
     def __init__(self) -> None:
         self._under_way: OrderedDict[str, Progress] = OrderedDict()  # uid -> search
+        self._shared: OrderedDict[Hashable, Results] = OrderedDict()  # kind of pods -> results
 
     def of(self, pod: PodInfo) -> Progress | None:
         """Return a pod's search; None if there is none, or the pod has changed."""
         progress = self._under_way.get(pod.uid)
         return progress if progress is not None and progress.is_of(pod) else None
+
+    def shared(self, kind: Hashable) -> Results:
+        """Return the results for all pods of a kind."""
+        results = self._shared.setdefault(kind, Results())
+        self._shared.move_to_end(kind)
+        if len(self._shared) > _MOST_SHARED:
+            self._shared.popitem(last=False)
+        return results
 
     def end(self, uid: str) -> None:
         """Remove a pod's search."""
@@ -227,29 +261,31 @@ def search(
     choice: Choice | None = None,
     limit: VictimLimit | None = None,
     units: VictimUnits | None = None,
-    known: dict[str, Found] | None = None,
+    progress: Progress | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Generator[None, None, VictimSearch]:
     """Try nodes in the given order, until there are enough candidates and one of them violates no budget.
 
     In steps, for `SlicedWork`. `choice` returns the possible victims on a node, by default pods of lower priority; `limit` is
     an additional condition beside Filter. `units` finds the pods that leave together; without it each pod leaves by itself.
-    Nodes in `known`, by name, are not tried again, and new results are added to it.
+    Nodes whose result `progress` has are not tried again, and new results are added to it.
     Without time left, the search ends early, and some nodes stay unknown.
 
     Raises:
         PluginError: the attempt is over budget.
     """
     found = VictimSearch()
-    kind: list[PreemptionCandidate] = []
+    harmless: list[PreemptionCandidate] = []
     harmful: list[PreemptionCandidate] = []
     todo, most = list(rows), max(enough, 1)
     together = min(most, _ROWS_TOGETHER)
     choice = _lower_priority(pod, snapshot) if choice is None else choice
-    known, has_tried = {} if known is None else known, False
+    own = {} if progress is None else progress.own.by_row
+    shared = {} if progress is None or progress.shared is None else progress.shared.by_row
+    has_tried = False
     for start in range(0, len(todo), together):
         several = todo[start : start + together]
-        unknown = [row for row in several if snapshot.name_of(row) not in known]
+        unknown = [row for row in several if row not in own and row not in shared]
         if unknown and has_tried and not has_time():
             found.is_complete = False
             break
@@ -257,23 +293,24 @@ def search(
             dry_run, state, pod, snapshot, unknown, budgets, nominated, choice, limit, has_time, units
         )
         has_tried = has_tried or bool(tried)
-        known.update({snapshot.name_of(row): result for row, result in tried.items()})
+        if progress is not None:
+            progress.note(tried, nominated)
         for row in several:
-            result = known.get(snapshot.name_of(row))
+            result = tried.get(row) or shared.get(row) or own.get(row)
             if result is None:
                 found.is_complete = False
             elif isinstance(result, Status):
                 found.refusals[row] = result
             else:
-                if row not in tried:
+                if row not in tried and row not in shared:
                     found.stale.add(row)
-                (harmful if result[1] else kind).append(PreemptionCandidate(row, *result))
-                if kind and len(kind) + len(harmful) >= enough:
-                    found.candidates, found.is_complete = kind + harmful[:most], True
+                (harmful if result.violations else harmless).append(result)
+                if harmless and len(harmless) + len(harmful) >= enough:
+                    found.candidates, found.is_complete = harmless + harmful[:most], True
                     return found
         if not found.is_complete:
             break
-    found.candidates = kind + harmful[:most]
+    found.candidates = harmless + harmful[:most]
     return found
 
 
@@ -319,7 +356,7 @@ def _tried(
         else:
             broken = sum(violating[row].get(victim.uid, 0) for victim in result)
             victims = _leaving(result, wholes) if wholes else by_importance(result)
-            found[row] = tuple(victims), broken
+            found[row] = PreemptionCandidate(row, tuple(victims), broken)
     return found
 
 

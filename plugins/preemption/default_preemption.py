@@ -36,7 +36,7 @@ from scheduler.framework.preemption import (  # noqa: TC001  # constructor annot
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
     from typing import Any
 
     from plugins.preemption.candidates import Choice
@@ -151,6 +151,10 @@ class DefaultPreemption(Preempting):
             return lower or NO_VICTIMS
 
         return choose
+
+    def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+        alike = None if self.searches_units else self._dry_run.kind(state, pod)
+        return None if alike is None else (alike, pod.priority)
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot

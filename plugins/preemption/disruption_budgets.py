@@ -19,7 +19,7 @@ from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.term_columns import TermColumns, conditions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from scheduler.objects.pod import PodInfo
@@ -153,12 +153,19 @@ class DisruptionBudgets:
 
     def __init__(self) -> None:
         self._objects = Objects()
+        self._stores = 0
         self._read: dict[str, NamespaceBudgets] = {}
+
+    @property
+    def version(self) -> Hashable:
+        """A value that changes with each change of a budget."""
+        return self._stores, self._objects.changes
 
     def look_at(self, objects: Objects) -> None:
         """Set the store of the PodDisruptionBudgets."""
         if objects is not self._objects:
             self._objects = objects
+            self._stores += 1
             self._read.clear()
 
     def read(self, objects: Objects, has_time: Callable[[], bool]) -> bool:

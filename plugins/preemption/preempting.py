@@ -32,7 +32,7 @@ from scheduler.framework.preemption import REPORT, Evaluation, PreemptionReport
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
 
     from plugins.preemption.candidates import Choice, VictimSearch
     from plugins.preemption.ranking import Unit, VictimUnits
@@ -297,12 +297,14 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         rows = self.rows_with_victims(state, pod, rows_to_try(diagnosis).tolist())
         if progress is None:
             rows, enough = self.in_turn(state, rows)
-            progress = Progress.begun(pod, rows, enough, snapshot)
+            progress = Progress(pod, rows, enough, snapshot)
         else:
-            progress.follow(snapshot)
             rows = progress.in_turn(rows, snapshot)
         if not self._budgets.read(snapshot.objects(BUDGETS), self._work.has_time):
             raise self._searches.to_be_continued(progress)
+        kind = self.kind(state, pod)
+        progress.shared = None if kind is None else self._searches.shared(kind)
+        progress.follow(snapshot, self._budgets.version, state.nominated)
         found = yield from self._tried(state, pod, snapshot, rows, progress)
         if not found.is_complete:
             raise self._searches.to_be_continued(progress)
@@ -331,7 +333,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             choice=self.choice(state, pod, snapshot),
             limit=self.limit(pod),
             units=self._units if self.searches_units else None,
-            known=None if progress is None else progress.known,
+            progress=progress,
             has_time=_always if progress is None else self._work.has_time,
         )
         return found
@@ -346,6 +348,10 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
 
     def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice | None:
         """Return the choice of possible victims on a node; None for pods of lower priority."""
+        return None
+
+    def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+        """Return a key of the pods with the same victims on each node; None if these depend on more than the node."""
         return None
 
     def limit(self, pod: PodInfo) -> VictimLimit | None:

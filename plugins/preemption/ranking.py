@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ _NOBODY_IS_BELOW: Final = 1 << 31
 """Added to every priority of a sum, so that more victims of negative priority do not look better than fewer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreemptionCandidate:
     """A node that would run the pod without some of its pods.
 
@@ -40,6 +41,26 @@ class PreemptionCandidate:
     victims: tuple[PodInfo, ...]
     violations: int
 
+    @cached_property
+    def harm(self) -> tuple[float, ...]:
+        """The sort key; the least is best.
+
+        Its parts are the violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
+        and how long a victim of the highest priority has run at most; shorter is better.
+        """
+        victims = self.victims
+        first = victims[0]  # of the highest priority; without groups also the one that started first
+        began = started(first)
+        if first.group is not None:
+            began = min(started(victim) for victim in victims if victim.priority == first.priority)
+        return (
+            self.violations,
+            first.priority,
+            sum(victim.priority for victim in victims) + _NOBODY_IS_BELOW * len(victims),
+            len(victims),
+            -began,
+        )
+
 
 def started(pod: PodInfo) -> float:
     """Return when a pod started, in seconds since 1970; for a pod that has not started, later than any other."""
@@ -52,31 +73,10 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
     return sorted(pods, key=lambda pod: (-pod.priority, started(pod)))
 
 
-def harm(candidate: PreemptionCandidate) -> tuple[float, ...]:
-    """Return the sort key of a candidate; the least is best.
-
-    Its parts are the violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
-    and how long a victim of the highest priority has run at most; shorter is better.
-    """
-    victims = candidate.victims
-    first = victims[0]  # of the highest priority; without groups also the one that started first
-    began = started(first)
-    if first.group is not None:
-        began = min(started(victim) for victim in victims if victim.priority == first.priority)
-    return (
-        candidate.violations,
-        first.priority,
-        sum(victim.priority for victim in victims) + _NOBODY_IS_BELOW * len(victims),
-        len(victims),
-        -began,
-    )
-
-
-def best(candidates: Iterable[PreemptionCandidate]) -> list[PreemptionCandidate]:
+def best(candidates: Sequence[PreemptionCandidate]) -> list[PreemptionCandidate]:
     """Return the candidates that do the least harm; several if their keys are equal."""
-    ranked = [(harm(candidate), candidate) for candidate in candidates]
-    least = min((measure for measure, _ in ranked), default=())
-    return [candidate for measure, candidate in ranked if measure == least]
+    least = min((candidate.harm for candidate in candidates), default=())
+    return [candidate for candidate in candidates if candidate.harm == least]
 
 
 _PODS_A_STEP: Final = 256

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from scheduler.framework.cycle_state import CycleState
@@ -82,6 +82,13 @@ class PreemptionDryRun(Protocol):
 
         `together` has for the uid of a removable pod all pods that leave with it. Those of the same node are removed and
         added with it; those of other nodes stay.
+        """
+        ...
+
+    def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+        """Return a key of the pods with equal results for equal arguments, each result valid until the node changes.
+
+        None if the results depend on more than the node and its pods.
         """
         ...
 

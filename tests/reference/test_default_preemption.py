@@ -28,10 +28,11 @@ from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Code, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
-from tests.support.scripted_plugins import Filter, framework_of
+from tests.support.scripted_plugins import Filter, NodeFilter, framework_of
 from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
@@ -280,18 +281,7 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
     rows = filtering.find_feasible(
         state, it.preemptor, snapshot, diagnosis, rows=snapshot.all_rows, nominated=it.nominated
     )
-    dry_run = DryRun()
-    dry_run.filtering = filtering
-    plugin = DefaultPreemption(
-        args=DefaultPreemption.Args(),
-        dry_run=dry_run,
-        review=ExtenderReview(Profiles()),
-        preemptions=NoPreemptions(),
-        work=WithoutSlices(),
-        members=PodGroups(),
-        groups=Profiles(),
-        features=FakeFeatures(),
-    )
+    plugin, _ = kept(filtering)
     asyncio.run(plugin.post_filter(state, it.preemptor, snapshot, diagnosis))
     report = state.read(REPORT, PreemptionReport)
     found = {
@@ -320,3 +310,147 @@ def test_a_plugin_that_reads_the_whole_cluster_changes_only_the_speed(seed: int)
     assert len(filtering_of(wide).apart(state, it.preemptor, [0, 1])) == 2
 
     assert by_the_plugin(it, wide) == by_the_plugin(it)
+
+
+class Counted(DryRun):
+    """Counts the nodes that are tried."""
+
+    tried = 0
+
+    def steps(self, *args: Any, **options: Any) -> Any:
+        found = yield from super().steps(*args, **options)
+        self.tried += len(found)
+        return found
+
+
+def kept(filtering: Filtering) -> tuple[DefaultPreemption, Counted]:
+    """Return a plugin that lives on, as in the daemon, and its dry run."""
+    dry_run = Counted()
+    dry_run.filtering = filtering
+    plugin = DefaultPreemption(
+        args=DefaultPreemption.Args(),
+        dry_run=dry_run,
+        review=ExtenderReview(Profiles()),
+        preemptions=NoPreemptions(),
+        work=WithoutSlices(),
+        members=PodGroups(),
+        groups=Profiles(),
+        features=FakeFeatures(),
+    )
+    return plugin, dry_run
+
+
+def reported(
+    plugin: DefaultPreemption,
+    filtering: Filtering,
+    preemptor: PodInfo,
+    snapshot: Snapshot,
+    nominated: dict[int, list[PodInfo]],
+) -> tuple[dict[int, tuple[list[str], int]], list[int]]:
+    """Return the report of one attempt, with the names of the victims."""
+    state = AttemptState(nominated, exhaustive=True)
+    diagnosis = Diagnosis.blank(snapshot.n_nodes)
+    assert filtering.run_pre_filter(state, preemptor, snapshot, diagnosis).is_success
+    filtering.find_feasible(
+        state, preemptor, snapshot, diagnosis, rows=snapshot.all_rows, nominated=state.nominated
+    )
+    asyncio.run(plugin.post_filter(state, preemptor, snapshot, diagnosis))
+    report = state.read(REPORT, PreemptionReport)
+    victims = {row: ([each.name for each in its], broken) for row, (its, broken) in report.candidates.items()}
+    return victims, list(report.nominated)
+
+
+class ChangingCluster:
+    """Twelve nodes, whose pods and budgets change at random."""
+
+    def __init__(self, random: Random) -> None:
+        self.random, self.table, self._made = random, ClusterTable(), 0
+        self.budgets = self.table.watch_kind(BUDGETS)
+        for kind in {kind for plugin in plugins() for kind in plugin.needs.kinds} - {BUDGETS}:
+            self.table.watch_kind(kind)
+        for number in range(12):
+            row = self.table.add_node(node(f"n{number}", cpu="2", labels={"zone": f"z{number % 3}"}))
+            for _ in range(3):
+                self.add_pod(row)
+
+    def add_pod(self, row: int) -> None:
+        self._made += 1
+        random, status = self.random, {"startTime": f"2026-03-01T08:{self._made % 60:02}:00Z"}
+        priority, cpu = random.choice([0, 1, 3, 9]), random.choice([300, 500, 900])
+        there = self.table.nodes[row].name
+        added = random_pod(random, f"v{self._made}", priority, cpu, free=[], node=there, status=status)
+        self.table.add_pod(row, added)
+
+    def change(self) -> None:
+        row = self.random.randrange(self.table.n_nodes)
+        there = list(self.table.pods_on(row).values())
+        match self.random.randrange(5):
+            case 0 if there:
+                self.table.remove_pod(row, self.random.choice(there).uid)
+            case 1:
+                self.add_pod(row)
+            case 2 if there:
+                one = self.random.choice(there)
+                self.table.remove_pod(row, one.uid)
+                later = pod(one.name, uid=one.uid, priority=one.priority, node=one.node_name)
+                self.table.add_pod(row, later)
+            case 3:
+                self.budgets["default/a"] = {
+                    "metadata": {"name": "a", "namespace": "default"},
+                    "spec": {"selector": {"matchLabels": {"app": self.random.choice(APPS)}}},
+                    "status": {"disruptionsAllowed": self.random.randrange(2)},
+                }
+            case 4 if self.table.n_nodes > 6:
+                self.table.remove_node(self.table.nodes[row].name)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_equal_pods_share_the_results_of_nodes_that_do_not_change(seed: int) -> None:
+    random = Random(seed)
+    changing, filtering, alone = ChangingCluster(random), filtering_of(), 0
+    plugin, dry_run = kept(filtering)
+    for number in range(40):
+        changing.change()
+        snapshot, nominated = changing.table.snapshot(), {}
+        if random.random() < 0.4:
+            nominated[random.randrange(snapshot.n_nodes)] = [pod("soon", priority=9, cpu="800m")]
+        priority, cpu = random.choice([(5, "1500m"), (2, "1500m"), (5, "700m")])
+        preemptor = pod(f"p{number}", priority=priority, cpu=cpu)
+        its_filtering = filtering_of()
+        another, its_dry_run = kept(its_filtering)
+        expected = reported(another, its_filtering, preemptor, snapshot, nominated)
+
+        assert reported(plugin, filtering, preemptor, snapshot, nominated) == expected
+        alone += its_dry_run.tried
+    assert dry_run.tried < alone * 0.8
+
+
+class Failing(NodeFilter):
+    """A filter whose result depends on the node alone; it fails as scripted."""
+
+    def signature(self, pod: PodInfo) -> tuple[()]:
+        return ()
+
+
+def test_the_failure_of_a_plugin_at_a_node_is_not_shared() -> None:
+    failing: set[str] = set()
+
+    def judge(_state: Any, _pod: Any, there: Any) -> None:
+        if there.name in failing:
+            raise RuntimeError("once")
+
+    nodes = [node(f"n{row}", cpu="2") for row in range(2)]
+    victims = {f"n{row}": [pod(f"v{row}", cpu="2", node=f"n{row}")] for row in range(2)}
+    table = Cluster(nodes, victims).table()
+    table.watch_kind(BUDGETS)
+    snapshot = table.snapshot()
+    filtering = framework_of(made(NodeResourcesFit), Failing("Failing", judge)).filtering
+    plugin, dry_run = kept(filtering)
+    found = []
+    for number in range(4):
+        failing = {"n0"} if number == 1 else set()
+        victims_of, _ = reported(plugin, filtering, pod(f"p{number}", cpu="2", priority=5), snapshot, {})
+        found.append((sorted(victims_of), dry_run.tried))
+
+    # Results are shared from the second pod of a kind on. It fails, the third tries both nodes again, the fourth none.
+    assert found == [([0, 1], 2), ([], 4), ([0, 1], 6), ([0, 1], 6)]

@@ -28,6 +28,7 @@ _COMMAND = (
     "--replace-default-scheduler",
 )
 _READY = '"message": "Scheduling"'
+_KUBE_SCHEDULER_READY = "Starting Kubernetes Scheduler"
 _PERF = "scheduler_perf/"
 
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = packages()
     chosen = options.packages or [package for package, left_out in known.items() if "" not in left_out]
     checkout = Checkout(options.kubernetes, options.folder)
-    environment = {} if options.kube_scheduler else process_environment()
+    environment = {} if options.in_test else process_environment(options.kube_scheduler)
     found = []
     try:
         checkout.prepare()
@@ -68,14 +69,21 @@ def packages() -> Mapping[str, Mapping[str, str]]:
     }
 
 
-def process_environment() -> Mapping[str, str]:
-    """Return what `scheduler_process.go` reads, with the gates that change decisions and are not locked."""
+def process_environment(kube_scheduler: Path | None = None) -> Mapping[str, str]:
+    """Return what `scheduler_process.go` reads, with the gates that change decisions and are not locked.
+
+    Args:
+        kube_scheduler: this program is the scheduler process; None is the scheduler of this project.
+    """
+    command, ready = _COMMAND, _READY
+    if kube_scheduler:
+        command, ready = (str(kube_scheduler.resolve()), "--secure-port=0"), _KUBE_SCHEDULER_READY
     stages = stages_at(DEFAULT_VERSION)
     gates = sorted(gate for gate in EFFECTS if gate in stages and not stages[gate].locked)
     return {
-        "SCHEDULER_COMMAND": "\n".join(_COMMAND),
+        "SCHEDULER_COMMAND": "\n".join(command),
         "SCHEDULER_GATES": ",".join(gates),
-        "SCHEDULER_READY": _READY,
+        "SCHEDULER_READY": ready,
     }
 
 
@@ -108,10 +116,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--run", help="the tests or workloads that match, as for `go test -run` or `-bench`")
     parser.add_argument("--labels", default="performance", help="of the workloads of scheduler_perf")
-    parser.add_argument(
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
         "--kube-scheduler",
-        action="store_true",
-        help="run the same tests with their own scheduler, to compare",
+        type=Path,
+        metavar="PROGRAM",
+        help="run the same tests with this kube-scheduler, a process too, to compare",
+    )
+    other.add_argument(
+        "--in-test", action="store_true", help="the same with the scheduler in the test's process"
     )
     parser.add_argument(
         "--folder", type=Path, default=Path("build/upstream"), help="compiled tests, logs and results"

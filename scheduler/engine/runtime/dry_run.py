@@ -17,7 +17,7 @@ from scheduler.framework.status import Code, Status
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 
     from scheduler.engine.runtime.filtering import Filtering
     from scheduler.framework.cycle_state import CycleState
@@ -62,6 +62,12 @@ class DryRun:
             PluginError: the attempt is over budget.
         """
         return run_to_end(self.steps(state, pod, snapshot, removable, nominated, limit))
+
+    def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
+        """Return a key of the pods with equal results for equal arguments; see `PreemptionDryRun.kind`."""
+        assert self.filtering is not None, "called before the profile was built"
+        assert isinstance(state, AttemptState), "a plugin passes the state that it was called with"
+        return state.pod_class if self.filtering.depends_on_nodes_only(state, pod) else None
 
     def steps(
         self,

@@ -542,6 +542,16 @@ class Filtering:
         plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
         return keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature)
 
+    def depends_on_nodes_only(self, state: AttemptState, pod: PodInfo) -> bool:
+        """Return whether the results of pods of a class depend only on one node at a time, until it changes."""
+        pod_class = state.pod_class
+        return (
+            pod_class is not None
+            and pod_class.pre_filter is not None
+            and all(each.plugin.name in pod_class.signatures for each in self._active(state))
+            and self._keeps_apart(state, pod)
+        )
+
     def apart(self, state: AttemptState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
         """Return the groups of rows that may be evaluated together when pods are added or removed.
 

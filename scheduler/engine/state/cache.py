@@ -296,7 +296,10 @@ class Cache:
     def _replace(self, known: PodInfo, pod: PodInfo) -> None:
         """Store another version of a counted pod; the confirmation of an assumed pod invalidates nothing."""
         has_changed = bool(pod.annotations) and pod.annotations != known.annotations
-        invalidates = has_changed or self._states[pod.uid] is PodState.CONFIRMED
+        has_started = (
+            pod.pod.status.start_time != known.pod.status.start_time
+        )  # preemption ranks victims by it
+        invalidates = has_changed or has_started or self._states[pod.uid] is PodState.CONFIRMED
         self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
         if known.group != pod.group:
             self.groups.drop_placed(known)

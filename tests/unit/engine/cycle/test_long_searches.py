@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from plugins.node_resources.fit import NodeResourcesFit
-from plugins.preemption.candidates import search
+from plugins.preemption.candidates import Progress, search
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
@@ -228,7 +228,7 @@ def test_the_number_of_evaluated_nodes_is_bounded_by_the_time() -> None:
 
     cluster = Cluster(nodes=())
     full(cluster, 1000)
-    known: dict[str, Any] = {}
+    progress = Progress(urgent(), range(1000), 1000, cluster.cache.snapshot())
     for expected in (34, 68):
         looking = search(
             Counting(),
@@ -239,9 +239,9 @@ def test_the_number_of_evaluated_nodes_is_bounded_by_the_time() -> None:
             budgets=DisruptionBudgets(),
             nominated={},
             enough=1000,
-            known=known,
+            progress=progress,
             has_time=lambda: False,
         )
         assert not run_to_end(looking).is_complete
-        assert len(known) == expected
+        assert len(progress.own.by_row) == expected
     assert tried == list(range(68))
