@@ -83,6 +83,7 @@ from scheduler.framework import (
     TimeSlice,
     WaitForEvent,
     default_normalize_score,
+    no_event_keys,
     no_pod_key,
 )
 from scheduler.framework.sliced_work import NeedsTime
@@ -93,7 +94,7 @@ from scheduler.objects.wording import Duration
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from scheduler.framework import CycleState, Diagnosis, Features, Outcomes, PodGroup
@@ -159,6 +160,28 @@ def after_claim_change(
         return QueueingHint.SKIP
     helps = released or any(held.claim.metadata.uid == new["metadata"].get("uid") for held in found)
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def keys_of_claim_change(
+    old: Mapping[str, Any] | None, new: Mapping[str, Any]
+) -> Collection[Hashable] | None:
+    """Return the keys of the claims whose pods `after_claim_change` may requeue; None if it may requeue any pod."""
+    before, after = (_status(claim) for claim in (old, new))
+    if "allocation" in before and "allocation" not in after:
+        return None
+    return (object_key(new),) if old is None or before != after else ()
+
+
+def claims_waited_for(pod: PodInfo) -> Collection[Hashable]:
+    """Return the keys of the claims that a pod waits for."""
+    return pod.resource_claim_keys
+
+
+def reads_of_claims(pod: PodInfo) -> Hashable:
+    """Return what `after_claim_change` reads of a pod."""
+    names = tuple(wanted.resource_claim_name for wanted in pod.pod.spec.resource_claims)
+    owner = pod.uid if None in names else ""  # claims of templates belong to one pod
+    return pod.resource_claim_keys, names, owner
 
 
 def after_pod_change(
@@ -428,10 +451,15 @@ class DynamicResources(
             EventWithHint(
                 ClusterEvent(EventResource.RESOURCE_CLAIM, changed),
                 partial(after_claim_change, claims, of_groups=of_groups),
+                reads_of_claims,
+                keys_of_claim_change,
+                claims_waited_for,
             ),
             EventWithHint(
                 ClusterEvent(EventResource.POD, generated),
                 partial(after_pod_change, claims, of_groups=of_groups),
+                no_pod_key,
+                no_event_keys,
             ),
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
@@ -453,7 +481,7 @@ class DynamicResources(
         if self._features.taint_rules:
             changed = ActionType.ADD | ActionType.UPDATE | ActionType.DELETE
             event = ClusterEvent(EventResource.DEVICE_TAINT_RULE, changed)
-            yield EventWithHint(event, after_rule_change)
+            yield EventWithHint(event, after_rule_change, no_pod_key)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.resource_claims:

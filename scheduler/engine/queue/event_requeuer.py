@@ -11,6 +11,7 @@ evaluated later than it happens.
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from scheduler.loop_work import loop_work
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scheduler.engine.ports import Time
     from scheduler.engine.queue.contents import QueueContents
@@ -84,9 +85,9 @@ class Backlog:
         self._begin_turn()
         return self._go_on() if self._works else 0
 
-    def since(self, number: int) -> Iterable[QueueWork]:
+    def since(self, number: int) -> Sequence[QueueWork]:
         """Return the unfinished work about events after the given number."""
-        return [work for work in self._works if work.number > number]
+        return list(takewhile(lambda work: work.number > number, reversed(self._works)))[::-1]
 
     def clear(self) -> None:
         """Drop all work."""

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_MISSED = 64
+"""A waiting pod is checked against at most this many events when it changes; each may call a hint of 100 microseconds."""
+
 
 def pre_enqueue_refusal(
     plugins: QueuePlugins, attempts: GroupAttempts, queued: QueuedPodInfo
@@ -681,10 +684,18 @@ class SchedulingQueue(QueueView):
     ) -> None:
         """Check a waiting pod against the events that it missed, by its new version, and then against its own changes."""
         waiting = self._contents.unschedulable
-        shown = waiting.shown(new.uid) or 0
+        unfinished = self._backlog.since(waiting.shown(new.uid) or 0)
+        if len(unfinished) > _MOST_MISSED:
+            # To try the pod is cheaper, and no event is missed.
+            is_tried = self._requeue_by_event(
+                queued, RequeueStrategy.AFTER_BACKOFF, changes[0], shown=waiting.events
+            )
+            if not is_tried:
+                waiting.refile(queued)
+            return
         missed = [
             work.recorded
-            for work in self._backlog.since(shown)
+            for work in unfinished
             if work.concerns(new) and self._requeuer.is_relevant(queued, work.recorded.event)
         ]
         for recorded in (*missed, *(InFlightEvent(event, old, new) for event in changes)):

@@ -130,6 +130,21 @@ def test_a_new_version_of_a_pod_is_tested_against_unprocessed_events() -> None:
     assert len(cluster.retried()) == 50
 
 
+def test_a_new_version_is_tried_and_not_tested_against_very_many_events() -> None:
+    cluster = SlicedCluster(20)
+    pods = waiting(cluster, 50, "Taints", "Labels", size=5)
+    for _ in range(100):
+        cluster.queue.move_all(NODE_TAINT, SMALL, SMALL)
+    last = pods[-1]
+    assert cluster.queue.backlog > 64
+    cluster.counts.hints.clear()
+
+    cluster.update(last, pod("w49", labels={"size": "5"}, annotations={"new": "1"}))
+
+    assert cluster.queue.place_of(last.uid) in RETRIED
+    assert not cluster.counts.hints
+
+
 def test_a_pod_excluded_from_an_event_is_not_tested_after_an_update() -> None:
     cluster = SlicedCluster(20)
     pods = waiting(cluster, 50, "Labels")
