@@ -290,6 +290,7 @@ def test_finding_twice_as_many_claims_of_a_pod_needs_twice_the_work():
 NAMED_TWICE = pod("b", resourceClaims=claims_of("one"))
 OF_TEMPLATE = pod("c", resourceClaims=TEMPLATE, status=GENERATED)
 UNNAMED = pod("d", resourceClaims=TEMPLATE)
+NOT_THE_OWNER = pod("e", resourceClaims=TEMPLATE, status=GENERATED)
 FREE, TAKEN = (resource_claim("one", allocated=taken) for taken in (None, allocation("gpu-0", node="n")))
 ITS_OWN = resource_claim("web-gpu-xyz", owner=OF_TEMPLATE)
 CLAIM_CHANGES = [(None, FREE), (None, ITS_OWN), (FREE, TAKEN), (TAKEN, FREE), (FREE, FREE)]
@@ -299,13 +300,13 @@ CLAIM_CHANGES = [(None, FREE), (None, ITS_OWN), (FREE, TAKEN), (TAKEN, FREE), (F
 def test_keys_exclude_only_pods_that_the_change_of_a_claim_does_not_help(old: Any, new: Any):
     results: dict[Any, QueueingHint] = {}
     keys = keys_of_claim_change(old, new)
-    for each in (pod("none"), WEB, NAMED_TWICE, OF_TEMPLATE, UNNAMED):
+    for each in (pod("none"), WEB, NAMED_TWICE, OF_TEMPLATE, UNNAMED, NOT_THE_OWNER):
         result = hint(Kit(FREE, ITS_OWN).plugin, EventResource.RESOURCE_CLAIM, each, old, new)
         is_touched = keys is None or set(keys) & set(claims_waited_for(each))
 
         assert is_touched or result is QueueingHint.SKIP, each
         assert results.setdefault(reads_of_claims(each), result) is result
-    assert len(results) == 4, "pods with the same named claim are asked once"
+    assert len(results) == 5, "pods with the same named claim are asked once"
 
 
 def test_a_change_of_one_claim_touches_only_its_pods():
