@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
+from tests.support import virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -71,6 +73,18 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         _FROZEN.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test in virtual time, or with the function that its mark `run` names."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    mark = pyfuncitem.get_closest_marker("run")
+    run = mark.kwargs["by"] if mark else virtual_time.run
+    run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

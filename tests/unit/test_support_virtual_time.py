@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+
+import pytest
 
 from scheduler.worker_thread import THREAD_NAME, in_a_thread
 from tests.support import virtual_time
 from tests.support.virtual_time_test import virtually
-
-if TYPE_CHECKING:
-    import pytest
 
 
 @virtually
@@ -34,3 +32,14 @@ async def test_a_read_takes_no_time_even_if_it_ends_while_the_loop_looks(
     await asyncio.wait_for(in_a_thread(ends.wait, "reading", gives_up=False), 1.0)
 
     assert asyncio.get_running_loop().time() == 0.0
+
+
+async def test_an_async_test_runs_in_virtual_time() -> None:
+    await asyncio.sleep(3600.0)
+
+    assert asyncio.get_running_loop().time() == 3600.0
+
+
+@pytest.mark.run(by=asyncio.run)
+async def test_an_async_test_runs_with_the_function_of_its_mark() -> None:
+    assert not isinstance(asyncio.get_running_loop(), virtual_time.VirtualTimeLoop)
