@@ -21,7 +21,8 @@ from scheduler.snapshot import Index
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from scheduler.framework import ClusterObjects, Features, PodGroup
+    from scheduler.framework import ClusterObjects, Features
+    from scheduler.framework.pod_groups import PodGroup
 
 MOST_TREES: Final = 128
 """Maximum number of cached trees; the one that was read longest ago is dropped first."""

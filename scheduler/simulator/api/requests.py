@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.kube.http.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from scheduler.objects import protobuf
 from scheduler.simulator.apimachinery.kinds import Place
-from scheduler.simulator.apimachinery.patch_types import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-)
+from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.registry.deletion import DeleteOptions

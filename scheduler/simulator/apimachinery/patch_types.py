@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jsonpatch import JsonPatch, JsonPatchException, JsonPointerException
 
+from scheduler.kube.http.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, unprocessable_patch
 
@@ -178,10 +179,7 @@ def _without_directives(value: Any) -> Any:
     return value
 
 
-MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 _LONGEST_PATCH: Final = 10_000  # operations, as upstream
 

@@ -21,7 +21,7 @@ from scheduler.objects.resource_names import PODS, is_extended_resource_name
 from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_node_affinity
 from scheduler.objects.v1 import conflicts_with
 from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
-from scheduler.simulator.apimachinery.patch_types import STRATEGIC_MERGE_PATCH
+from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
 from scheduler.simulator.controllers.controller import (
     Controller,
     ObjectAccess,

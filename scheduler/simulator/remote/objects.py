@@ -26,7 +26,8 @@ from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_object
 from scheduler.retries import Backoff
 from scheduler.simulator.apimachinery.objects import key_of
-from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH, MERGE_PATCH
+from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH
+from scheduler.kube.http.request import MERGE_PATCH
 from scheduler.simulator.apimachinery.selectors import Selector
 from scheduler.simulator.remote.writes import OrderedWrites, Write
 from scheduler.simulator.storage import ADDED, DELETED, MODIFIED, Change, Entry, Watch

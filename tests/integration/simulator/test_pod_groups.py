@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
 from scheduler.simulator.access.rbac import User
-from scheduler.simulator.apimachinery.patch_types import STRATEGIC_MERGE_PATCH
 from tests.integration.simulator.simulator_client import serving
 from tests.support.virtual_time_test import virtually
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.patch_types import STRATEGIC_MERGE_PATCH
+from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.unit.simulator.a_store import AStore
 
