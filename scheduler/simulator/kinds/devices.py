@@ -184,11 +184,15 @@ class DeviceClassStrategy(Strategy):
     has_generation = True
     returns_deleted = True
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_class(obj["spec"]))
-
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return self.validate(obj)
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
+        yield from validate_selectors(spec.get("selectors", ()), "spec.selectors")
+        for index, config in enumerate(spec.get("config", ())):
+            yield from validate_opaque(config, f"spec.config[{index}]")
+        name = spec.get("extendedResourceName")
+        if name is not None and not is_extended_resource_name(name):
+            problem = "must be a valid extended resource name"
+            yield invalid_value("spec.extendedResourceName", f'"{name}"', problem)
 
 
 class ResourceSliceStrategy(Strategy):
@@ -214,17 +218,15 @@ class ResourceSliceStrategy(Strategy):
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         _time_taints(obj["spec"], cluster)
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_slice(obj["spec"], fractions=self._fractions))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate_slice(obj["spec"], fractions=self._fractions)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         spec, before = obj["spec"], old["spec"]
-        return [
-            *_validate_slice(spec, fractions=self._fractions),
-            *immutable(spec["pool"], before["pool"], "name", "spec.pool.name"),
-            *immutable(spec, before, "driver", "spec.driver"),
-            *immutable(spec, before, "nodeName", "spec.nodeName"),
-        ]
+        yield from self.validate(obj)
+        yield from immutable(spec["pool"], before["pool"], "name", "spec.pool.name")
+        yield from immutable(spec, before, "driver", "spec.driver")
+        yield from immutable(spec, before, "nodeName", "spec.nodeName")
 
 
 class DeviceTaintRuleStrategy(SeveralVersions):
@@ -242,16 +244,15 @@ class DeviceTaintRuleStrategy(SeveralVersions):
             taint["timeAdded"] = cluster.timestamp()
         taint.setdefault("timeAdded", cluster.timestamp())
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Iterator[Cause]:
         selector, path = obj["spec"].get("deviceSelector", {}), "spec.deviceSelector"
-        causes: list[Cause] = []
         if "driver" in selector:
-            causes += validate_driver_name(selector["driver"], f"{path}.driver")
+            yield from validate_driver_name(selector["driver"], f"{path}.driver")
         if "pool" in selector:
-            causes += validate_pool_name(selector["pool"], f"{path}.pool")
+            yield from validate_pool_name(selector["pool"], f"{path}.pool")
         if "device" in selector:
-            causes += validate_dns_label(selector["device"], f"{path}.device")
-        return [*causes, *_validate_taint(obj["spec"]["taint"], "spec.taint")]
+            yield from validate_dns_label(selector["device"], f"{path}.device")
+        yield from _validate_taint(obj["spec"]["taint"], "spec.taint")
 
 
 def _time_taints(spec: Object, cluster: Cluster) -> None:
@@ -259,16 +260,6 @@ def _time_taints(spec: Object, cluster: Cluster) -> None:
     for device in spec.get("devices", ()):
         for taint in device.get("taints", ()):
             taint.setdefault("timeAdded", cluster.timestamp())
-
-
-def _validate_class(spec: Object) -> Iterator[Cause]:
-    yield from validate_selectors(spec.get("selectors", ()), "spec.selectors")
-    for index, config in enumerate(spec.get("config", ())):
-        yield from validate_opaque(config, f"spec.config[{index}]")
-    name = spec.get("extendedResourceName")
-    if name is not None and not is_extended_resource_name(name):
-        problem = "must be a valid extended resource name"
-        yield invalid_value("spec.extendedResourceName", f'"{name}"', problem)
 
 
 def _validate_slice(spec: Object, *, fractions: bool) -> Iterator[Cause]:

@@ -83,25 +83,42 @@ class PersistentVolumeStrategy(Strategy):
         elif status.get("lastPhaseTransitionTime", changed) == changed:
             status["lastPhaseTransitionTime"] = cluster.timestamp()
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate(obj["spec"]))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
+        modes = spec.get("accessModes", ())
+        if not modes:
+            yield required("spec.accessModes")
+        yield from validate_access_modes(modes, "spec.accessModes")
+        yield from _validate_capacity(spec.get("capacity", {}))
+        policy = spec["persistentVolumeReclaimPolicy"]
+        if policy not in _RECLAIM_POLICIES:
+            yield not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
+        affinity = spec.get("nodeAffinity", {"required": None})
+        if "required" not in affinity:
+            yield required("spec.nodeAffinity.required", "must specify required node constraints")
+        elif affinity["required"] is not None:
+            yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
+        yield from _validate_source(spec)
+        yield from validate_class_name(spec.get("storageClassName", ""), "spec.storageClassName")
+        if spec["volumeMode"] not in VOLUME_MODES:
+            yield not_supported("spec.volumeMode", spec["volumeMode"], VOLUME_MODES)
+        yield from _validate_attributes_class(spec)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         spec, before = obj["spec"], old["spec"]
-        causes = list(_validate(spec))
+        yield from self.validate(obj)
         if _source(spec) != _source(before):
             problem = "spec.persistentvolumesource is immutable after creation\n"
             shown = f"- {json_text(_source(before))}\n+ {json_text(_source(spec))}"
-            causes.append(forbidden_field("spec.persistentvolumesource", problem + shown))
-        causes += immutable(spec, before, "volumeMode")
+            yield forbidden_field("spec.persistentvolumesource", problem + shown)
+        yield from immutable(spec, before, "volumeMode")
         if "nodeAffinity" in before and spec.get("nodeAffinity") != before["nodeAffinity"]:
             shown = json_text(spec.get("nodeAffinity"))
             problem = "field is immutable, except for updating from beta label to GA"
-            causes.append(invalid_value("nodeAffinity", shown, problem))
+            yield invalid_value("nodeAffinity", shown, problem)
         if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
             problem = "update from non-nil value to nil is forbidden"
-            causes.append(forbidden_field("spec.volumeAttributesClassName", problem))
-        return causes
+            yield forbidden_field("spec.volumeAttributesClassName", problem)
 
 
 def protect(obj: Object, finalizer: str) -> None:
@@ -151,27 +168,6 @@ def validate_driver_name(name: str, path: str) -> Iterator[Cause]:
         yield Cause("FieldValueTooLong", path, "Too long: may not be more than 63 bytes")
     if problem := dns_subdomain(name.lower()):
         yield invalid_value(path, f'"{name}"', problem)
-
-
-def _validate(spec: Object) -> Iterator[Cause]:
-    modes = spec.get("accessModes", ())
-    if not modes:
-        yield required("spec.accessModes")
-    yield from validate_access_modes(modes, "spec.accessModes")
-    yield from _validate_capacity(spec.get("capacity", {}))
-    policy = spec["persistentVolumeReclaimPolicy"]
-    if policy not in _RECLAIM_POLICIES:
-        yield not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
-    affinity = spec.get("nodeAffinity", {"required": None})
-    if "required" not in affinity:
-        yield required("spec.nodeAffinity.required", "must specify required node constraints")
-    elif affinity["required"] is not None:
-        yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
-    yield from _validate_source(spec)
-    yield from validate_class_name(spec.get("storageClassName", ""), "spec.storageClassName")
-    if spec["volumeMode"] not in VOLUME_MODES:
-        yield not_supported("spec.volumeMode", spec["volumeMode"], VOLUME_MODES)
-    yield from _validate_attributes_class(spec)
 
 
 def _validate_capacity(capacity: Object) -> Iterator[Cause]:
@@ -280,20 +276,18 @@ class PersistentVolumeClaimStrategy(Strategy):
         super().prepare_update(obj, old)
         _normalize_data_sources(obj["spec"])
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(validate_claim_spec(obj["spec"], "spec"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return validate_claim_spec(obj["spec"], "spec")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [*validate_claim_spec(obj["spec"], "spec"), *_validate_change(obj, old)]
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
+        yield from _validate_change(obj, old)
 
-    def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [
-            invalid_value(
-                f"status.capacity[{name}]", str(quantity.value()), "must be a valid resource quantity"
-            )
-            for name, text in obj["status"].get("capacity", {}).items()
-            if (quantity := parse_quantity(text)).unscaled < 0
-        ]
+    def validate_part_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        for name, text in obj["status"].get("capacity", {}).items():
+            if (quantity := parse_quantity(text)).unscaled < 0:
+                problem = "must be a valid resource quantity"
+                yield invalid_value(f"status.capacity[{name}]", str(quantity.value()), problem)
 
 
 def class_of(claim: Object) -> str | None:

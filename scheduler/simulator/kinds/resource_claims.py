@@ -80,14 +80,16 @@ class ResourceClaimStrategy(Strategy):
         if kept:
             obj["status"]["devices"] = kept
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_spec(obj["spec"], "spec"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate_spec(obj["spec"], "spec")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return list(immutable(obj, old, "spec"))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        return immutable(obj, old, "spec")
 
-    def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [*(self.guard(obj, old) if self.guard else ()), *_validate_status(obj, old)]
+    def validate_part_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        if self.guard:
+            yield from self.guard(obj, old)
+        yield from _validate_status(obj, old)
 
 
 class ResourceClaimTemplateStrategy(Strategy):
@@ -98,11 +100,11 @@ class ResourceClaimTemplateStrategy(Strategy):
     def default(self, obj: Object) -> None:
         _default_spec(obj["spec"]["spec"])
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_spec(obj["spec"]["spec"], "spec.spec"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate_spec(obj["spec"]["spec"], "spec.spec")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return list(immutable(obj, old, "spec"))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        return immutable(obj, old, "spec")
 
 
 def put_status_guard(kinds: Kinds, guard: StatusGuard) -> None:

@@ -21,6 +21,7 @@ from scheduler.simulator.apimachinery.causes import (
 from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import validate_label_selector
 from scheduler.simulator.apimachinery.strategy import Strategy, dns_subdomain, validate_label_name
+from scheduler.simulator.kinds.devices import duplicates
 from scheduler.simulator.kinds.persistent_volumes import (
     immutable,
     protect,
@@ -29,7 +30,7 @@ from scheduler.simulator.kinds.persistent_volumes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
@@ -53,15 +54,28 @@ class StorageClassStrategy(Strategy):
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_storage_class(obj))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        yield from _validate_provisioner(obj["provisioner"], "provisioner")
+        for field, supported in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
+            if obj[field] not in supported:
+                yield not_supported(field, obj[field], supported)
+        seen: list[Mapping[str, set[str]]] = []
+        for index, term in enumerate(obj.get("allowedTopologies", ())):
+            path = f"allowedTopologies[{index}].matchLabelExpressions"
+            values: dict[str, set[str]] = {}
+            for place, requirement in enumerate(term.get("matchLabelExpressions", ())):
+                yield from _validate_topology(requirement, f"{path}[{place}]")
+                key = requirement.get("key", "")
+                if key in values:
+                    yield duplicate(f"{path}[{place}].key", key)
+                values[key] = set(requirement.get("values", ()))
+            if values in seen:
+                yield duplicate(path, "")
+            seen.append(values)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [
-            cause
-            for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-            for cause in immutable(obj, old, field)
-        ]
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+            yield from immutable(obj, old, field)
 
 
 class VolumeAttributesClassStrategy(Strategy):
@@ -72,19 +86,16 @@ class VolumeAttributesClassStrategy(Strategy):
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, ATTRIBUTES_CLASS_PROTECTION)
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        causes = list(_validate_provisioner(obj["driverName"], "driverName"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        yield from _validate_provisioner(obj["driverName"], "driverName")
         if not obj.get("parameters"):
-            causes.append(required("parameters", "must contain at least one key/value pair"))
-        return causes
+            yield required("parameters", "must contain at least one key/value pair")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        causes = [
-            forbidden_field(field, f"updates to {field} are forbidden.")
-            for field in ("driverName", "parameters")
-            if obj.get(field) != old.get(field)
-        ]
-        return [*causes, *self.validate(obj)]
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        for field in ("driverName", "parameters"):
+            if obj.get(field) != old.get(field):
+                yield forbidden_field(field, f"updates to {field} are forbidden.")
+        yield from self.validate(obj)
 
 
 class CSINodeStrategy(Strategy):
@@ -93,17 +104,40 @@ class CSINodeStrategy(Strategy):
     returns_deleted = True
     unconditional_update = False
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_node_drivers(obj["spec"].get("drivers", ())))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        seen: set[str] = set()
+        for index, driver in enumerate(obj["spec"].get("drivers", ())):
+            path, name, node_id = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
+            yield from validate_driver_name(name, f"{path}.name")
+            if not node_id:
+                yield required(f"{path}.nodeID")
+            elif len(node_id) > _LONGEST_NODE_ID:
+                yield invalid_value(
+                    f"{path}.nodeID", f'"{node_id}"', f"must be {_LONGEST_NODE_ID} characters or less"
+                )
+            count = driver.get("allocatable", {}).get("count", 0)
+            if count < 0:
+                yield invalid_value(
+                    f"{path}.allocatable.count", str(count), "must be greater than or equal to 0"
+                )
+            if name in seen:
+                yield duplicate(f"{path}.name", name)
+            seen.add(name)
+            keys = driver.get("topologyKeys", ())
+            for place, key in enumerate(keys):
+                if not key:
+                    yield required(path)
+                if key in keys[:place]:
+                    yield duplicate(path, key)
+                yield from validate_label_name(key, path)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
         present = {one.get("name"): one for one in obj["spec"].get("drivers", ())}
-        causes = list(self.validate(obj))
         for driver in old["spec"].get("drivers", ()):
             kept = present.get(driver["name"])
             if kept is not None and kept | {"allocatable": None} != driver | {"allocatable": None}:
-                causes.append(invalid_value("spec.drivers", json_text(kept), "field is immutable"))
-        return causes
+                yield invalid_value("spec.drivers", json_text(kept), "field is immutable")
 
 
 class CSIDriverStrategy(Strategy):
@@ -125,24 +159,19 @@ class CSIDriverStrategy(Strategy):
         if self.spec_differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        spec, causes = obj["spec"], []
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
         if spec["fsGroupPolicy"] not in _FS_GROUP_POLICIES:
-            causes.append(not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], _FS_GROUP_POLICIES))
-        causes += [
-            not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLE_MODES)
-            for mode in spec["volumeLifecycleModes"]
-            if mode not in _LIFECYCLE_MODES
-        ]
-        return causes
+            yield not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], _FS_GROUP_POLICIES)
+        for mode in spec["volumeLifecycleModes"]:
+            if mode not in _LIFECYCLE_MODES:
+                yield not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLE_MODES)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         spec, before = obj["spec"], old["spec"]
-        return [
-            *self.validate(obj),
-            *immutable(spec, before, "attachRequired", "spec.attachedRequired"),
-            *immutable(spec, before, "volumeLifecycleModes", "spec.volumeLifecycleModes"),
-        ]
+        yield from self.validate(obj)
+        yield from immutable(spec, before, "attachRequired", "spec.attachedRequired")
+        yield from immutable(spec, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
 
 class CSIStorageCapacityStrategy(Strategy):
@@ -150,18 +179,17 @@ class CSIStorageCapacityStrategy(Strategy):
 
     unconditional_update = False
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        causes = list(validate_label_selector(obj.get("nodeTopology", {}), "nodeTopology"))
-        name = obj["storageClassName"]
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        yield from validate_label_selector(obj.get("nodeTopology", {}), "nodeTopology")
+        name, text = obj["storageClassName"], obj.get("capacity", "0")
         if problem := dns_subdomain(name):
-            causes.append(invalid_value("storageClassName", f'"{name}"', problem))
-        text = obj.get("capacity", "0")
+            yield invalid_value("storageClassName", f'"{name}"', problem)
         if parse_quantity(text).unscaled < 0:
-            causes.append(invalid_value("capacity", f'"{text}"', "must be greater than or equal to 0"))
-        return causes
+            yield invalid_value("capacity", f'"{text}"', "must be greater than or equal to 0")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [*immutable(obj, old, "nodeTopology"), *immutable(obj, old, "storageClassName")]
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from immutable(obj, old, "nodeTopology")
+        yield from immutable(obj, old, "storageClassName")
 
 
 class VolumeAttachmentStrategy(Strategy):
@@ -171,40 +199,35 @@ class VolumeAttachmentStrategy(Strategy):
     returns_deleted = True
     unconditional_update = False
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_attachment(obj["spec"]))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
+        yield from validate_driver_name(spec.get("attacher", ""), "spec.attacher")
+        source = spec.get("source", {})
+        if set(source) & {"inlineVolumeSpec", "persistentVolumeName"} == set():
+            yield required(
+                "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+            )
+        elif len(source) > 1:
+            problem = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+            yield forbidden_field("spec.source", problem)
+        elif source.get("persistentVolumeName") == "":
+            yield required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
+        if problem := dns_subdomain(spec.get("nodeName", "")):
+            yield invalid_value("spec.nodeName", f'"{spec.get("nodeName", "")}"', problem)
+        yield from validate_class_name(
+            source.get("persistentVolumeName", ""), "spec.source.persistentVolumeName"
+        )
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [*self.validate(obj), *immutable(obj, old, "spec")]
-
-
-def _validate_storage_class(class_: Object) -> Iterator[Cause]:
-    yield from _validate_provisioner(class_["provisioner"], "provisioner")
-    for field, supported in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
-        if class_[field] not in supported:
-            yield not_supported(field, class_[field], supported)
-    seen: list[Mapping[str, set[str]]] = []
-    for index, term in enumerate(class_.get("allowedTopologies", ())):
-        path = f"allowedTopologies[{index}].matchLabelExpressions"
-        values: dict[str, set[str]] = {}
-        for place, requirement in enumerate(term.get("matchLabelExpressions", ())):
-            yield from _validate_topology(requirement, f"{path}[{place}]")
-            key = requirement.get("key", "")
-            if key in values:
-                yield duplicate(f"{path}[{place}].key", key)
-            values[key] = set(requirement.get("values", ()))
-        if values in seen:
-            yield duplicate(path, "")
-        seen.append(values)
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
+        yield from immutable(obj, old, "spec")
 
 
 def _validate_topology(requirement: Object, path: str) -> Iterator[Cause]:
     values = requirement.get("values", ())
     if not values:
         yield required(f"{path}.values")
-    for index, value in enumerate(values):
-        if value in values[:index]:
-            yield duplicate(f"{path}.values[{index}]", value)
+    yield from duplicates(values, f"{path}.values")
     yield from validate_label_name(requirement.get("key", ""), f"{path}.key")
 
 
@@ -213,44 +236,3 @@ def _validate_provisioner(name: str, path: str) -> Iterator[Cause]:
         yield required(path)
     else:
         yield from validate_label_name(name.lower(), path)
-
-
-def _validate_node_drivers(drivers: Sequence[Object]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, driver in enumerate(drivers):
-        path, name, node_id = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
-        yield from validate_driver_name(name, f"{path}.name")
-        if not node_id:
-            yield required(f"{path}.nodeID")
-        elif len(node_id) > _LONGEST_NODE_ID:
-            yield invalid_value(
-                f"{path}.nodeID", f'"{node_id}"', f"must be {_LONGEST_NODE_ID} characters or less"
-            )
-        count = driver.get("allocatable", {}).get("count", 0)
-        if count < 0:
-            yield invalid_value(f"{path}.allocatable.count", str(count), "must be greater than or equal to 0")
-        if name in seen:
-            yield duplicate(f"{path}.name", name)
-        seen.add(name)
-        keys = driver.get("topologyKeys", ())
-        for place, key in enumerate(keys):
-            if not key:
-                yield required(path)
-            if key in keys[:place]:
-                yield duplicate(path, key)
-            yield from validate_label_name(key, path)
-
-
-def _validate_attachment(spec: Object) -> Iterator[Cause]:
-    yield from validate_driver_name(spec.get("attacher", ""), "spec.attacher")
-    source = spec.get("source", {})
-    if set(source) & {"inlineVolumeSpec", "persistentVolumeName"} == set():
-        yield required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
-    elif len(source) > 1:
-        problem = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-        yield forbidden_field("spec.source", problem)
-    elif source.get("persistentVolumeName") == "":
-        yield required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
-    if problem := dns_subdomain(spec.get("nodeName", "")):
-        yield invalid_value("spec.nodeName", f'"{spec.get("nodeName", "")}"', problem)
-    yield from validate_class_name(source.get("persistentVolumeName", ""), "spec.source.persistentVolumeName")

@@ -26,7 +26,7 @@ from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 from scheduler.simulator.kinds.pods import is_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
@@ -42,27 +42,28 @@ class WorkloadStrategy(Generic):
         spec.setdefault("replicas", 1)
         default_pod_spec(spec["template"]["spec"])
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Iterator[Cause]:
         spec = obj["spec"]
-        selector = spec.get("selector")
+        selector, labels = spec.get("selector"), spec["template"]["metadata"].get("labels", {})
         if not selector:
-            return [required("spec.selector")]
-        labels = spec["template"]["metadata"].get("labels", {})
-        if not label_rule(selector).matches(labels):
+            yield required("spec.selector")
+        elif not label_rule(selector).matches(labels):
             problem = "`selector` does not match template `labels`"
-            return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
-        return list(validate_pod_spec(self.pod_spec(spec), "spec.template.spec"))
+            yield invalid_value("spec.template.metadata.labels", json_text(labels), problem)
+        else:
+            yield from validate_pod_spec(self.pod_spec(spec), "spec.template.spec")
 
     def pod_spec(self, spec: Object) -> Object:
         """Return the pod spec of a workload, with what its controller adds."""
         found: Object = spec["template"]["spec"]
         return found
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         selector = obj["spec"].get("selector")
         if selector != old["spec"].get("selector"):
-            return [invalid_value("spec.selector", json_text(selector), "field is immutable")]
-        return self.validate(obj)
+            yield invalid_value("spec.selector", json_text(selector), "field is immutable")
+        else:
+            yield from self.validate(obj)
 
 
 class DeploymentStrategy(WorkloadStrategy):
@@ -102,14 +103,10 @@ class StatefulSetStrategy(WorkloadStrategy):
         others = [one for one in found.get("volumes", ()) if one.get("name") not in made]
         return found | {"volumes": volumes + others} if made else found
 
-    def validate(self, obj: Object) -> Sequence[Cause]:
-        templates = obj["spec"].get("volumeClaimTemplates", ())
-        causes = [
-            cause
-            for index, template in enumerate(templates)
-            for cause in validate_claim_spec(template["spec"], f"spec.volumeClaimTemplates[{index}].spec")
-        ]
-        return [*causes, *super().validate(obj)]
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        for index, template in enumerate(obj["spec"].get("volumeClaimTemplates", ())):
+            yield from validate_claim_spec(template["spec"], f"spec.volumeClaimTemplates[{index}].spec")
+        yield from super().validate(obj)
 
 
 class DaemonSetStrategy(WorkloadStrategy):
