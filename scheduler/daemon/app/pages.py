@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
@@ -109,8 +111,7 @@ def pages(
     )
 
 
-@asynccontextmanager
-async def serving_pages(
+def serving_pages(
     daemon: Daemon,
     configuration: Configuration,
     where: Serving,
@@ -120,8 +121,25 @@ async def serving_pages(
     clock: Clock,
     more: Sequence[Page] = (),
     guarding: Callable[[Access], Guard] = lambda access: access,
+) -> AbstractAsyncContextManager[None]:
+    """Serve a daemon's endpoints, as `serving_all`; `more` are additional ones, `guarding` may grant more access."""
+    build = partial(pages, daemon, configuration, stop=stop, clock=clock, flags=where.flags, more=more)
+    access = Access(connection, where.always_allowed)
+    return serving_all(where, lambda: build(access=guarding(access)), build)
+
+
+def waiting_pages(where: Serving) -> AbstractAsyncContextManager[None]:
+    """Serve health, as `serving_all`, while the daemon cannot start: alive, but not ready."""
+    ready = {"api-server": lambda: "waiting for the API server"}
+    build = partial(application, metrics=None, live={}, ready=ready)
+    return serving_all(where, build, build)
+
+
+@asynccontextmanager
+async def serving_all(
+    where: Serving, secure: Callable[[], Application], plain: Callable[[], Application]
 ) -> AsyncIterator[None]:
-    """Serve a daemon's endpoints while the block runs; `more` are additional ones, `guarding` may grant more access.
+    """Serve endpoints over HTTPS, and others in plain HTTP, each if it has a port, while the block runs.
 
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
@@ -129,40 +147,9 @@ async def serving_pages(
     async with AsyncExitStack() as stack:
         if where.secure_port:
             tls = await stack.enter_async_context(tls_context(where.key_pair))
-            guarded = pages(
-                daemon,
-                configuration,
-                stop=stop,
-                clock=clock,
-                flags=where.flags,
-                access=guarding(Access(connection, where.always_allowed)),
-                more=more,
-            )
-            await listen(stack, guarded, where.host, where.secure_port, tls)
+            await listen(stack, secure(), where.host, where.secure_port, tls)
         if where.http_port:
-            open_to_all = pages(daemon, configuration, stop=stop, clock=clock, flags=where.flags, more=more)
-            await listen(stack, open_to_all, where.host, where.http_port)
-        yield
-
-
-@asynccontextmanager
-async def waiting_pages(where: Serving) -> AsyncIterator[None]:
-    """Serve health while the daemon cannot start, as long as the block runs: alive, but not ready.
-
-    Raises:
-        ConfigurationError: as for `serving_pages`.
-    """
-    waiting = application(
-        metrics=None,
-        live={},
-        ready={"api-server": lambda: "waiting for the API server"},
-    )
-    async with AsyncExitStack() as stack:
-        if where.secure_port:
-            tls = await stack.enter_async_context(tls_context(where.key_pair))
-            await listen(stack, waiting, where.host, where.secure_port, tls)
-        if where.http_port:
-            await listen(stack, waiting, where.host, where.http_port)
+            await listen(stack, plain(), where.host, where.http_port)
         yield
 
 

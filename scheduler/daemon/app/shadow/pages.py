@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.daemon.app.live_explain import attempt_json, known_of, live_verdict
-from scheduler.daemon.app.pages import listen, readiness
+from scheduler.daemon.app.pages import readiness, serving_all
 from scheduler.daemon.app.shadow.findings import lines
 from scheduler.daemon.server.access import Access
 from scheduler.daemon.server.http_server import application
-from scheduler.daemon.server.tls import tls_context
 from scheduler.daemon.server.zpages import Process
 from scheduler.http_server.messages import JSON, Page, ServerResponse
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from scheduler.clock import Clock
     from scheduler.daemon.app.shadow.service import ShadowService
@@ -75,36 +74,23 @@ def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[s
     return {"verdict": live_verdict(service.parts, pod, answer), **answer}
 
 
-@asynccontextmanager
-async def serving_shadow(
+def serving_shadow(
     service: ShadowService,
     where: Serving,
     *,
     connection: ApiConnection,
     stop: asyncio.Event,
     clock: Clock,
-) -> AsyncIterator[None]:
-    """Serve the endpoints while the block runs.
-
-    Raises:
-        ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
-    """
+) -> AbstractAsyncContextManager[None]:
+    """Serve the endpoints, as `serving_all`."""
     process = Process(
         "custom-scheduler",
         where.flags,
         service.metrics.process_began,
         lambda: service.configuration.features.version,
     )
-    async with AsyncExitStack() as stack:
-        if where.secure_port:
-            tls = await stack.enter_async_context(tls_context(where.key_pair))
-            access = Access(connection, where.always_allowed)
-            guarded = shadow_application(service, stop=stop, clock=clock, process=process, access=access)
-            await listen(stack, guarded, where.host, where.secure_port, tls)
-        if where.http_port:
-            open_to_all = shadow_application(service, stop=stop, clock=clock, process=process)
-            await listen(stack, open_to_all, where.host, where.http_port)
-        yield
+    build = partial(shadow_application, service, stop=stop, clock=clock, process=process)
+    return serving_all(where, partial(build, access=Access(connection, where.always_allowed)), build)
 
 
 def _page(service: ShadowService) -> Page:
