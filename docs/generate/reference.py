@@ -227,7 +227,6 @@ _METHODS: Final = {
     "histograms": "histogram",
     "read_gauges": "gauge",
     "watch_gauge": "gauge",
-    "watch_gauges": "gauge",
     "ReadCounters": "counter",
 }
 _METRIC: Final = re.compile(r"((custom_)?scheduler|informer|kubernetes|leader|rest|workqueue)(_[a-z]+)+")

@@ -112,13 +112,13 @@ def show_state(metrics: Metrics, parts: Parts, active: Callable[[], Generation])
 
 def show_groups(metrics: Metrics, parts: Parts) -> None:
     """Register the gauges of waiting pod groups and their waiting time."""
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "custom_scheduler_pending_podgroups",
         "Number of groups of pods that wait, by the queue of the pod whose turn comes first.",
         ("queue",),
         lambda: _pending_groups(parts),
     )
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "custom_scheduler_oldest_podgroup_seconds",
         "For how long the group of pods waits that was to be tried first; 0 if none waits.",
         (),
@@ -197,7 +197,7 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         "queue",
         lambda: _pending_pods(parts),
     )
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "scheduler_queued_entities",
         "Number of pods without a group, and of groups, by the queue type. A group is in the first of the queues active, "
         "backoff, unschedulable and gated that has one of its pods, except during an attempt.",
@@ -216,7 +216,7 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
             },
         },
     )
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "custom_scheduler_requeue_backlog_events",
         "Number of events that some of the waiting pods have not been shown yet.",
         (),
@@ -228,19 +228,19 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         "operation",
         lambda: {"binding": cycles.binding.under_way},
     )
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "custom_scheduler_long_attempts",
         "Number of attempts under way that need more time than a turn of the loop.",
         (),
         lambda: [((), float(len(cycles.long)))],
     )
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "scheduler_unschedulable_pods",
         "Number of waiting pods that a plugin rejected in their last attempt, or gates.",
         ("plugin", "profile"),
         queue.rejections.items,
     )
-    metrics.watch_gauges(
+    metrics.families.read_gauges(
         "custom_scheduler_paused_nodes",
         "Number of nodes that are avoided for a while because their kubelets rejected pods.",
         (),

@@ -78,7 +78,7 @@ class ServerVersions:
 
     def show(self, metrics: Metrics, active: Callable[[], Configuration]) -> None:
         """Add a gauge with both versions."""
-        metrics.watch_gauges(
+        metrics.families.read_gauges(
             "custom_scheduler_kubernetes_version_info",
             "Always 1; the labels have the emulated version of kube-scheduler, and the version of the API server.",
             ("emulated", "server"),

@@ -93,7 +93,7 @@ class Watches:
             next_version=NodeObject.heartbeat,
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
-        metrics.watch_gauges(
+        metrics.families.read_gauges(
             "informer_store_resource_version",
             "The 15 least significant digits of the resource version up to which the objects of a kind are read.",
             ("name", "group", "version", "resource"),
