@@ -14,7 +14,7 @@ from scheduler.objects.v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from plugins.pod_topology_spread.domain_counts import DomainCounts
+    from plugins.pod_topology_spread.constraints import DomainCounts
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
 

@@ -18,12 +18,12 @@ from plugins.pod_topology_spread.constraints import (
     ConstraintReader,
     CountedNodes,
     CountedPods,
+    DomainCounts,
     are_long,
     has_keys,
     nodes_with_keys,
 )
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
-from plugins.pod_topology_spread.domain_counts import DomainCounts
 from plugins.pod_topology_spread.explaining import why_not_on, why_not_on_nodes
 from plugins.pod_topology_spread.scoring import ScoreState
 from plugins.work_in_steps import PluginWork

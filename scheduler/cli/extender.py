@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.cli.options import command, features_options, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
-from scheduler.cli.serving import tls_cert_file, tls_private_key_file
+from scheduler.cli.run_flags import tls_cert_file, tls_private_key_file
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduler.cli.options import command, option
-from scheduler.cli.process import (
-    kubeconfig_option,
-    logging_format_option,
-    run_in_loop,
-    stop_on_signals,
-)
+from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.requests import StartupRequests
-from scheduler.simulator.remote.kubelets import as_registered, delete, register, running
+from scheduler.simulator.remote import as_registered, delete, register, running
 from scheduler.simulator.scenarios.scenario import NodeGroup, NodeTaint, group_faults
 
 if TYPE_CHECKING:

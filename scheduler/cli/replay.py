@@ -18,7 +18,7 @@ from scheduler.cli.options import choice_option, command, fail, features_options
 from scheduler.clock import rfc3339_micro
 from scheduler.configuration.load import load
 from scheduler.configuration.overrides import GivenFeatures, with_features
-from scheduler.daemon.recording.notes import SECOND, Note
+from scheduler.daemon.recording.recording_files import SECOND, Note
 from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.errors import SchedulerError

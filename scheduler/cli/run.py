@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduler.cli import run_flags
-from scheduler.cli import serving as serving_flags
 from scheduler.cli.options import command, duration_option, features_options, flags_of, option
 from scheduler.cli.process import (
     call_on_signal,
@@ -86,13 +85,13 @@ _SHADOW = "Shadowing another scheduler"
 @features_options
 @run_flags.scheduler_profiles
 @kubeconfig_option
-@serving_flags.bind_address
-@serving_flags.secure_port
-@serving_flags.http_port
-@serving_flags.tls_cert_file
-@serving_flags.tls_private_key_file
-@serving_flags.authorization_always_allow_paths
-@serving_flags.board
+@run_flags.bind_address
+@run_flags.secure_port
+@run_flags.http_port
+@run_flags.tls_cert_file
+@run_flags.tls_private_key_file
+@run_flags.authorization_always_allow_paths
+@run_flags.board
 @option(
     "--v",
     "-v",
@@ -260,12 +259,10 @@ class _Origin:
         return self.file or self.config_map
 
 
-@asynccontextmanager
-async def _showing_that_it_waits(serving: Serving) -> AsyncIterator[None]:
+def _showing_that_it_waits(serving: Serving) -> AbstractAsyncContextManager[None]:
     from scheduler.daemon.app.pages import waiting_pages  # see below
 
-    async with waiting_pages(serving):
-        yield
+    return waiting_pages(serving)
 
 
 def _board(daemon: Daemon, clock: Clock) -> dict[str, Any]:
@@ -358,7 +355,7 @@ async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock
     """Write the pod of each attempt to a file, and quarantine the pod at which the previous process ended."""
     path = beside.with_name(f"{beside.name}.attempt")
     note: AttemptMarker | None = None
-    daemon.metrics.watch_gauges(
+    daemon.metrics.families.read_gauges(
         "custom_scheduler_attempt_note_up",
         "Whether the pod of the running attempt is written to the attempt file; 0 if the file cannot be written.",
         (),

@@ -1,7 +1,8 @@
-"""The flags of `run`, named like those of kube-scheduler: configuration, leader election, recording.
+"""The flags of `run`, named like those of kube-scheduler: configuration, leader election, recording, HTTP endpoints.
 
 Source:
     component-base v1.36, config/options/leaderelectionconfig.go, BindLeaderElectionFlags.
+    apiserver v1.36, pkg/server/options/serving.go, SecureServingOptions, and authorization.go.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.cli.options import duration_option, file_option, option
+from scheduler.cli.options import duration_option, file_option, option, port_option
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.config_map import ConfigMapKey
 from scheduler.daemon.recording import RecordingLimits
+from scheduler.daemon.server import ALWAYS_ALLOWED
 from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SECTION = "Configuration"
+_CONFIGURATION = "Configuration"
 
 
 def _config_map_key(text: str) -> ConfigMapKey:
@@ -34,7 +36,7 @@ def _config_map_key(text: str) -> ConfigMapKey:
 config = file_option(
     "--config",
     help="KubeSchedulerConfiguration file; without it and without --config-map, the default plugins.",
-    section=_SECTION,
+    section=_CONFIGURATION,
 )
 config_map = option(
     "--config-map",
@@ -42,31 +44,31 @@ config_map = option(
     help="ConfigMap that holds the configuration, instead of a file, and plugin files (keys that end in .py); "
     "KEY may be omitted if there is only one other key.",
     metavar="NAMESPACE/NAME[:KEY]",
-    section=_SECTION,
+    section=_CONFIGURATION,
 )
 follow_config = option(
     "--follow-config/--no-follow-config",
     default=True,
     help="Apply a changed configuration or plugin file without a restart. An invalid one is rejected with an event, and "
     "the active configuration stays.",
-    section=_SECTION,
+    section=_CONFIGURATION,
 )
 scheduler_profiles = option(
     "--scheduler-profiles",
     is_flag=True,
     help="Also run the profiles of the cluster's SchedulerProfile objects.",
-    section=_SECTION,
+    section=_CONFIGURATION,
 )
 last_good_config = file_option(
     "--last-good-config",
     help="Keep the active configuration in this file, and start with it if the given one is invalid. FILE.attempt names "
     "the pod of the running attempt, so that a pod that ends the process is quarantined after the restart.",
-    section=_SECTION,
+    section=_CONFIGURATION,
 )
 write_config_to = file_option(
     "--write-config-to",
     help="Write the configuration with all defaults to a file, and exit.",
-    section=_SECTION,
+    section=_CONFIGURATION,
 )
 
 
@@ -157,3 +159,47 @@ class _RoomType(click.ParamType[RecordingLimits]):
 
 
 ROOM: Final = _RoomType()
+
+
+_ENDPOINTS = "Serving /metrics and health"
+
+bind_address = option(
+    "--bind-address",
+    default="0.0.0.0",  # noqa: S104 - probes, metrics and requests come from outside the pod
+    help="Address to listen on; 0.0.0.0 and :: for all addresses.",
+    metavar="ADDRESS",
+    section=_ENDPOINTS,
+)
+secure_port = port_option(
+    "--secure-port",
+    default=10259,
+    help="Port of HTTPS, where the API server authorizes each request; 0 for none.",
+    section=_ENDPOINTS,
+)
+http_port = port_option(
+    "--http-port",
+    default=0,
+    help="Port of plain HTTP without authorization: for your own machine, or behind a proxy; 0 for none.",
+    section=_ENDPOINTS,
+)
+tls_cert_file = file_option(
+    "--tls-cert-file",
+    help="Certificate of HTTPS, PEM, with its chain; reloaded when it changes. Without it, one is generated.",
+    section=_ENDPOINTS,
+)
+tls_private_key_file = file_option(
+    "--tls-private-key-file", help="Private key of the certificate, PEM.", section=_ENDPOINTS
+)
+authorization_always_allow_paths = option(
+    "--authorization-always-allow-paths",
+    default=",".join(ALWAYS_ALLOWED),
+    help="Comma-separated paths that need no authorization over HTTPS; /* for all paths.",
+    metavar="PATHS",
+    section=_ENDPOINTS,
+)
+board = option(
+    "--board",
+    is_flag=True,
+    help="Serve a page at /board that shows the cluster and its pending pods; over HTTPS, with authorization for that path.",
+    section=_ENDPOINTS,
+)

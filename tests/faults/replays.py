@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
-from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recording_files import Note
 from tests.faults.decision_checker import NAME as WITNESS
 from tests.faults.decision_checker import Witness
 from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart, Mood

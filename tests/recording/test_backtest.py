@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.daemon.app.daemon import SCHEDULING
-from scheduler.daemon.recording.notes import Note
-from scheduler.daemon.recording.recording_files import RecordingError
+from scheduler.daemon.recording.recording_files import Note, RecordingError
 from scheduler.tools.whatif.backtest.backtest_run import as_recorded
 from scheduler.tools.whatif.backtest.recorded_history import HistoryReader, Pace
 from scheduler.tools.whatif.backtest.result import PlacementCause

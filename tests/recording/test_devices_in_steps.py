@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.dynamic_resources.structured.search import DeviceSearch
-from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recording_files import Note
 from scheduler.testing.devices import claims_of, device_class, resource_slice
 from tests.integration.plugins.test_devices import create
 from tests.recording.memory_recording import Taped

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.daemon.recording import RecordingLimits
-from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recording import RecordingWriter
-from scheduler.daemon.recording.recording_files import FileReader, FileWriter, Header, RecordingError
+from scheduler.daemon.recording.recording_files import FileReader, FileWriter, Header, Note, RecordingError
 from scheduler.tools.whatif.replay.script import stretches
 from tests.support.builders import pod
 from tests.support.full_disks import no_room

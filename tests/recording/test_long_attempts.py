@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugins.registry import IN_TREE
-from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recording_files import Note
 from scheduler.framework import NeedsTime, PreFilterPlugin
 from tests.recording.memory_recording import Taped
 from tests.support import virtual_time

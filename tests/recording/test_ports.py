@@ -12,7 +12,7 @@ import pytest
 from scheduler.configuration.types import Extender
 from scheduler.daemon.app.api_access import ApiAccess
 from scheduler.daemon.app.assembly import Parts
-from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recording_files import Note
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.framework import HttpGet, WantedStatus
 from scheduler.kube.http.client import HttpClient

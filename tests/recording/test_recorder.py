@@ -7,9 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
-from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorder import RecordedHandler, Recorder, packed_error, unpacked_error
-from scheduler.daemon.recording.recording_files import Header
+from scheduler.daemon.recording.recording_files import Header, Note
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.status import Status

@@ -21,10 +21,9 @@ from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
 from scheduler.daemon.recording import RecordingLimits
-from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording import RecordingWriter
-from scheduler.daemon.recording.recording_files import Header, RecordingError
+from scheduler.daemon.recording.recording_files import Header, Note, RecordingError
 from scheduler.engine.cycle import group_pauses
 from scheduler.tools.board.recorded import of_recording
 from scheduler.tools.whatif.replay.script import stretches, summary

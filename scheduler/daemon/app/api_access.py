@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.capabilities import (
-    ApiReads,
-    ApiWrites,
-    BackgroundTasks,
-    NoApiServer,
-    StatusWrites,
-)
+from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, NoApiServer, StatusWrites
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents, StatusWrite
 from scheduler.kube.client.events import EventRecorders
-from scheduler.kube.client.pod_reader import ApiPodReader
-from scheduler.kube.client.requests import RetriedRequests
+from scheduler.kube.client.requests import ApiPodReader, RetriedRequests
 from scheduler.kube.client.writer import ApiWriter
 
 if TYPE_CHECKING:

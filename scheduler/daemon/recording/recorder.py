@@ -12,8 +12,8 @@ import msgspec
 from scheduler.configuration.write import to_recorded
 from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING
 from scheduler.daemon.app.generation import REFRESH
-from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.ports import ObservedPorts
+from scheduler.daemon.recording.recording_files import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.state import is_quiet, state_notes
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.daemon.recording.notes import AnyNote
-    from scheduler.daemon.recording.recording_files import Header
+    from scheduler.daemon.recording.recording_files import AnyNote, Header
     from scheduler.kube.client.store import Handler
     from scheduler.kube.client.wire import ObjectIdentity
 

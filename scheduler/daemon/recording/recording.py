@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorded_objects import packed
 from scheduler.daemon.recording.recorder import Recorder
-from scheduler.daemon.recording.recording_files import SUFFIX, FileWriter, Header
+from scheduler.daemon.recording.recording_files import SUFFIX, FileWriter, Header, Note
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.recording import RecordingLimits
-    from scheduler.daemon.recording.notes import AnyNote
+    from scheduler.daemon.recording.recording_files import AnyNote
 
 logger = logging.getLogger(__name__)
 
@@ -328,7 +327,7 @@ class Recording:
                 lambda: self._tape.lost,
             ),
         ):
-            daemon.metrics.watch_gauges(name, text, (), partial(_number, read))
+            daemon.metrics.families.read_gauges(name, text, (), partial(_number, read))
         flushing = asyncio.create_task(self._flush_now_and_then(), name="recording")
         try:
             yield

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.configuration.write import to_recorded
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
-from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recording_files import Note
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.queued_pod import QueuedPodInfo
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.daemon.recording.notes import AnyNote
+    from scheduler.daemon.recording.recording_files import AnyNote
     from scheduler.objects.pod import PodInfo
 
 _QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if name not in {"pod", "group"})

@@ -1,4 +1,4 @@
-"""Decorators of requests: a condition, a rate limit, a dry run; and requests at startup."""
+"""Decorators of requests: a condition, a rate limit, a dry run; requests at startup, and reads of one pod."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from itertools import count, repeat
 from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.errors import ApiError, SchedulerError
-from scheduler.kube.http.request import Response
-from scheduler.retries import DEFERRED, DEFERRED_SECONDS, REFUSALS, RetryPolicy
+from scheduler.kube.client.resources import PODS
+from scheduler.kube.http.request import Request, Response
+from scheduler.objects.decode import decode_pod
+from scheduler.retries import DEFERRED, DEFERRED_SECONDS, REFUSALS, Backoff, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from scheduler.kube.client.connection import ApiConnection
-    from scheduler.kube.http.request import Request
+    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
 
@@ -200,3 +203,46 @@ class StartupRequests:
         except TimeoutError:
             return
         raise StoppedError("stopped while waiting for the API server")
+
+
+_MAXIMUM_SECONDS = 5.0
+_TRIES_UNTIL_TOLD = 5
+_WITHOUT_END = RetryPolicy()
+_REFUSED = RetryPolicy(_TRIES_UNTIL_TOLD, also=REFUSALS)
+
+
+class ApiPodReader:
+    """Reads pods one at a time; used when the answer to a Binding leaves open whether it took effect."""
+
+    def __init__(self, connection: ApiConnection, random: Random) -> None:
+        self._connection = connection
+        self._random = random
+
+    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
+        """Return the current pod, None if it does not exist.
+
+        Retries for as long as the API server is in trouble: the resources of a pod that may be bound can be
+        neither given to another pod nor considered lost.
+
+        Raises:
+            ApiError: refused.
+            ObjectError: the answer cannot be read.
+        """
+        backoff = Backoff(self._random, initial_seconds=0.2, maximum_seconds=_MAXIMUM_SECONDS)
+        for tries in count(1):
+            try:
+                answer = await self._connection.send(Request("GET", PODS.path(namespace, name)))
+            except ApiError as error:
+                if error.status == 404:
+                    return None
+                if not (_WITHOUT_END.allows(error, tries) or _REFUSED.allows(error, tries)):
+                    raise
+                if tries == _TRIES_UNTIL_TOLD:
+                    fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}
+                    logger.warning(
+                        "Cannot read the pod after a Binding without an answer; retrying", extra=fields
+                    )
+                await asyncio.sleep(error.pause_seconds(backoff.next_seconds()))
+            else:
+                return decode_pod(answer.body)
+        raise AssertionError("counting ends nowhere")

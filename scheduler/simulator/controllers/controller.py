@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 import msgspec
 
-from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of, owned_by
 from scheduler.kube.http.request import MERGE_PATCH
+from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of, owned_by
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.registry.store import Store
 

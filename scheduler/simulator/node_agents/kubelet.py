@@ -16,18 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.resource_names import PODS, is_extended_resource_name
 from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_node_affinity
 from scheduler.objects.v1 import conflicts_with
 from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
-from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
-from scheduler.simulator.controllers.controller import (
-    Controller,
-    ObjectAccess,
-    QueueController,
-    record_event,
-)
+from scheduler.simulator.controllers.controller import Controller, ObjectAccess, QueueController, record_event
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
 from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION
 from scheduler.simulator.kinds.pods import has_ended

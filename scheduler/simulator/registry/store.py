@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.kube.http.request import MERGE_PATCH
 from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import invalid_value
 from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, with_condition
 from scheduler.simulator.apimachinery.patch_types import apply_patch
-from scheduler.kube.http.request import MERGE_PATCH
 from scheduler.simulator.apimachinery.selectors import selector_of, selector_text
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, conflict, invalid
 from scheduler.simulator.apimachinery.strategy import ScalePaths

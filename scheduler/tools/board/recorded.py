@@ -6,8 +6,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from scheduler.daemon.recording.notes import SECOND
-from scheduler.daemon.recording.recording_files import RecordingError
+from scheduler.daemon.recording.recording_files import SECOND, RecordingError
 from scheduler.tools.board.subject import of_daemon
 from scheduler.tools.whatif.replay.replay import Replay
 from scheduler.tools.whatif.replay.script import Script, stretches

@@ -13,7 +13,7 @@ from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.simulator.faults import requests
 from scheduler.simulator.node_agents.pod_status import EXIT_CODE, RUN_SECONDS
-from scheduler.simulator.remote.kubelets import (
+from scheduler.simulator.remote import (
     SIMULATED,
     ForeignNodeError,
     as_registered,

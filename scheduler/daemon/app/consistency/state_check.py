@@ -1,14 +1,19 @@
 """Compares the cache, the queue and all derived data with the watched objects, and repairs differences.
 
+Columns are updated incrementally, so the error of a missed change would stay until the node is removed.
+
 Each object is compared within one time slice, in which nothing changes.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
@@ -19,11 +24,13 @@ from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import Code
 from scheduler.kube.client.resources import PODS
+from scheduler.objects.pod_affinity import NO_TERMS
+from scheduler.snapshot.affinity_index import TermKind
 from scheduler.snapshot.object_store import resource_version
-from scheduler.snapshot.recount import wrong_rows, wrong_terms
+from scheduler.snapshot.table import ClusterTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from random import Random
 
     from scheduler.daemon.app.assembly import Cycles, Parts
@@ -32,7 +39,10 @@ if TYPE_CHECKING:
     from scheduler.engine.state.nominator import Nominator
     from scheduler.kube.client.reflector import Reflector
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_affinity import AffinityTerms
     from scheduler.snapshot import Snapshot
+    from scheduler.snapshot.interning import Interned
+    from scheduler.snapshot.table import KeptColumns
 
 
 class Discrepancy(Enum):
@@ -401,11 +411,11 @@ class StateCheck:
         rows = [row for row in map(table.row_of, names) if row is not None]
         return [
             Finding(Discrepancy.COLUMN, table.nodes[row].name, problem, self._recount)
-            for row, problem in wrong_rows(table, rows)
+            for row, problem in _wrong_rows(table, rows)
         ]
 
     def _terms(self) -> Sequence[Finding]:
-        wrong = wrong_terms(self._parts.cache.table)
+        wrong = _wrong_terms(self._parts.cache.table)
         return [Finding(Discrepancy.COLUMN, "affinity terms", problem, self._recount) for problem in wrong]
 
     def _recount(self) -> None:
@@ -472,3 +482,77 @@ class StateCheck:
     def _forget_verdicts(self) -> None:
         for framework in self._parts.profiles.frameworks.values():
             framework.forget_cached_verdicts()
+
+
+def _wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield (row, problem) for each column that disagrees with a row's node and pods."""
+    fresh = ClusterTable()
+    for row in rows:
+        place = fresh.add_node(table.nodes[row])
+        for pod in table.pods_on(row).values():
+            fresh.add_pod(place, pod)
+    kept = table.kept_columns
+    resources = {*kept.resources, *fresh.resources()}
+    here, places = list(rows), list(range(len(rows)))
+    found, wanted = (_columns(each, at, kept, resources) for each, at in ((table, here), (fresh, places)))
+    for (name, values), (_, counted) in zip(found, wanted, strict=True):
+        for row, value, count in zip(rows, values, counted, strict=True):
+            if value != count:
+                yield row, f"{name} is {value}, should be {count}"
+
+
+def _wrong_terms(table: ClusterTable) -> Iterator[str]:
+    """Yield a problem for affinity terms whose indexed rows disagree with the pods on nodes."""
+    wanted: defaultdict[AffinityTerms, Counter[int]] = defaultdict(Counter)
+    for row in range(table.n_nodes):  # a loop over all nodes; no pod waits for it
+        for pod in table.pods_on(row).values():
+            if pod.affinity_terms is not NO_TERMS:
+                wanted[pod.affinity_terms][row] += 1
+    found = {
+        terms: Counter(dict(zip(rows.tolist(), counts.tolist(), strict=True)))
+        for terms, (rows, counts) in table.pods_by_terms
+    }
+    for terms in dict.fromkeys((*found, *wanted)):
+        if found.get(terms) != wanted.get(terms):
+            yield f"{_named(terms)} are counted on wrong nodes"
+
+
+def _named(terms: AffinityTerms) -> str:
+    lists = {kind.value: kind.of(terms) for kind in TermKind if kind.of(terms)}
+    kinds = [f"{name} by {terms_of_kind[0].term.topology_key}" for name, terms_of_kind in lists.items()]
+    return ", ".join(kinds) or "invalid terms"
+
+
+def _columns(
+    table: ClusterTable, rows: list[int], kept: KeptColumns, resources: Iterable[str]
+) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield (name, value of each row) of every column; in this order, no column evicts another."""
+    zeros = np.zeros(table.n_nodes, dtype=np.int64)
+    for resource in sorted(resources):
+        for name, column in (
+            ("allocatable", table.allocatable(resource)),
+            ("requested", table.requested(resource)),
+        ):
+            yield f"{name} {resource}", (zeros if column is None else column)[rows].tolist()
+    yield "requested", [dict(table.requested_on(row)) for row in rows]
+    yield "nonzero requested", [list(table.nonzero_requested_on(row)) for row in rows]
+    for resource in ("cpu", "memory"):
+        yield f"nonzero requested {resource}", table.nonzero_requested(resource)[rows].tolist()
+    yield "pod count", table.pod_count()[rows].tolist()
+    yield "unschedulable", table.unschedulable()[rows].tolist()
+    yield "taints", _values(table.taints(), rows)
+    yield "declared features", _values(table.declared_features(), rows)
+    yield "used ports", [table.indexed_ports(row) for row in rows]
+    for key in kept.labels:
+        yield f"label {key}", _values(table.label(key), rows)
+    for image in kept.images:
+        state = table.images((image,)).get(image)
+        yield f"image {image}", [False] * len(rows) if state is None else state.present[rows].tolist()
+    for query in kept.queries:
+        yield "pods of a query", table.pods_matching(query)[rows].tolist()
+    storage = table.storage()
+    yield "pods with volumes", [sorted(pod.uid for pod in storage.pods_on(row)) for row in rows]
+
+
+def _values(column: Interned[Any], rows: list[int]) -> list[Any]:
+    return [column.values[code] for code in column.codes[rows].tolist()]

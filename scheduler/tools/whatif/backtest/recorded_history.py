@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.daemon.app.daemon import SCHEDULING
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
-from scheduler.daemon.recording.notes import BEGIN_STEPS, SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.recorded_objects import unpacked_node, unpacked_object, unpacked_pod
-from scheduler.daemon.recording.recording_files import RecordingError
+from scheduler.daemon.recording.recording_files import BEGIN_STEPS, SECOND, Note, ObjectEvent, RecordingError
 from scheduler.errors import ObjectError
 from scheduler.tools.whatif.replay.script import stretches
 

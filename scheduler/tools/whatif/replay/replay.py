@@ -18,8 +18,8 @@ from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING, Daemon
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.needs import trimmed
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
-from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.recorded_objects import unpacked_node, unpacked_object, unpacked_pod
+from scheduler.daemon.recording.recording_files import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.state import State, resume
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end

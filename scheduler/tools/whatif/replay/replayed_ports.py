@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scheduler.clock import SystemClock
-from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.recorder import StepClock, unpacked, unpacked_error
+from scheduler.daemon.recording.recording_files import Note
 from scheduler.framework.sliced_work import resumed
 from scheduler.urls import shown_text
 

@@ -12,8 +12,15 @@ import msgspec
 
 from scheduler.clock import rfc3339
 from scheduler.configuration.load import parse
-from scheduler.daemon.recording.notes import BEGIN_STEPS, SECOND, Note, ObjectEvent
-from scheduler.daemon.recording.recording_files import SUFFIX, FileReader, RecordingError
+from scheduler.daemon.recording.recording_files import (
+    BEGIN_STEPS,
+    SECOND,
+    SUFFIX,
+    FileReader,
+    Note,
+    ObjectEvent,
+    RecordingError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

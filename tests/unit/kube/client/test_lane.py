@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import TIMEOUT
-from scheduler.kube.client.lane import AdaptiveLimit, Lane
+from scheduler.kube.client.writer import AdaptiveLimit, Lane
 from scheduler.kube.http.request import Request, Response
 from scheduler.retries import DEFERRED
 from tests.support.virtual_time_test import virtually

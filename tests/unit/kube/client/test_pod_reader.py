@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from scheduler.errors import ApiError, ObjectError
-from scheduler.kube.client.pod_reader import ApiPodReader
+from scheduler.kube.client.requests import ApiPodReader
 from tests.support.builders import pod_object
 from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, failure, scripted_server

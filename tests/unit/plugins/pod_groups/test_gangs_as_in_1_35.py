@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from plugins.pod_groups.gang_scheduling import GangArgs, GangScheduling
-from plugins.pod_groups.workload_gangs import WorkloadObject
+from plugins.pod_groups.gang_scheduling import GangArgs, GangScheduling, WorkloadObject
 from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import CycleState, EventResource, QueueingHint, Wait
 from scheduler.objects.decode import typed_object

@@ -1,17 +1,19 @@
-"""The objects of an API server, as node agents read and write them: watched, and changed by queued writes."""
+"""Simulated kubelets of an API server: they register their nodes, run the pods on them, and delete the nodes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
+from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from scheduler.clock import rfc3339
-from scheduler.kube.client.background import BackgroundLane
+from scheduler.errors import ApiError, SchedulerError
+from scheduler.kube.client.background import BackgroundLane, JobQueue
 from scheduler.kube.client.outages import Outages
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import (
@@ -22,27 +24,114 @@ from scheduler.kube.client.resources import (
     RESOURCE_CLAIMS,
     Resource,
 )
-from scheduler.kube.http.request import Request
+from scheduler.kube.http.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 from scheduler.objects.decode import decode_object
-from scheduler.retries import Backoff
-from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.retries import Backoff, RetryPolicy
+from scheduler.simulator.apimachinery.objects import key_of, labels_of
 from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH
-from scheduler.kube.http.request import MERGE_PATCH
 from scheduler.simulator.apimachinery.selectors import Selector
-from scheduler.simulator.remote.writes import OrderedWrites, Write
+from scheduler.simulator.node_agents.kubelet import (
+    LEASE_NAMESPACE,
+    Heartbeats,
+    Kubelet,
+    KubeletOptions,
+    healthy_conditions,
+)
 from scheduler.simulator.storage import ADDED, DELETED, MODIFIED, Change, Entry, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
     from random import Random
 
     from scheduler.clock import Clock
     from scheduler.errors import ObjectError
     from scheduler.kube.client.connection import ApiConnection
+    from scheduler.kube.client.requests import Requests
     from scheduler.kube.client.wire import ObjectIdentity
     from scheduler.simulator.apimachinery.objects import Object
 
 logger = logging.getLogger(__name__)
+
+_RETRIES: Final = RetryPolicy()
+_CAPACITY: Final = 100_000
+
+
+class Write:
+    """One write.
+
+    Args:
+        about: the kind and the key of the object.
+        request: the request.
+        replaces: whether a waiting write of the object, with the same attribute, need not be sent any more.
+        expected: status of an error that is ignored; 0 for none.
+    """
+
+    def __init__(self, about: str, request: Request, *, replaces: bool = False, expected: int = 0) -> None:
+        self.about = about
+        self.replaces = replaces
+        self._request = request
+        self._expected = expected
+        self._tries = 0
+
+    async def send(self, connection: Requests) -> None:
+        try:
+            await connection.send(self._request)
+        except ApiError as error:
+            if error.status != self._expected:
+                raise
+
+    def should_retry(self, error: ApiError) -> bool:
+        self._tries += 1
+        return _RETRIES.allows(error, self._tries)
+
+    def finished(self, error: ApiError | None) -> None:
+        """Do nothing: the lane logs errors."""
+
+
+class OrderedWrites(JobQueue[Write]):
+    """Waiting writes by object; at most one write of an object is in flight."""
+
+    def __init__(self) -> None:
+        super().__init__("writes", _CAPACITY)
+        self._waiting: dict[str, deque[Write]] = {}  # object -> its writes
+        self._sent: set[str] = set()  # objects with a write in flight
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put_back(self, job: Write) -> None:
+        self._sent.discard(job.about)
+        super().put_back(job)
+
+    def done(self, job: Write) -> None:
+        self._sent.discard(job.about)
+        super().done(job)
+
+    def _append(self, job: Write) -> None:
+        waiting = self._waiting.setdefault(job.about, deque())
+        if job.replaces and waiting and waiting[-1].replaces:
+            waiting[-1] = job
+            return
+        waiting.append(job)
+        self._count += 1
+
+    def _pop(self) -> Write | None:
+        about = next((about for about in self._waiting if about not in self._sent), None)
+        if about is None:
+            return None
+        waiting = self._waiting[about]
+        job = waiting.popleft()
+        if not waiting:
+            del self._waiting[about]
+        self._sent.add(about)
+        self._count -= 1
+        return job
+
+    def _push_front(self, job: Write) -> None:
+        self._waiting.setdefault(job.about, deque()).appendleft(job)
+        self._count += 1
+
 
 _EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 _READ: Final = (NODES, PODS, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS)
@@ -240,3 +329,117 @@ def _place(obj: Object) -> tuple[str, str]:
     """Return the kind and the key of an object, and its path."""
     resource, (namespace, name) = _WRITTEN[obj["kind"]], key_of(obj)
     return f"{resource} {namespace}/{name}", resource.path(namespace, name)
+
+
+SIMULATED: Final = "simulator/kubelet"
+"""Label of nodes whose kubelet is simulated."""
+_VERSION: Final = "v1.36.2"
+_OPTIONS: Final = KubeletOptions(heartbeat_seconds=10.0, recover=True)
+
+
+class ForeignNodeError(SchedulerError):
+    """A node belongs to another kubelet."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"node {name} exists and has no label {SIMULATED}: another kubelet runs it; choose other names with "
+            "--name-prefix"
+        )
+
+
+def as_registered(node: Object, place: int, clock: Clock) -> Object:
+    """Return a node as its kubelet registers it.
+
+    Args:
+        node: the node, with labels, capacity and allocatable.
+        place: its number, from which its address is made.
+        clock: time of its conditions.
+    """
+    metadata, labels = node["metadata"], labels_of(node)
+    status = {
+        **node["status"],
+        "conditions": healthy_conditions(rfc3339(clock.utc_now())),
+        "addresses": [
+            {
+                "type": "InternalIP",
+                "address": f"172.{16 + (place >> 16 & 0xF)}.{place >> 8 & 0xFF}.{place & 0xFF}",
+            },
+            {"type": "Hostname", "address": metadata["name"]},
+        ],
+        "nodeInfo": {
+            "architecture": labels["kubernetes.io/arch"],
+            "bootID": "",
+            "containerRuntimeVersion": "simulated://1",
+            "kernelVersion": "simulated",
+            "kubeProxyVersion": "",
+            "kubeletVersion": _VERSION,
+            "machineID": "",
+            "operatingSystem": labels["kubernetes.io/os"],
+            "osImage": "simulated",
+            "systemUUID": "",
+        },
+    }
+    return node | {"metadata": metadata | {"labels": labels | {SIMULATED: "true"}}, "status": status}
+
+
+async def register(requests: Requests, nodes: Iterable[Object]) -> None:
+    """Create nodes. An existing node of simulated kubelets gets the labels and the status of the new one.
+
+    Raises:
+        ApiError: the API server refuses a node.
+        ForeignNodeError: a node belongs to another kubelet.
+    """
+    for node in nodes:
+        try:
+            await requests.send(Request("POST", NODES.path(), msgspec.json.encode(node)))
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            await _take_over(requests, node)
+
+
+async def _take_over(requests: Requests, node: Object) -> None:
+    path = NODES.path(name=node["metadata"]["name"])
+    present = decode_object((await requests.send(Request("GET", path))).body)
+    if SIMULATED not in labels_of(present):
+        raise ForeignNodeError(node["metadata"]["name"])
+    labels = msgspec.json.encode({"metadata": {"labels": labels_of(node)}})
+    await requests.send(Request("PATCH", path, labels, MERGE_PATCH))
+    status = msgspec.json.encode({"status": node["status"]})
+    await requests.send(Request("PATCH", f"{path}/status", status, STRATEGIC_MERGE_PATCH))
+
+
+@asynccontextmanager
+async def running(
+    connection: ApiConnection, nodes: Collection[str], stop: asyncio.Event, *, clock: Clock, random: Random
+) -> AsyncIterator[None]:
+    """Run the kubelets of registered nodes while the block runs.
+
+    Args:
+        connection: to the API server.
+        nodes: names of the nodes.
+        stop: ends the wait for the objects of the API server, before the block.
+        clock: time of statuses.
+        random: for jitter.
+    """
+    objects = RemoteObjects(connection, frozenset(nodes), clock=clock, random=random)
+    agents = (Kubelet(objects, _OPTIONS), Heartbeats(objects, _OPTIONS))
+    async with objects.running(stop):
+        for agent in agents:
+            agent.start()
+        try:
+            yield
+        finally:
+            for agent in agents:
+                agent.stop()
+
+
+async def delete(requests: Requests, names: Iterable[str]) -> None:
+    """Delete nodes and their leases; errors are logged."""
+    for name in names:
+        for path in (NODES.path(name=name), LEASES.path(LEASE_NAMESPACE, name)):
+            try:
+                await requests.send(Request("DELETE", path))
+            except ApiError as error:
+                if error.status != 404:
+                    logger.warning("Not deleted", extra={"path": path, "error": str(error)})
