@@ -13,6 +13,8 @@ from tests.process.world import SHORT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 BUSY_MACHINE_SECONDS = 6.0
 TAKEN_OVER = SHORT.lease + BUSY_MACHINE_SECONDS
 
@@ -35,13 +37,10 @@ RESTARTED = 5.0 + BUSY_MACHINE_SECONDS
         ),
     ],
 )
-def test_pods_are_placed_again_in_time_and_once_each(
+async def test_pods_are_placed_again_in_time_and_once_each(
     replicas: int, faults: dict[str, float], tmp_path: Path
 ) -> None:
-    async def check() -> None:
-        async for it in play(tmp_path, *faults, replicas=replicas, times=SHORT):
-            assert (it.lost, it.double, it.excess) == (0, 0, 0), it
-            assert it.late == 0, f"bindings of one that did not lead: {it}"
-            assert it.failover_seconds <= faults[it.fault], it
-
-    asyncio.run(check())
+    async for it in play(tmp_path, *faults, replicas=replicas, times=SHORT):
+        assert (it.lost, it.double, it.excess) == (0, 0, 0), it
+        assert it.late == 0, f"bindings of one that did not lead: {it}"
+        assert it.failover_seconds <= faults[it.fault], it

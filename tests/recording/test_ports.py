@@ -22,7 +22,6 @@ from scheduler.tools.whatif.replay.script import Script
 from tests.recording.memory_recording import Taped
 from tests.support.builders import pod
 from tests.support.manual_clock import ManualClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +105,6 @@ async def answered(ports: ReplayedPorts, taped: Taped, call: Any) -> Any:
 
 
 @pytest.mark.parametrize(("what", "use", "answer"), CALLS, ids=[what for what, _, _ in CALLS])
-@virtually
 async def test_a_call_is_recorded_and_a_replay_has_its_answer(what: str, use: Use, answer: Any) -> None:
     taped, world, other = Taped(ManualClock(5.0)), World(answer), World("another answer")
     assert await use(taped.recorder, world) == answer
@@ -119,7 +117,6 @@ async def test_a_call_is_recorded_and_a_replay_has_its_answer(what: str, use: Us
     assert ports.difference is None
 
 
-@virtually
 async def test_a_call_of_an_extender_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     taped, world, other = Taped(ManualClock(5.0)), World(b'{"error":""}'), World(b"")
     await extender(taped.recorder, world, monkeypatch).bind(P, "n1")
@@ -151,7 +148,6 @@ def test_the_clock_for_measurements_does_not_count_as_the_time_of_decisions() ->
     assert ports.monotonic() == pytest.approx(7.0)
 
 
-@virtually
 async def test_the_parts_of_a_scheduler_use_the_given_ports() -> None:
     taped = Taped(ManualClock(5.0))
     parts = Parts(ManualClock(5.0), NoObserver(), {}, ports=taped.recorder)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from scheduler.simulator.faults import streamed_lists
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 from tests.third_party.test_examples import PLUGINS
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ def maintenance(name: str, rack: str) -> dict[str, Any]:
     }
 
 
-@virtually
 async def test_a_plugin_watches_its_resource_and_writes_its_status(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.server.faults.refuse(400, streamed_lists)  # the right to list is needed too

@@ -12,9 +12,9 @@ import pytest
 
 from scheduler.daemon.logs import LogFormat, Repetitions, configure_logging, level_of
 from scheduler.framework.status import Status
+from tests.support import virtual_time
 from tests.support.builders import pod
 from tests.support.scripted_plugins import NodeFilter
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 def test_bound_and_waiting_pods_are_logged_from_verbosity_2_on(
     verbosity: int, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @virtually
     async def scenario() -> None:
         no = Status.unschedulable("no")
         cluster = Cluster(NodeFilter("Picky", lambda _state, pod, _node: no if pod.name == "big" else None))
@@ -35,7 +34,7 @@ def test_bound_and_waiting_pods_are_logged_from_verbosity_2_on(
             await cluster.until(lambda: cluster.node_of("web") and not cluster.binding.under_way)
 
     with caplog.at_level(level_of(verbosity)):
-        scenario()
+        virtual_time.run(scenario())
 
     for message, key in (
         ("Successfully bound pod to node", "default/web"),

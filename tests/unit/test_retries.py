@@ -18,7 +18,6 @@ from scheduler.kube.client.requests import RetriedRequests
 from scheduler.kube.http.request import Request, Response
 from scheduler.retries import DEFERRED, REFUSALS, RetryPolicy
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 
 def failed(status: int, retry_after: float | None = None) -> ApiError:
@@ -56,7 +55,6 @@ def test_a_policy_names_the_statuses_after_which_a_request_is_sent_again(
     assert DEFERRED.allows(failed(503, retry_after=1.0), 1)
 
 
-@virtually
 async def test_a_request_is_sent_again_after_the_longer_of_the_pause_and_of_retry_after():
     server = Server(failed(500), failed(503, retry_after=7.0), failed(429, retry_after=1.0))
     await RetryPolicy().send(server.send, repeat(2.0), asyncio.sleep)
@@ -64,7 +62,6 @@ async def test_a_request_is_sent_again_after_the_longer_of_the_pause_and_of_retr
     assert [at - began for at in server.times] == [0.0, 2.0, 9.0, 11.0]
 
 
-@virtually
 async def test_the_last_error_is_raised_after_the_most_tries():
     server = Server(*(failed(500 + number) for number in (0, 2, 3, 4)))
     with pytest.raises(ApiError, match="503"):
@@ -72,7 +69,6 @@ async def test_the_last_error_is_raised_after_the_most_tries():
     assert len(server.times) == 3
 
 
-@virtually
 async def test_requests_of_plugins_wait_for_a_busy_server_and_are_never_carried_out_twice():
     server = Server(failed(429, retry_after=5.0), failed(503, retry_after=3.0), failed(429))
     await RetriedRequests(server).send(Request("POST", "/a"))
@@ -84,7 +80,6 @@ async def test_requests_of_plugins_wait_for_a_busy_server_and_are_never_carried_
     assert len(unclear.times) == 1
 
 
-@virtually
 async def test_the_capabilities_of_plugins_send_deferred_requests_again():
     connection: Any = Server(failed(429))
     writes = Server(failed(429))

@@ -9,10 +9,8 @@ import pytest
 
 from scheduler.worker_thread import THREAD_NAME, in_a_thread
 from tests.support import virtual_time
-from tests.support.virtual_time_test import virtually
 
 
-@virtually
 async def test_a_read_takes_no_time_even_if_it_ends_while_the_loop_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

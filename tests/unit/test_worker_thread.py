@@ -10,6 +10,8 @@ import pytest
 
 from scheduler import worker_thread
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 
 def test_it_returns_or_raises_the_result_of_the_work() -> None:
     assert asyncio.run(worker_thread.in_a_thread(lambda: threading.current_thread().name, "work")) == "aside"
@@ -93,37 +95,31 @@ def test_time_waiting_for_a_cpu_is_neither_computing_nor_sleeping() -> None:
     assert worker_thread.waited_seconds() - waited == pytest.approx(passed - 0.3, abs=0.1 * passed)
 
 
-def test_a_wait_is_logged_repeatedly_or_ends_with_an_error(
+async def test_a_wait_is_logged_repeatedly_or_ends_with_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_thread, "LONGEST_SECONDS", 0.1)
     goes_on = threading.Event()
 
-    async def scenario() -> None:
-        reported = r"importing it takes more than 0 seconds \(0\.\d s of CPU in 0 s\)"
-        with pytest.raises(worker_thread.TookTooLongError, match=reported):
-            await worker_thread.in_a_thread(goes_on.wait, "importing it")
-        waiting = asyncio.create_task(worker_thread.in_a_thread(goes_on.wait, "importing it", gives_up=False))
-        while len(caplog.records) < 2:  # noqa: ASYNC110 - nothing tells of a log line
-            await asyncio.sleep(0.01)
-        goes_on.set()
-        assert await waiting
-
-    asyncio.run(scenario())
+    reported = r"importing it takes more than 0 seconds \(0\.\d s of CPU in 0 s\)"
+    with pytest.raises(worker_thread.TookTooLongError, match=reported):
+        await worker_thread.in_a_thread(goes_on.wait, "importing it")
+    waiting = asyncio.create_task(worker_thread.in_a_thread(goes_on.wait, "importing it", gives_up=False))
+    while len(caplog.records) < 2:  # noqa: ASYNC110 - nothing tells of a log line
+        await asyncio.sleep(0.01)
+    goes_on.set()
+    assert await waiting
     assert {(each.message, vars(each)["what"]) for each in caplog.records} == {
         ("Still waiting", "importing it")
     }
 
 
-def test_shutdown_waits_for_no_work() -> None:
+async def test_shutdown_waits_for_no_work() -> None:
     goes_on = threading.Event()
 
-    async def scenario() -> None:
-        waiting = asyncio.create_task(worker_thread.in_a_thread(goes_on.wait, "waiting", gives_up=False))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    asyncio.run(scenario())
+    waiting = asyncio.create_task(worker_thread.in_a_thread(goes_on.wait, "waiting", gives_up=False))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
     goes_on.set()

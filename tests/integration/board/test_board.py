@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from scheduler.tools.board.pages import Board
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 READABLE = ("/board", "/board/*")
 PATHS = (
     "/board",
@@ -43,39 +45,33 @@ SOME = PATHS[::2]
 """So few that the API server may be asked about strangers for each of them at once."""
 
 
-def test_a_daemon_has_no_board_by_default(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with pages_of_a_daemon(tmp_path, readable=READABLE) as it:
-            assert {await it.status(path, it.reader) for path in PATHS} == {404}
-
-    asyncio.run(scenario())
+async def test_a_daemon_has_no_board_by_default(tmp_path: Path) -> None:
+    async with pages_of_a_daemon(tmp_path, readable=READABLE) as it:
+        assert {await it.status(path, it.reader) for path in PATHS} == {404}
 
 
-def test_the_board_needs_a_role_that_permits_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with pages_of_a_daemon(tmp_path, "--board", readable=READABLE) as it:
-            assert {await it.status(path, it.reader) for path in PATHS} == {200}
-            assert {await it.status(path) for path in SOME} == {403}
-            assert {await it.status(path, "made-up") for path in SOME} == {401}
-            assert {await it.status(path, it.stranger) for path in SOME} == {403}
-            assert await it.status("/board/data/stream", it.reader, "POST") == 403
+async def test_the_board_needs_a_role_that_permits_it(tmp_path: Path) -> None:
+    async with pages_of_a_daemon(tmp_path, "--board", readable=READABLE) as it:
+        assert {await it.status(path, it.reader) for path in PATHS} == {200}
+        assert {await it.status(path) for path in SOME} == {403}
+        assert {await it.status(path, "made-up") for path in SOME} == {401}
+        assert {await it.status(path, it.stranger) for path in SOME} == {403}
+        assert await it.status("/board/data/stream", it.reader, "POST") == 403
 
-            async with browsing(ignore_https_errors=True) as (page, complaints):
-                refused = await page.goto(f"{it.url}/board")
-                assert refused is not None
-                assert refused.status == 403
-                await page.get_by_label("Token").fill(it.stranger)
-                await page.get_by_role("button", name="Sign in").click()
-                await expect(page.get_by_role("alert")).to_contain_text("stranger", timeout=PATIENCE_MS)
-                await page.get_by_label("Token").fill(it.reader)
-                await page.get_by_role("button", name="Sign in").click()
+        async with browsing(ignore_https_errors=True) as (page, complaints):
+            refused = await page.goto(f"{it.url}/board")
+            assert refused is not None
+            assert refused.status == 403
+            await page.get_by_label("Token").fill(it.stranger)
+            await page.get_by_role("button", name="Sign in").click()
+            await expect(page.get_by_role("alert")).to_contain_text("stranger", timeout=PATIENCE_MS)
+            await page.get_by_label("Token").fill(it.reader)
+            await page.get_by_role("button", name="Sign in").click()
 
-                decisions = page.get_by_role("region", name="Decisions")
-                await expect(decisions).to_contain_text("default/web", timeout=PATIENCE_MS)
-                assert await page.evaluate("document.cookie") == ""
-                assert complaints == []
-
-    asyncio.run(scenario())
+            decisions = page.get_by_role("region", name="Decisions")
+            await expect(decisions).to_contain_text("default/web", timeout=PATIENCE_MS)
+            assert await page.evaluate("document.cookie") == ""
+            assert complaints == []
 
 
 # Others.
@@ -92,37 +88,32 @@ async def told(board: Board, name: str) -> list[Any]:
     raise AssertionError
 
 
-def test_the_board_of_a_shadow_watches_the_cluster_only_while_it_has_viewers(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        message = "0/1 nodes are available: 1 Insufficient cpu."
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-        async with ApiServer(kubelet=True) as server:
-            server.store.create("nodes", node_object("n1", cpu="8"))
-            server.store.create("pods", pod_object("web", cpu="9", scheduler_name="default-scheduler"))
-            kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            watched = WatchOnDemand(
-                kubeconfig, default(), ServerVersions(GivenFeatures()), clock=SystemClock(), random=Random(1)
-            )
-            async with watched.running():
-                await asyncio.sleep(0.2)
-                assert not any(task.get_name().startswith("watch pods") for task in asyncio.all_tasks())
+async def test_the_board_of_a_shadow_watches_the_cluster_only_while_it_has_viewers(tmp_path: Path) -> None:
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    async with ApiServer(kubelet=True) as server:
+        server.store.create("nodes", node_object("n1", cpu="8"))
+        server.store.create("pods", pod_object("web", cpu="9", scheduler_name="default-scheduler"))
+        kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
+        watched = WatchOnDemand(
+            kubeconfig, default(), ServerVersions(GivenFeatures()), clock=SystemClock(), random=Random(1)
+        )
+        async with watched.running():
+            await asyncio.sleep(0.2)
+            assert not any(task.get_name().startswith("watch pods") for task in asyncio.all_tasks())
 
-                board = await watched()
-                assert [group["causes"][0]["reason"] for group in (await told(board, "waiting"))[-1]] == [
-                    "no attempt yet"
-                ]
-                server.store.patch(
-                    "pods", "web", {"status": {"conditions": [condition]}}, subresource="status"
-                )
-                decisions = await told(board, "decisions")
-                assert decisions[-1][-1]["message"] == message
-                judged = asked(board, "default/web")
-                assert judged["attempt"]["nodes"]["n1"]["reasons"] == ["Insufficient cpu"]
-
-    asyncio.run(scenario())
+            board = await watched()
+            assert [group["causes"][0]["reason"] for group in (await told(board, "waiting"))[-1]] == [
+                "no attempt yet"
+            ]
+            server.store.patch("pods", "web", {"status": {"conditions": [condition]}}, subresource="status")
+            decisions = await told(board, "decisions")
+            assert decisions[-1][-1]["message"] == message
+            judged = asked(board, "default/web")
+            assert judged["attempt"]["nodes"]["n1"]["reasons"] == ["Insufficient cpu"]
 
 
-def test_the_events_of_a_pod_are_read_from_the_cluster_for_all_reporters(tmp_path: Path) -> None:
+async def test_the_events_of_a_pod_are_read_from_the_cluster_for_all_reporters(tmp_path: Path) -> None:
     about = {"kind": "Pod", "namespace": "default", "name": "web"}
     old = {
         "metadata": {"name": "web.1"},
@@ -146,41 +137,38 @@ def test_the_events_of_a_pod_are_read_from_the_cluster_for_all_reporters(tmp_pat
         "type": "Normal",
     }
 
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            server.store.create("pods", pod_object("web"))
-            server.store.create("events", old)
-            server.store.create("events.events.k8s.io", new)
-            kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            async with connect(kubeconfig) as connection:
-                as_1_37 = with_features(default(), GivenFeatures("1.37"))
-                observer = Observer(connection, as_1_37, clock=SystemClock(), random=Random(1))
-                assert observer.subject.parts.features.version == "1.37"  # histories name events as it does
-                told = await pod_events(observer.subject, "default/web")
-                assert told == {
-                    "events": [
-                        {
-                            "at": "2026-03-01T09:00:00.000000Z",
-                            "reason": "Preempted",
-                            "note": "by another",
-                            "times": 5,
-                            "by": "custom-scheduler",
-                        },
-                        {
-                            "at": "2026-03-01T08:00:00Z",
-                            "reason": "FailedScheduling",
-                            "note": "no room",
-                            "times": 3,
-                            "by": "default-scheduler",
-                        },
-                    ]
-                }
-                assert await pod_events(observer.subject, "default/other") == {"events": []}
-            refused = await pod_events(observer.subject, "default/web")
-            assert refused is not None
-            assert [*refused] == ["problem"]
-
-    asyncio.run(scenario())
+    async with ApiServer() as server:
+        server.store.create("pods", pod_object("web"))
+        server.store.create("events", old)
+        server.store.create("events.events.k8s.io", new)
+        kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
+        async with connect(kubeconfig) as connection:
+            as_1_37 = with_features(default(), GivenFeatures("1.37"))
+            observer = Observer(connection, as_1_37, clock=SystemClock(), random=Random(1))
+            assert observer.subject.parts.features.version == "1.37"  # histories name events as it does
+            told = await pod_events(observer.subject, "default/web")
+            assert told == {
+                "events": [
+                    {
+                        "at": "2026-03-01T09:00:00.000000Z",
+                        "reason": "Preempted",
+                        "note": "by another",
+                        "times": 5,
+                        "by": "custom-scheduler",
+                    },
+                    {
+                        "at": "2026-03-01T08:00:00Z",
+                        "reason": "FailedScheduling",
+                        "note": "no room",
+                        "times": 3,
+                        "by": "default-scheduler",
+                    },
+                ]
+            }
+            assert await pod_events(observer.subject, "default/other") == {"events": []}
+        refused = await pod_events(observer.subject, "default/web")
+        assert refused is not None
+        assert [*refused] == ["problem"]
 
 
 def asked(board: Board, key: str) -> dict[str, Any]:
@@ -190,48 +178,43 @@ def asked(board: Board, key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", ["api-server", "board"])
-def test_a_command_prints_the_url_of_its_board(command: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        cluster = {
-            "kind": "List",
-            "apiVersion": "v1",
-            "items": [node_object("n1"), pod_object("big", cpu="99")],
-        }
-        (tmp_path / "cluster.json").write_text(json.dumps(cluster))
-        arguments = {
-            "api-server": ("--nodes", "3", "--kubeconfig", str(tmp_path / "kubeconfig")),
-            "board": ("--cluster", str(tmp_path / "cluster.json"), "--scheduler-name", "custom-scheduler"),
-        }[command]
-        nothing = asyncio.subprocess.DEVNULL
-        started = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "scheduler",
-            command,
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=nothing,
-        )
-        assert started.stdout is not None
-        try:
-            async with asyncio.timeout(60):
-                url = ""
-                while not url:
-                    line = (await started.stdout.readline()).decode()
-                    assert line, "it ended"
-                    url = line.removeprefix("Board: ").strip() if "Board: " in line else ""
-            async with aiohttp.ClientSession() as session:
-                async with session.get(url) as response:
-                    assert response.status == 200
-                async with session.get(url, headers={"Host": "rebound.example"}) as response:
-                    assert response.status == 403
-                if command == "board":
-                    async with session.get(f"{url}/data/pods/default/big") as response:
-                        assert (await response.json())["attempt"]["nodes"]["n1"][
-                            "plugin"
-                        ] == "NodeResourcesFit"
-        finally:
-            started.terminate()
-            assert await started.wait() == 0
-
-    asyncio.run(scenario())
+async def test_a_command_prints_the_url_of_its_board(command: str, tmp_path: Path) -> None:
+    cluster = {
+        "kind": "List",
+        "apiVersion": "v1",
+        "items": [node_object("n1"), pod_object("big", cpu="99")],
+    }
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    arguments = {
+        "api-server": ("--nodes", "3", "--kubeconfig", str(tmp_path / "kubeconfig")),
+        "board": ("--cluster", str(tmp_path / "cluster.json"), "--scheduler-name", "custom-scheduler"),
+    }[command]
+    nothing = asyncio.subprocess.DEVNULL
+    started = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "scheduler",
+        command,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=nothing,
+    )
+    assert started.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            url = ""
+            while not url:
+                line = (await started.stdout.readline()).decode()
+                assert line, "it ended"
+                url = line.removeprefix("Board: ").strip() if "Board: " in line else ""
+        async with aiohttp.ClientSession() as session:
+            async with session.get(url) as response:
+                assert response.status == 200
+            async with session.get(url, headers={"Host": "rebound.example"}) as response:
+                assert response.status == 403
+            if command == "board":
+                async with session.get(f"{url}/data/pods/default/big") as response:
+                    assert (await response.json())["attempt"]["nodes"]["n1"]["plugin"] == "NodeResourcesFit"
+    finally:
+        started.terminate()
+        assert await started.wait() == 0

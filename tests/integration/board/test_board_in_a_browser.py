@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from scheduler.http_server.messages import ServerRequest
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 ZONE = "topology.kubernetes.io/zone"
 HOSTILE = "<img src=x onerror=document.title='hit'><svg onload=document.title='hit'>&lt;b&gt;"
 
@@ -95,270 +97,242 @@ def panel(page: Shown, name: str) -> Any:
     return page.get_by_role("region", name=name, exact=True)
 
 
-def test_the_map_and_the_lists_of_pending_pods_and_decisions_update_live(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
-            add(server, "nodes", *nodes(5))
-            async with browsing() as (page, complaints):
-                await page.goto(url)
-                await expect(panel(page, "Nodes")).to_contain_text("5 nodes")
+async def test_the_map_and_the_lists_of_pending_pods_and_decisions_update_live(tmp_path: Path) -> None:
+    async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
+        add(server, "nodes", *nodes(5))
+        async with browsing() as (page, complaints):
+            await page.goto(url)
+            await expect(panel(page, "Nodes")).to_contain_text("5 nodes")
 
-                add(
-                    server,
-                    "pods",
-                    pod_object("web", cpu="1"),
-                    *(pod_object(f"big-{each}", cpu="9") for each in range(3)),
-                )
+            add(
+                server,
+                "pods",
+                pod_object("web", cpu="1"),
+                *(pod_object(f"big-{each}", cpu="9") for each in range(3)),
+            )
 
-                decisions = panel(page, "Decisions")
-                await expect(decisions.get_by_role("row", name=re.compile("default.web"))).to_contain_text(
-                    "→ node-"
-                )
-                waiting = panel(page, "Pending pods")
-                await expect(waiting).to_contain_text("3 pending pods")
-                await expect(waiting).to_contain_text("Insufficient cpu on 5 of 5 nodes")
+            decisions = panel(page, "Decisions")
+            await expect(decisions.get_by_role("row", name=re.compile("default.web"))).to_contain_text(
+                "→ node-"
+            )
+            waiting = panel(page, "Pending pods")
+            await expect(waiting).to_contain_text("3 pending pods")
+            await expect(waiting).to_contain_text("Insufficient cpu on 5 of 5 nodes")
 
-                add(server, "nodes", node_object("node-large", cpu="64"))
+            add(server, "nodes", node_object("node-large", cpu="64"))
 
-                await expect(waiting).to_contain_text("No pending pods")
-                await expect(panel(page, "Nodes")).to_contain_text("6 nodes; 4 pods on them")
-                assert complaints == []
-
-    asyncio.run(scenario())
+            await expect(waiting).to_contain_text("No pending pods")
+            await expect(panel(page, "Nodes")).to_contain_text("6 nodes; 4 pods on them")
+            assert complaints == []
 
 
-def test_the_page_of_a_pod_explains_the_choice_of_its_node(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
-            add(server, "nodes", *nodes(3), node_object("small", cpu="1"))
-            add(server, "pods", pod_object("web", cpu="2"))
-            async with browsing() as (page, complaints):
-                await page.goto(url)
-                await page.get_by_role("link", name="default/web").click()
+async def test_the_page_of_a_pod_explains_the_choice_of_its_node(tmp_path: Path) -> None:
+    async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
+        add(server, "nodes", *nodes(3), node_object("small", cpu="1"))
+        add(server, "pods", pod_object("web", cpu="2"))
+        async with browsing() as (page, complaints):
+            await page.goto(url)
+            await page.get_by_role("link", name="default/web").click()
 
-                verdicts = panel(page, "Results")
-                await expect(verdicts.get_by_role("row", name=re.compile("^small side"))).to_contain_text(
-                    "NodeResourcesFit: Insufficient cpu"
-                )
-                await expect(
-                    verdicts.get_by_role("img", name=re.compile(r"NodeResourcesFit \d+"))
-                ).to_have_count(3)
-                for name in ("node-0", "node-1"):
-                    await verdicts.get_by_role("checkbox", name=f"{name} side by side").check()
-                beside = panel(page, "Two nodes side by side")
-                await expect(beside.get_by_role("row", name=re.compile("^NodeResourcesFit"))).to_be_visible()
-                await expect(beside.get_by_role("row", name=re.compile("^total"))).to_be_visible()
-                await expect(panel(page, "Attempts")).to_contain_text("→ node-")
-                await expect(panel(page, "Queue history")).to_contain_text("in flight")
-                event = panel(page, "Events").get_by_role("row").nth(1)
-                await expect(event).to_contain_text(
-                    re.compile(r"1ScheduledSuccessfully assigned default/web to node-\dcustom-scheduler$")
-                )
-                assert complaints == []
-
-    asyncio.run(scenario())
+            verdicts = panel(page, "Results")
+            await expect(verdicts.get_by_role("row", name=re.compile("^small side"))).to_contain_text(
+                "NodeResourcesFit: Insufficient cpu"
+            )
+            await expect(verdicts.get_by_role("img", name=re.compile(r"NodeResourcesFit \d+"))).to_have_count(
+                3
+            )
+            for name in ("node-0", "node-1"):
+                await verdicts.get_by_role("checkbox", name=f"{name} side by side").check()
+            beside = panel(page, "Two nodes side by side")
+            await expect(beside.get_by_role("row", name=re.compile("^NodeResourcesFit"))).to_be_visible()
+            await expect(beside.get_by_role("row", name=re.compile("^total"))).to_be_visible()
+            await expect(panel(page, "Attempts")).to_contain_text("→ node-")
+            await expect(panel(page, "Queue history")).to_contain_text("in flight")
+            event = panel(page, "Events").get_by_role("row").nth(1)
+            await expect(event).to_contain_text(
+                re.compile(r"1ScheduledSuccessfully assigned default/web to node-\dcustom-scheduler$")
+            )
+            assert complaints == []
 
 
-def test_earlier_attempts_and_victims_can_be_viewed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
-            add(server, "priorityclasses.scheduling.k8s.io", {"metadata": {"name": "urgent"}, "value": 100})
-            add(server, "nodes", *nodes(2))
-            add(server, "pods", *(pod_object(f"low-{each}", cpu="3") for each in range(2)))
-            async with browsing() as (page, complaints):
-                await page.goto(url)
-                await expect(panel(page, "Nodes")).to_contain_text("2 pods on them")
-                urgent = pod_object("urgent", cpu="3", priority=100)
-                add(server, "pods", {**urgent, "spec": {**urgent["spec"], "priorityClassName": "urgent"}})
-                placed = panel(page, "Decisions").get_by_role(
-                    "row", name=re.compile(r"default.urgent 2 .*→ node-")
-                )
-                await expect(placed).to_be_visible()
+async def test_earlier_attempts_and_victims_can_be_viewed(tmp_path: Path) -> None:
+    async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
+        add(server, "priorityclasses.scheduling.k8s.io", {"metadata": {"name": "urgent"}, "value": 100})
+        add(server, "nodes", *nodes(2))
+        add(server, "pods", *(pod_object(f"low-{each}", cpu="3") for each in range(2)))
+        async with browsing() as (page, complaints):
+            await page.goto(url)
+            await expect(panel(page, "Nodes")).to_contain_text("2 pods on them")
+            urgent = pod_object("urgent", cpu="3", priority=100)
+            add(server, "pods", {**urgent, "spec": {**urgent["spec"], "priorityClassName": "urgent"}})
+            placed = panel(page, "Decisions").get_by_role(
+                "row", name=re.compile(r"default.urgent 2 .*→ node-")
+            )
+            await expect(placed).to_be_visible()
 
-                await placed.get_by_role("link").click()
-                await panel(page, "Attempts").get_by_role("button", name="1", exact=True).click()
+            await placed.get_by_role("link").click()
+            await panel(page, "Attempts").get_by_role("button", name="1", exact=True).click()
 
-                verdicts = panel(page, "Results")
-                await expect(verdicts).to_contain_text("2 nodes would fit after evictions")
-                await expect(verdicts).to_contain_text("default/low-0")
-                await expect(verdicts).to_contain_text("No node fits (0 of 2)")
-                assert complaints == []
-
-    asyncio.run(scenario())
+            verdicts = panel(page, "Results")
+            await expect(verdicts).to_contain_text("2 nodes would fit after evictions")
+            await expect(verdicts).to_contain_text("default/low-0")
+            await expect(verdicts).to_contain_text("No node fits (0 of 2)")
+            assert complaints == []
 
 
 @pytest.mark.parametrize("path", ["", "#/pods/default/{name}"], ids=["the map", "the pod's page"])
-def test_names_labels_and_messages_are_shown_as_text(path: str) -> None:
-    async def scenario() -> None:
-        hostile = node(
-            HOSTILE,
-            cpu="1",
-            labels={ZONE: HOSTILE, HOSTILE: HOSTILE},
-            taints=[{"key": HOSTILE, "value": HOSTILE, "effect": "NoSchedule"}],
-        )
-        said = [{"type": "PodScheduled", "status": "False", "reason": HOSTILE, "message": HOSTILE}]
-        cluster = ClusterFile(
-            nodes=[hostile, node("plain", cpu="1")],
-            pods=[
-                pod(HOSTILE, cpu="9", labels={HOSTILE: HOSTILE}, status={"conditions": said}),
-                pod(
-                    f"{HOSTILE}2",
-                    scheduling_gates=[{"name": HOSTILE}],
-                    scheduling_group={"podGroupName": HOSTILE},
-                ),
-                pod("there", node=HOSTILE, cpu="500m"),
-            ],
-        )
-        # Refreshing takes a loop of its own, and these plugins have nothing to refresh.
-        shown = FileBoard(cluster, default(), refresh=False)
-        async with serving_board(board_of(shown.subject)) as url, browsing() as (page, complaints):
-            judging = asyncio.create_task(shown.judge())
-            name = "".join(f"%{byte:02x}" for byte in HOSTILE.encode())
-            await page.goto(url + path.format(name=name))
-            if path:
-                await expect(page.get_by_role("heading", name=f"default/{HOSTILE}")).to_be_visible()
-                await expect(panel(page, "Results")).to_contain_text(HOSTILE)
-            else:
-                await expect(panel(page, "Pending pods")).to_contain_text(
-                    f"gated by SchedulingGates: {HOSTILE}"
-                )
-                await expect(panel(page, "Pending pods")).to_contain_text(
-                    f"in 1 pod group: default/{HOSTILE} (1)"
-                )
-                await expect(panel(page, "Decisions")).to_contain_text(f"default/{HOSTILE}")
-                await page.get_by_role("button", name="As a table").click()
-                await page.get_by_role("button", name=HOSTILE).click()
-                await expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
-                await expect(page.get_by_text(f"{HOSTILE}={HOSTILE}:NoSchedule")).to_be_visible()
-            await judging
-
-            assert await page.title() == "custom-scheduler"
-            assert await page.locator("img:not([role])").count() == 0
-            assert complaints == []
-
-    asyncio.run(scenario())
-
-
-def test_an_open_page_reconnects_to_the_daemon(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        port = free_port()
-        async with ApiServer(kubelet=True) as server, browsing() as (page, complaints):
-            add(server, "nodes", *nodes(3))
-            async with board_of_a_daemon(server, tmp_path, port) as (_, url):
-                await page.goto(url)
-                await expect(panel(page, "Nodes")).to_contain_text("3 nodes")
-            await expect(page.get_by_role("status")).to_have_text("no answer; reconnecting")
-            server.store.delete("nodes", "node-2")
-            add(server, "pods", pod_object("web", cpu="1"))
-            asked = asyncio.Event()
-
-            async def not_yet(_: ServerRequest) -> ServerResponse:
-                asked.set()
-                return ServerResponse(b"", 404)
-
-            # As a daemon that waits for the API server has no board yet.
-            async with serving(
-                Application([Page("/board/data/stream", not_yet)], None, 1000), "127.0.0.1", port
-            ):
-                await asyncio.wait_for(asked.wait(), PATIENCE_MS / 1000)
-
-            async with board_of_a_daemon(server, tmp_path, port):
-                await expect(page.get_by_role("status")).to_have_text("live")
-                await expect(panel(page, "Nodes")).to_contain_text("2 nodes; 1 pod on them")
-                await expect(panel(page, "Decisions")).to_contain_text("default/web")
-            assert complaints == []
-
-    asyncio.run(scenario())
-
-
-def test_the_active_configuration_is_shown_after_a_reload(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            ApiServer() as server,
-            board_of_a_daemon(server, tmp_path) as (daemon, url),
-            browsing() as (page, complaints),
-        ):
-            await page.goto(f"{url}#/configuration")
-            profile = panel(page, "Profile custom-scheduler")
-            await expect(profile.get_by_role("row", name=re.compile("^TaintToleration 3 "))).to_be_visible()
-
-            await daemon.reload(
-                parse(
-                    "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
-                    "leaderElection: {leaderElect: false}, profiles: [{schedulerName: custom-scheduler, plugins: "
-                    "{score: {disabled: [{name: TaintToleration}], enabled: [{name: TaintToleration, weight: 42}]}}}]}"
-                )
+async def test_names_labels_and_messages_are_shown_as_text(path: str) -> None:
+    hostile = node(
+        HOSTILE,
+        cpu="1",
+        labels={ZONE: HOSTILE, HOSTILE: HOSTILE},
+        taints=[{"key": HOSTILE, "value": HOSTILE, "effect": "NoSchedule"}],
+    )
+    said = [{"type": "PodScheduled", "status": "False", "reason": HOSTILE, "message": HOSTILE}]
+    cluster = ClusterFile(
+        nodes=[hostile, node("plain", cpu="1")],
+        pods=[
+            pod(HOSTILE, cpu="9", labels={HOSTILE: HOSTILE}, status={"conditions": said}),
+            pod(
+                f"{HOSTILE}2",
+                scheduling_gates=[{"name": HOSTILE}],
+                scheduling_group={"podGroupName": HOSTILE},
+            ),
+            pod("there", node=HOSTILE, cpu="500m"),
+        ],
+    )
+    # Refreshing takes a loop of its own, and these plugins have nothing to refresh.
+    shown = FileBoard(cluster, default(), refresh=False)
+    async with serving_board(board_of(shown.subject)) as url, browsing() as (page, complaints):
+        judging = asyncio.create_task(shown.judge())
+        name = "".join(f"%{byte:02x}" for byte in HOSTILE.encode())
+        await page.goto(url + path.format(name=name))
+        if path:
+            await expect(page.get_by_role("heading", name=f"default/{HOSTILE}")).to_be_visible()
+            await expect(panel(page, "Results")).to_contain_text(HOSTILE)
+        else:
+            await expect(panel(page, "Pending pods")).to_contain_text(f"gated by SchedulingGates: {HOSTILE}")
+            await expect(panel(page, "Pending pods")).to_contain_text(
+                f"in 1 pod group: default/{HOSTILE} (1)"
             )
+            await expect(panel(page, "Decisions")).to_contain_text(f"default/{HOSTILE}")
+            await page.get_by_role("button", name="As a table").click()
+            await page.get_by_role("button", name=HOSTILE).click()
+            await expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
+            await expect(page.get_by_text(f"{HOSTILE}={HOSTILE}:NoSchedule")).to_be_visible()
+        await judging
 
-            await expect(profile.get_by_role("row", name=re.compile("^TaintToleration 42 "))).to_be_visible()
-            assert complaints == []
+        assert await page.title() == "custom-scheduler"
+        assert await page.locator("img:not([role])").count() == 0
+        assert complaints == []
 
-    asyncio.run(scenario())
+
+async def test_an_open_page_reconnects_to_the_daemon(tmp_path: Path) -> None:
+    port = free_port()
+    async with ApiServer(kubelet=True) as server, browsing() as (page, complaints):
+        add(server, "nodes", *nodes(3))
+        async with board_of_a_daemon(server, tmp_path, port) as (_, url):
+            await page.goto(url)
+            await expect(panel(page, "Nodes")).to_contain_text("3 nodes")
+        await expect(page.get_by_role("status")).to_have_text("no answer; reconnecting")
+        server.store.delete("nodes", "node-2")
+        add(server, "pods", pod_object("web", cpu="1"))
+        asked = asyncio.Event()
+
+        async def not_yet(_: ServerRequest) -> ServerResponse:
+            asked.set()
+            return ServerResponse(b"", 404)
+
+        # As a daemon that waits for the API server has no board yet.
+        async with serving(Application([Page("/board/data/stream", not_yet)], None, 1000), "127.0.0.1", port):
+            await asyncio.wait_for(asked.wait(), PATIENCE_MS / 1000)
+
+        async with board_of_a_daemon(server, tmp_path, port):
+            await expect(page.get_by_role("status")).to_have_text("live")
+            await expect(panel(page, "Nodes")).to_contain_text("2 nodes; 1 pod on them")
+            await expect(panel(page, "Decisions")).to_contain_text("default/web")
+        assert complaints == []
 
 
-def test_the_state_of_an_extender_is_shown(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        answers: dict[str, Any] = {"filter": lambda asked: {"NodeNames": asked["NodeNames"]}}
-        async with (
-            scripted_extender(answers) as extender,
-            ApiServer(kubelet=True) as server,
-            board_of_a_daemon(server, tmp_path) as (daemon, url),
-            browsing() as (page, complaints),
-        ):
-            await daemon.reload(
-                parse(
-                    "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
-                    "leaderElection: {leaderElect: false}, profiles: [{schedulerName: custom-scheduler}], "
-                    f"extenders: [{{urlPrefix: '{extender.url}', filterVerb: filter, nodeCacheCapable: true}}]}}"
-                )
+async def test_the_active_configuration_is_shown_after_a_reload(tmp_path: Path) -> None:
+    async with (
+        ApiServer() as server,
+        board_of_a_daemon(server, tmp_path) as (daemon, url),
+        browsing() as (page, complaints),
+    ):
+        await page.goto(f"{url}#/configuration")
+        profile = panel(page, "Profile custom-scheduler")
+        await expect(profile.get_by_role("row", name=re.compile("^TaintToleration 3 "))).to_be_visible()
+
+        await daemon.reload(
+            parse(
+                "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
+                "leaderElection: {leaderElect: false}, profiles: [{schedulerName: custom-scheduler, plugins: "
+                "{score: {disabled: [{name: TaintToleration}], enabled: [{name: TaintToleration, weight: 42}]}}}]}"
             )
-            await page.goto(f"{url}#/configuration")
-            row = panel(page, "Extenders").get_by_role("row").nth(1)
-            await expect(row).to_contain_text(f"{extender.url}filter00never")
+        )
 
-            add(server, "nodes", *nodes(3))
-            add(server, "pods", pod_object("web", cpu="1"))
-            await expect(row).to_contain_text(re.compile(r"filter10\d+ s ago[\d.]+ m?snone$"))
-            answers["filter"] = 503
-            add(server, "pods", pod_object("refused", cpu="1"))
+        await expect(profile.get_by_role("row", name=re.compile("^TaintToleration 42 "))).to_be_visible()
+        assert complaints == []
 
-            await expect(row).to_contain_text("503")
-            await expect(row.get_by_role("cell").nth(3)).not_to_have_text("0")
+
+async def test_the_state_of_an_extender_is_shown(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {"filter": lambda asked: {"NodeNames": asked["NodeNames"]}}
+    async with (
+        scripted_extender(answers) as extender,
+        ApiServer(kubelet=True) as server,
+        board_of_a_daemon(server, tmp_path) as (daemon, url),
+        browsing() as (page, complaints),
+    ):
+        await daemon.reload(
+            parse(
+                "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
+                "leaderElection: {leaderElect: false}, profiles: [{schedulerName: custom-scheduler}], "
+                f"extenders: [{{urlPrefix: '{extender.url}', filterVerb: filter, nodeCacheCapable: true}}]}}"
+            )
+        )
+        await page.goto(f"{url}#/configuration")
+        row = panel(page, "Extenders").get_by_role("row").nth(1)
+        await expect(row).to_contain_text(f"{extender.url}filter00never")
+
+        add(server, "nodes", *nodes(3))
+        add(server, "pods", pod_object("web", cpu="1"))
+        await expect(row).to_contain_text(re.compile(r"filter10\d+ s ago[\d.]+ m?snone$"))
+        answers["filter"] = 503
+        add(server, "pods", pod_object("refused", cpu="1"))
+
+        await expect(row).to_contain_text("503")
+        await expect(row.get_by_role("cell").nth(3)).not_to_have_text("0")
+        assert complaints == []
+
+
+async def test_the_board_can_be_used_by_keyboard_alone(tmp_path: Path) -> None:
+    async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
+        add(server, "nodes", *nodes(6))
+        add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
+        async with browsing(color_scheme="dark") as (page, complaints):
+            await page.goto(url)
+            await expect(panel(page, "Nodes")).to_contain_text("6 nodes")
+
+            await page.get_by_role("application").focus()
+            await page.keyboard.press("ArrowRight")
+            await page.keyboard.press("ArrowDown")
+            await expect(panel(page, "Node node-1")).to_be_visible()
+            await expect(page.locator("[aria-live=polite]")).to_contain_text("node-1: ")
+            await page.keyboard.press("Escape")
+            await expect(panel(page, "Node node-1")).to_have_count(0)
+
+            more = panel(page, "Pending pods").get_by_role("button", name="1", exact=True)
+            await more.focus()
+            await page.keyboard.press("Enter")
+            await expect(more).to_have_attribute("aria-expanded", "true")
+            await page.get_by_role("combobox", name="Find a pod").focus()
+            await page.keyboard.type("big")
+            await expect(page.locator("datalist option")).to_have_count(1)
+            await page.keyboard.press("Enter")
+            await expect(page.get_by_role("heading", name="default/big")).to_be_visible()
+            assert await page.evaluate("document.activeElement.tagName") == "MAIN"
             assert complaints == []
-
-    asyncio.run(scenario())
-
-
-def test_the_board_can_be_used_by_keyboard_alone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
-            add(server, "nodes", *nodes(6))
-            add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
-            async with browsing(color_scheme="dark") as (page, complaints):
-                await page.goto(url)
-                await expect(panel(page, "Nodes")).to_contain_text("6 nodes")
-
-                await page.get_by_role("application").focus()
-                await page.keyboard.press("ArrowRight")
-                await page.keyboard.press("ArrowDown")
-                await expect(panel(page, "Node node-1")).to_be_visible()
-                await expect(page.locator("[aria-live=polite]")).to_contain_text("node-1: ")
-                await page.keyboard.press("Escape")
-                await expect(panel(page, "Node node-1")).to_have_count(0)
-
-                more = panel(page, "Pending pods").get_by_role("button", name="1", exact=True)
-                await more.focus()
-                await page.keyboard.press("Enter")
-                await expect(more).to_have_attribute("aria-expanded", "true")
-                await page.get_by_role("combobox", name="Find a pod").focus()
-                await page.keyboard.type("big")
-                await expect(page.locator("datalist option")).to_have_count(1)
-                await page.keyboard.press("Enter")
-                await expect(page.get_by_role("heading", name="default/big")).to_be_visible()
-                assert await page.evaluate("document.activeElement.tagName") == "MAIN"
-                assert complaints == []
-
-    asyncio.run(scenario())
 
 
 async def bars_nobody(page: Shown) -> None:
@@ -368,60 +342,54 @@ async def bars_nobody(page: Shown) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_pages_are_accessible_to_screen_readers_and_keyboard_users(tmp_path: Path, scheme: str) -> None:
-    async def scenario() -> None:
-        async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
-            tainted = {"taints": [{"key": "pool", "effect": "NoSchedule"}]}
-            add(server, "nodes", *nodes(3), node_object("dear", cpu="64", **tainted))
-            add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
-            async with browsing(color_scheme=scheme) as (page, _):
-                await page.goto(url)
-                await expect(panel(page, "Pending pods")).to_contain_text("1 pending pod")
-                await expect(panel(page, "Decisions")).to_contain_text("default/web")
-                await bars_nobody(page)
-
-                await panel(page, "Pending pods").get_by_role("button", name="1", exact=True).click()
-                await page.get_by_role("button", name="As a table").click()
-                await page.get_by_role("button", name="dear").click()
-                await expect(panel(page, "Node dear")).to_be_visible()
-                await bars_nobody(page)
-
-                for name in ("web", "big"):
-                    await page.goto(f"{url}#/pods/default/{name}")
-                    for chosen in ("node-0", "dear"):
-                        await page.get_by_role("checkbox", name=f"{chosen} side by side").check()
-                    await bars_nobody(page)
-
-                await page.goto(f"{url}#/configuration")
-                await expect(panel(page, "Profile custom-scheduler")).to_be_visible()
-                await bars_nobody(page)
-
-    asyncio.run(scenario())
-
-
-def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once() -> None:
-    async def scenario() -> None:
-        large = ClusterFile(
-            nodes=[
-                node(f"node-{each:04}", cpu="8", labels={ZONE: f"zone-{each % 3}"}) for each in range(5000)
-            ],
-            pods=[pod(f"train-{each}", cpu="99") for each in range(2000)],
-        )
-        shown = FileBoard(large, default(), refresh=False)
-        async with serving_board(board_of(shown.subject)) as url, browsing() as (page, complaints):
-            judging = asyncio.create_task(shown.judge())
+async def test_all_pages_are_accessible_to_screen_readers_and_keyboard_users(
+    tmp_path: Path, scheme: str
+) -> None:
+    async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
+        tainted = {"taints": [{"key": "pool", "effect": "NoSchedule"}]}
+        add(server, "nodes", *nodes(3), node_object("dear", cpu="64", **tainted))
+        add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
+        async with browsing(color_scheme=scheme) as (page, _):
             await page.goto(url)
-            await expect(panel(page, "Nodes")).to_contain_text("5,000 nodes")
-            await expect(panel(page, "Pending pods")).to_contain_text(
-                "Insufficient cpu on 5,000 of 5,000 nodes"
-            )
-            await page.get_by_role("application").hover(position={"x": 300, "y": 200})
-            await expect(page.locator(".tip")).to_contain_text("node-")
-            await judging
+            await expect(panel(page, "Pending pods")).to_contain_text("1 pending pod")
+            await expect(panel(page, "Decisions")).to_contain_text("default/web")
+            await bars_nobody(page)
 
-            # To colour the whole map anew is what costs most; from the change to the next frame but one.
-            milliseconds = await page.evaluate(
-                """async () => {
+            await panel(page, "Pending pods").get_by_role("button", name="1", exact=True).click()
+            await page.get_by_role("button", name="As a table").click()
+            await page.get_by_role("button", name="dear").click()
+            await expect(panel(page, "Node dear")).to_be_visible()
+            await bars_nobody(page)
+
+            for name in ("web", "big"):
+                await page.goto(f"{url}#/pods/default/{name}")
+                for chosen in ("node-0", "dear"):
+                    await page.get_by_role("checkbox", name=f"{chosen} side by side").check()
+                await bars_nobody(page)
+
+            await page.goto(f"{url}#/configuration")
+            await expect(panel(page, "Profile custom-scheduler")).to_be_visible()
+            await bars_nobody(page)
+
+
+async def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once() -> None:
+    large = ClusterFile(
+        nodes=[node(f"node-{each:04}", cpu="8", labels={ZONE: f"zone-{each % 3}"}) for each in range(5000)],
+        pods=[pod(f"train-{each}", cpu="99") for each in range(2000)],
+    )
+    shown = FileBoard(large, default(), refresh=False)
+    async with serving_board(board_of(shown.subject)) as url, browsing() as (page, complaints):
+        judging = asyncio.create_task(shown.judge())
+        await page.goto(url)
+        await expect(panel(page, "Nodes")).to_contain_text("5,000 nodes")
+        await expect(panel(page, "Pending pods")).to_contain_text("Insufficient cpu on 5,000 of 5,000 nodes")
+        await page.get_by_role("application").hover(position={"x": 300, "y": 200})
+        await expect(page.locator(".tip")).to_contain_text("node-")
+        await judging
+
+        # To colour the whole map anew is what costs most; from the change to the next frame but one.
+        milliseconds = await page.evaluate(
+            """async () => {
                     const choice = [...document.querySelectorAll('select')].find((each) => each.value === 'cpu');
                     const began = performance.now();
                     choice.value = 'memory';
@@ -429,10 +397,8 @@ def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once() -> No
                     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
                     return performance.now() - began;
                 }"""
-            )
-            assert milliseconds < 2000, "a map that is smooth takes some 20, and this machine is busy"
-            await page.goto(f"{url}#/pods/default/train-7")
-            await expect(panel(page, "Results")).to_contain_text("No node fits (0 of 5,000)")
-            assert complaints == []
-
-    asyncio.run(scenario())
+        )
+        assert milliseconds < 2000, "a map that is smooth takes some 20, and this machine is busy"
+        await page.goto(f"{url}#/pods/default/train-7")
+        await expect(panel(page, "Results")).to_contain_text("No node fits (0 of 5,000)")
+        assert complaints == []

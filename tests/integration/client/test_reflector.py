@@ -18,7 +18,6 @@ from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import pod_object
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,7 +111,6 @@ async def story(seed: int = 7) -> AsyncIterator[Story]:
                 await asyncio.gather(running, return_exceptions=True)
 
 
-@virtually
 async def test_objects_created_before_and_after_the_list_are_in_the_store():
     async with story() as at:
         at.create("before")
@@ -125,7 +123,6 @@ async def test_objects_created_before_and_after_the_list_are_in_the_store():
         at.check()
 
 
-@virtually
 async def test_an_hour_of_quiet_watching_needs_no_list():
     async with story() as at:
         at.create("a")
@@ -139,7 +136,6 @@ async def test_an_hour_of_quiet_watching_needs_no_list():
         assert 6 <= len(reads) <= 13
 
 
-@virtually
 async def test_changes_during_lost_history_are_found_by_a_list():
     async with story() as at:
         for name in ("gone", "changed", "same", "replaced"):
@@ -163,7 +159,6 @@ async def test_changes_during_lost_history_are_found_by_a_list():
         at.check()
 
 
-@virtually
 async def test_a_stalled_watch_is_replaced():
     async with story() as at:
         at.create("a")
@@ -179,7 +174,6 @@ async def test_a_stalled_watch_is_replaced():
 
 
 @pytest.mark.parametrize("seed", range(8))
-@virtually
 async def test_after_any_fault_the_store_is_right_and_no_event_is_repeated(seed: int):
     random = Random(seed)
     async with story(seed) as at:

@@ -23,7 +23,6 @@ from scheduler.simulator.faults import binds, requests
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import pod_object
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +66,6 @@ def rejected(message: str) -> PodCondition:
     return PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
 
 
-@virtually
 async def test_a_bound_pod_is_on_its_node():
     async with story() as at:
         await at.writer.bind(at.create("a"), "n1")
@@ -75,7 +73,6 @@ async def test_a_bound_pod_is_on_its_node():
         assert at.raw("a")["spec"]["nodeName"] == "n1"
 
 
-@virtually
 async def test_binding_twice_is_a_conflict_and_binding_a_deleted_pod_not_found():
     async with story() as at:
         pod = at.create("a")
@@ -93,7 +90,6 @@ async def test_binding_twice_is_a_conflict_and_binding_a_deleted_pod_not_found()
         assert "nodeName" not in at.raw("a")["spec"]
 
 
-@virtually
 async def test_a_bind_with_a_lost_response_takes_effect_and_reports_an_unknown_outcome():
     async with story() as at:
         pod = at.create("a")
@@ -106,7 +102,6 @@ async def test_a_bind_with_a_lost_response_takes_effect_and_reports_an_unknown_o
         assert at.raw("a")["spec"]["nodeName"] == "n1"
 
 
-@virtually
 async def test_every_pod_is_bound_once_while_the_server_is_overloaded():
     async with story() as at:
         pods = [at.create(f"p{n}") for n in range(200)]
@@ -121,7 +116,6 @@ async def test_every_pod_is_bound_once_while_the_server_is_overloaded():
         assert answers.count(429) > 0
 
 
-@virtually
 async def test_status_patches_arrive_and_an_equal_condition_writes_nothing():
     async with story() as at:
         assert at.writer.patch_pod_status(
@@ -146,7 +140,6 @@ async def test_status_patches_arrive_and_an_equal_condition_writes_nothing():
         assert not second.get("nominatedNodeName")
 
 
-@virtually
 async def test_a_victim_is_marked_and_then_deleted():
     async with story() as at:
         victim = at.create("a")
@@ -164,7 +157,6 @@ async def test_a_victim_is_marked_and_then_deleted():
         assert remaining is None or remaining["metadata"]["deletionTimestamp"]
 
 
-@virtually
 async def test_the_successor_of_a_victim_is_spared():
     async with story() as at:
         victim = at.create("a")
@@ -178,7 +170,6 @@ async def test_the_successor_of_a_victim_is_spared():
         assert at.server.store.find("pods", "a") is not None
 
 
-@virtually
 async def test_events_are_accepted_by_the_server_and_combined():
     async with story() as at:
         pod = at.create("a")
@@ -198,7 +189,6 @@ async def test_events_are_accepted_by_the_server_and_combined():
         assert event["regarding"]["uid"] == pod.uid
 
 
-@virtually
 async def test_events_survive_an_outage_of_the_event_api():
     async with story() as at:
         refusal = at.server.faults.refuse(503, requests(resource="events"))

@@ -18,6 +18,8 @@ from tests.integration.commands.test_check_live import placed_by, taken
 from tests.support.builders import pod_object
 from tests.support.commands import run_command
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 ROOT = Path(__file__).parents[3]
 GROUP = "kubescheduler.config.k8s.io"
 POLICY = json.dumps(
@@ -387,52 +389,48 @@ def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     assert done.told[0].startswith("error: the API server does not answer: POST ")
 
 
-def test_missing_rights_and_a_taken_lease_have_their_own_exit_status(tmp_path: Path) -> None:
+async def test_missing_rights_and_a_taken_lease_have_their_own_exit_status(tmp_path: Path) -> None:
     """Three runs against one cluster: without roles, with those that are printed, and with somebody else at work."""
     user = ("--as", "system:serviceaccount:kube-system:custom-scheduler")
 
-    async def scenario() -> None:
-        async with ApiServer(tls=True, rbac=True) as server:
-            kubeconfig = server.write_kubeconfig(tmp_path / "admin")
+    async with ApiServer(tls=True, rbac=True) as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "admin")
 
-            async def live() -> Said:
-                return await asyncio.to_thread(check, "--live", "--kubeconfig", kubeconfig, *user)
+        async def live() -> Said:
+            return await asyncio.to_thread(check, "--live", "--kubeconfig", kubeconfig, *user)
 
-            bare = await live()
-            assert bare.code == 3
-            lines = bare.out.splitlines()
-            count = len(taken())
-            assert lines[0] == f"rights: {count} of {count} are missing"
-            assert "missing: delete pods (DefaultPreemption)" in lines
-            assert (
-                'missing: update leases.coordination.k8s.io "custom-scheduler" in kube-system (leader election)'
-                in lines
-            )
-            advice = lines.index(
-                "add these rules to the ClusterRole custom-scheduler, or apply the output of --rbac:"
-            )
-            assert lines[advice + 1 : advice + 3] == ["# the cluster", "- apiGroups: ['']"]
+        bare = await live()
+        assert bare.code == 3
+        lines = bare.out.splitlines()
+        count = len(taken())
+        assert lines[0] == f"rights: {count} of {count} are missing"
+        assert "missing: delete pods (DefaultPreemption)" in lines
+        assert (
+            'missing: update leases.coordination.k8s.io "custom-scheduler" in kube-system (leader election)'
+            in lines
+        )
+        advice = lines.index(
+            "add these rules to the ClusterRole custom-scheduler, or apply the output of --rbac:"
+        )
+        assert lines[advice + 1 : advice + 3] == ["# the cluster", "- apiGroups: ['']"]
 
-            for obj in yaml.safe_load_all(check("--rbac").out):
-                plural = f"{obj['kind'].lower()}s.rbac.authorization.k8s.io"
-                server.store.create(plural, obj, namespace=obj["metadata"].get("namespace", ""))
-            well = await live()
-            assert (well.code, well.told) == (0, [])
-            assert well.out.splitlines() == [
-                "rights: complete",
-                "kinds: the API server, v1.36.2, serves them all",
-                "names: no other scheduler uses the lease or these schedulerNames",
-            ]
+        for obj in yaml.safe_load_all(check("--rbac").out):
+            plural = f"{obj['kind'].lower()}s.rbac.authorization.k8s.io"
+            server.store.create(plural, obj, namespace=obj["metadata"].get("namespace", ""))
+        well = await live()
+        assert (well.code, well.told) == (0, [])
+        assert well.out.splitlines() == [
+            "rights: complete",
+            "kinds: the API server, v1.36.2, serves them all",
+            "names: no other scheduler uses the lease or these schedulerNames",
+        ]
 
-            account = {"serviceAccountName": "other"}
-            other = pod_object("other", namespace="kube-system")
-            server.store.create("pods", other | {"spec": other["spec"] | account}, namespace="kube-system")
-            placed_by(server, "custom-scheduler", "other")
-            beside = await live()
-            assert beside.code == 4
-            assert (
-                "the pod kube-system/other of ServiceAccount other places pods of that name as well"
-                in beside.out
-            )
-
-    asyncio.run(scenario())
+        account = {"serviceAccountName": "other"}
+        other = pod_object("other", namespace="kube-system")
+        server.store.create("pods", other | {"spec": other["spec"] | account}, namespace="kube-system")
+        placed_by(server, "custom-scheduler", "other")
+        beside = await live()
+        assert beside.code == 4
+        assert (
+            "the pod kube-system/other of ServiceAccount other places pods of that name as well" in beside.out
+        )

@@ -18,7 +18,6 @@ from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import Account
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,7 +96,6 @@ def placed_by(server: ApiServer, controller: str, host: str) -> None:
     server.store.create(EVENTS, event)
 
 
-@virtually
 async def test_an_account_with_all_rights_lacks_none_and_one_without_rights_lacks_all(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         rights = taken()
@@ -115,41 +113,32 @@ async def test_an_account_with_all_rights_lacks_none_and_one_without_rights_lack
 @pytest.mark.parametrize(
     "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:kube-system"]
 )
-def test_a_service_account_has_the_rights_of_its_groups(tmp_path: Path, group: str) -> None:
-    @virtually
-    async def test() -> None:
-        async with administered(tmp_path) as (it, connection):
-            rbac = "rbac.authorization.k8s.io"
-            rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
-            subject = {"kind": "Group", "name": group, "apiGroup": rbac}
-            role = {"kind": "ClusterRole", "name": "readers", "apiGroup": rbac}
-            metadata = {"name": "readers"}
-            it.server.store.create(f"clusterroles.{rbac}", {"metadata": metadata, "rules": [rule]})
-            binding = {"metadata": metadata, "roleRef": role, "subjects": [subject]}
-            it.server.store.create(f"clusterrolebindings.{rbac}", binding)
-            both = [Right("get", "", "pods"), Right("get", "", "secrets")]
-            user = "system:serviceaccount:kube-system:custom-scheduler"
+async def test_a_service_account_has_the_rights_of_its_groups(tmp_path: Path, group: str) -> None:
+    async with administered(tmp_path) as (it, connection):
+        rbac = "rbac.authorization.k8s.io"
+        rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+        subject = {"kind": "Group", "name": group, "apiGroup": rbac}
+        role = {"kind": "ClusterRole", "name": "readers", "apiGroup": rbac}
+        metadata = {"name": "readers"}
+        it.server.store.create(f"clusterroles.{rbac}", {"metadata": metadata, "rules": [rule]})
+        binding = {"metadata": metadata, "roleRef": role, "subjects": [subject]}
+        it.server.store.create(f"clusterrolebindings.{rbac}", binding)
+        both = [Right("get", "", "pods"), Right("get", "", "secrets")]
+        user = "system:serviceaccount:kube-system:custom-scheduler"
 
-            assert await missing_rights(connection, both, user=user) == both[1:]
-
-    test()
+        assert await missing_rights(connection, both, user=user) == both[1:]
 
 
 @pytest.mark.parametrize("lacking", sorted(taken()), ids=str)
-def test_each_missing_right_is_named(tmp_path: Path, lacking: Right) -> None:
-    @virtually
-    async def test() -> None:
-        async with administered(tmp_path) as (it, connection):
-            rights = taken()
-            account = Account(it.server, 0)
-            account.grant({right: reason for right, reason in rights.items() if right != lacking})
-            user = "system:serviceaccount:kube-system:daemon-0"
-            assert await missing_rights(connection, rights, user=user) == [lacking]
-
-    test()
+async def test_each_missing_right_is_named(tmp_path: Path, lacking: Right) -> None:
+    async with administered(tmp_path) as (it, connection):
+        rights = taken()
+        account = Account(it.server, 0)
+        account.grant({right: reason for right, reason in rights.items() if right != lacking})
+        user = "system:serviceaccount:kube-system:daemon-0"
+        assert await missing_rights(connection, rights, user=user) == [lacking]
 
 
-@virtually
 async def test_without_another_scheduler_nothing_is_reported(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         assert await look(connection) == []
@@ -157,7 +146,6 @@ async def test_without_another_scheduler_nothing_is_reported(tmp_path: Path) -> 
         assert await look(connection) == []
 
 
-@virtually
 async def test_our_own_replica_may_hold_the_lease_and_place_pods(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         it.add_pods(scheduler_pod("custom-scheduler-1", account="custom-scheduler"))
@@ -170,29 +158,24 @@ async def test_our_own_replica_may_hold_the_lease_and_place_pods(tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_pod", [True, False], ids=["a pod", "a process elsewhere"])
-def test_another_holder_that_renews_the_lease_has_taken_it(tmp_path: Path, is_pod: bool) -> None:
-    @virtually
-    async def test() -> None:
-        async with administered(tmp_path) as (it, connection):
-            if is_pod:
-                it.add_pods(scheduler_pod("other", account="other"))
-            hold(it, "other_0000")
-            renewing = asyncio.create_task(renew(it))
-            (reported,) = await look(connection)
-            renewing.cancel()
+async def test_another_holder_that_renews_the_lease_has_taken_it(tmp_path: Path, is_pod: bool) -> None:
+    async with administered(tmp_path) as (it, connection):
+        if is_pod:
+            it.add_pods(scheduler_pod("other", account="other"))
+        hold(it, "other_0000")
+        renewing = asyncio.create_task(renew(it))
+        (reported,) = await look(connection)
+        renewing.cancel()
 
-            who = ", the pod kube-system/other of ServiceAccount other" if is_pod else ""
-            assert reported.is_taken
-            assert reported.text == (
-                f"lease kube-system/custom-scheduler is held by other_0000{who}, which renews it and is none of "
-                "kube-system/custom-scheduler: as long as it does, nothing here places a pod; give "
-                "leaderElection.resourceName another value, or end that one"
-            )
-
-    test()
+        who = ", the pod kube-system/other of ServiceAccount other" if is_pod else ""
+        assert reported.is_taken
+        assert reported.text == (
+            f"lease kube-system/custom-scheduler is held by other_0000{who}, which renews it and is none of "
+            "kube-system/custom-scheduler: as long as it does, nothing here places a pod; give "
+            "leaderElection.resourceName another value, or end that one"
+        )
 
 
-@virtually
 async def test_a_lease_that_nobody_renews_is_reported_and_free(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         hold(it, "other_0000")
@@ -210,22 +193,18 @@ async def test_a_lease_that_nobody_renews_is_reported_and_free(tmp_path: Path) -
         ("gone", ""),
     ],
 )
-def test_another_scheduler_of_the_same_name_is_reported(tmp_path: Path, host: str, who: str) -> None:
-    @virtually
-    async def test() -> None:
-        async with administered(tmp_path) as (it, connection):
-            it.add_nodes(node_object("n1"))
-            it.add_pods(scheduler_pod("other", account="other"))
-            placed_by(it.server, "custom-scheduler", host)
-            placed_by(it.server, "another-scheduler", "n2")
-            reported = await look(connection)
+async def test_another_scheduler_of_the_same_name_is_reported(tmp_path: Path, host: str, who: str) -> None:
+    async with administered(tmp_path) as (it, connection):
+        it.add_nodes(node_object("n1"))
+        it.add_pods(scheduler_pod("other", account="other"))
+        placed_by(it.server, "custom-scheduler", host)
+        placed_by(it.server, "another-scheduler", "n2")
+        reported = await look(connection)
 
-            assert [one.text.partition(" places")[0] for one in reported] == (
-                [f"schedulerName custom-scheduler: {who}"] if who else []
-            )
-            assert all(one.is_taken for one in reported)
-
-    test()
+        assert [one.text.partition(" places")[0] for one in reported] == (
+            [f"schedulerName custom-scheduler: {who}"] if who else []
+        )
+        assert all(one.is_taken for one in reported)
 
 
 def deployment(account: str, *, replicas: int = 1) -> dict[str, Any]:
@@ -250,39 +229,34 @@ def deployment(account: str, *, replicas: int = 1) -> dict[str, Any]:
         pytest.param("custom-scheduler", 1, "custom-scheduler", False, id="our own"),
     ],
 )
-def test_another_installation_is_found_by_its_configuration(
+async def test_another_installation_is_found_by_its_configuration(
     tmp_path: Path, account: str, replicas: int, name: str, is_told: bool
 ) -> None:
-    @virtually
-    async def test() -> None:
-        async with administered(tmp_path) as (it, connection):
-            it.server.store.create("namespaces", {"metadata": {"name": "team"}})
-            text = yaml.safe_dump(
-                {
-                    "apiVersion": "kubescheduler.config.k8s.io/v1",
-                    "kind": "KubeSchedulerConfiguration",
-                    "profiles": [{"schedulerName": name}],
-                }
+    async with administered(tmp_path) as (it, connection):
+        it.server.store.create("namespaces", {"metadata": {"name": "team"}})
+        text = yaml.safe_dump(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"schedulerName": name}],
+            }
+        )
+        metadata = {"name": "scheduler", "namespace": "team"}
+        data = {"config.yaml": text, "mine.py": "x = 1"}
+        it.server.store.create("configmaps", {"metadata": metadata, "data": data}, namespace="team")
+        it.server.store.create(
+            "deployments.apps", deployment(account, replicas=replicas), namespace="kube-system"
+        )
+        reported = await look(connection)
+
+        assert [one.is_taken for one in reported] == ([True] if is_told else [])
+        if is_told:
+            assert reported[0].text.startswith(
+                "schedulerName custom-scheduler: the Deployment kube-system/scheduler has it too, by ConfigMap "
+                "team/scheduler;"
             )
-            metadata = {"name": "scheduler", "namespace": "team"}
-            data = {"config.yaml": text, "mine.py": "x = 1"}
-            it.server.store.create("configmaps", {"metadata": metadata, "data": data}, namespace="team")
-            it.server.store.create(
-                "deployments.apps", deployment(account, replicas=replicas), namespace="kube-system"
-            )
-            reported = await look(connection)
-
-            assert [one.is_taken for one in reported] == ([True] if is_told else [])
-            if is_told:
-                assert reported[0].text.startswith(
-                    "schedulerName custom-scheduler: the Deployment kube-system/scheduler has it too, by ConfigMap "
-                    "team/scheduler;"
-                )
-
-    test()
 
 
-@virtually
 async def test_a_profile_named_default_scheduler_beside_kube_scheduler_is_reported(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, connection):
         text = (
@@ -300,7 +274,6 @@ async def test_a_profile_named_default_scheduler_beside_kube_scheduler_is_report
         )
 
 
-@virtually
 async def test_unreadable_kinds_are_reported_and_the_others_are_checked(tmp_path: Path) -> None:
     async with administered(tmp_path) as (it, _):
         account = Account(it.server, 0)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 HOSTILE = "<img src=x onerror=document.title='hit'><script>document.title='hit'</script></script>"
 PODS = 24
 
@@ -207,66 +209,57 @@ def written(path: Path, result: Backtest) -> str:
     return path.as_uri()
 
 
-def test_the_page_needs_no_network_and_has_a_table_beside_each_chart(
+async def test_the_page_needs_no_network_and_has_a_table_beside_each_chart(
     result: Backtest, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        async with browsing(offline=True) as (page, complaints):
-            asked: list[str] = []
-            page.on("request", lambda request: asked.append(request.url))
-            await page.goto(written(tmp_path / "page.html", result))
+    async with browsing(offline=True) as (page, complaints):
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(written(tmp_path / "page.html", result))
 
-            figures = page.get_by_role("region", name="Figures", exact=True)
-            await expect(figures.get_by_role("row", name="placed 24 24 24", exact=True)).to_be_visible()
-            charts = page.locator("figure")
-            assert await charts.count() == await page.locator("figure canvas").count() >= 9
-            first = charts.first
-            await first.locator("summary").focus()
-            await page.keyboard.press("Enter")
-            await expect(first.get_by_role("table")).to_be_visible()
-            await expect(first.get_by_role("columnheader", name="as recorded")).to_be_visible()
-            assert [url for url in asked if not url.startswith("file:")] == []
-            assert complaints == []
-
-    asyncio.run(scenario())
+        figures = page.get_by_role("region", name="Figures", exact=True)
+        await expect(figures.get_by_role("row", name="placed 24 24 24", exact=True)).to_be_visible()
+        charts = page.locator("figure")
+        assert await charts.count() == await page.locator("figure canvas").count() >= 9
+        first = charts.first
+        await first.locator("summary").focus()
+        await page.keyboard.press("Enter")
+        await expect(first.get_by_role("table")).to_be_visible()
+        await expect(first.get_by_role("columnheader", name="as recorded")).to_be_visible()
+        assert [url for url in asked if not url.startswith("file:")] == []
+        assert complaints == []
 
 
-def test_names_are_shown_as_text(result: Backtest, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        move = result.runs[0].moves.examples[0]
-        result.runs[0].moves.examples[0] = type(move)(
-            at=move.at,
-            pod=HOSTILE,
-            recorded=HOSTILE,
-            now=HOSTILE,
-            cause=move.cause,
-            by=HOSTILE,
-            scores={HOSTILE: (1, 2)},
-        )
-        result.runs[0].moves.causes["higher score"] = {HOSTILE: 1}
-        result.recorded.source = HOSTILE
-        async with browsing() as (page, complaints):
-            await page.goto(written(tmp_path / "page.html", result))
+async def test_names_are_shown_as_text(result: Backtest, tmp_path: Path) -> None:
+    move = result.runs[0].moves.examples[0]
+    result.runs[0].moves.examples[0] = type(move)(
+        at=move.at,
+        pod=HOSTILE,
+        recorded=HOSTILE,
+        now=HOSTILE,
+        cause=move.cause,
+        by=HOSTILE,
+        scores={HOSTILE: (1, 2)},
+    )
+    result.runs[0].moves.causes["higher score"] = {HOSTILE: 1}
+    result.recorded.source = HOSTILE
+    async with browsing() as (page, complaints):
+        await page.goto(written(tmp_path / "page.html", result))
 
-            await page.locator("summary", has_text="pods on another node").first.click()
-            await expect(page.get_by_role("rowheader", name=HOSTILE, exact=True).first).to_be_visible()
-            assert await page.title() == f"Backtest of {HOSTILE}"
-            assert await page.locator("img").count() == 0
-            assert complaints == []
-
-    asyncio.run(scenario())
+        await page.locator("summary", has_text="pods on another node").first.click()
+        await expect(page.get_by_role("rowheader", name=HOSTILE, exact=True).first).to_be_visible()
+        assert await page.title() == f"Backtest of {HOSTILE}"
+        assert await page.locator("img").count() == 0
+        assert complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_users_can_read_the_page(result: Backtest, tmp_path: Path, scheme: Any) -> None:
-    async def scenario() -> None:
-        async with browsing(color_scheme=scheme) as (page, _):
-            await page.goto(written(tmp_path / "page.html", result))
-            for summary in await page.locator("summary").all():
-                await summary.click()
+async def test_all_users_can_read_the_page(result: Backtest, tmp_path: Path, scheme: Any) -> None:
+    async with browsing(color_scheme=scheme) as (page, _):
+        await page.goto(written(tmp_path / "page.html", result))
+        for summary in await page.locator("summary").all():
+            await summary.click()
 
-            found = await Axe().run(page)
+        found = await Axe().run(page)
 
-            assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
-
-    asyncio.run(scenario())
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []

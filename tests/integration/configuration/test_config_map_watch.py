@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from scheduler.daemon.config_watch.config_objects import ConfigMap
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 PATIENCE_SECONDS = 20.0
 PROMPT_SECONDS = 4.0
 
@@ -54,43 +56,40 @@ class Heard:
         self.beginnings += 1
 
 
-def test_only_one_config_map_is_followed_and_nothing_is_written(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            store = server.store
-            heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            for name in ("other", "cs"):
-                store.create("configmaps", {"metadata": {"name": name}, "data": {"text": name}})
-            await heard.thread.__aenter__()
-            await until(lambda: heard.versions)
-            before = store.get("configmaps", "cs", "default")
+async def test_only_one_config_map_is_followed_and_nothing_is_written(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        store = server.store
+        heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
+        for name in ("other", "cs"):
+            store.create("configmaps", {"metadata": {"name": name}, "data": {"text": name}})
+        await heard.thread.__aenter__()
+        await until(lambda: heard.versions)
+        before = store.get("configmaps", "cs", "default")
 
-            store.patch("configmaps", "other", {"data": {"text": "changed"}})
-            store.patch("configmaps", "cs", {"data": {"text": "changed"}})
-            await until(lambda: len(heard.versions) == 2)
-            store.delete("configmaps", "cs", "default")
-            await until(lambda: len(heard.versions) == 3)
-            began = time.monotonic()
-            await heard.thread.__aexit__()
+        store.patch("configmaps", "other", {"data": {"text": "changed"}})
+        store.patch("configmaps", "cs", {"data": {"text": "changed"}})
+        await until(lambda: len(heard.versions) == 2)
+        store.delete("configmaps", "cs", "default")
+        await until(lambda: len(heard.versions) == 3)
+        began = time.monotonic()
+        await heard.thread.__aexit__()
 
-            assert time.monotonic() - began < PROMPT_SECONDS
-            assert not [each for each in threading.enumerate() if each.name == "kopf"]
-            first, second, gone = heard.versions
-            assert first is not None
-            assert second is not None
-            assert (first.data, second.data, gone) == ({"text": "cs"}, {"text": "changed"}, None)
-            assert first.uid == before["metadata"]["uid"]
-            assert {each.method for each in server.requests} == {"GET"}
-            assert "annotations" not in before["metadata"]
-            assert "finalizers" not in before["metadata"]
-            paths = [each.path for each in server.requests if each.path.startswith("/api/v1/namespaces")]
-            assert set(paths) == {"/api/v1/namespaces/default/configmaps"}
-
-    asyncio.run(scenario())
+        assert time.monotonic() - began < PROMPT_SECONDS
+        assert not [each for each in threading.enumerate() if each.name == "kopf"]
+        first, second, gone = heard.versions
+        assert first is not None
+        assert second is not None
+        assert (first.data, second.data, gone) == ({"text": "cs"}, {"text": "changed"}, None)
+        assert first.uid == before["metadata"]["uid"]
+        assert {each.method for each in server.requests} == {"GET"}
+        assert "annotations" not in before["metadata"]
+        assert "finalizers" not in before["metadata"]
+        paths = [each.path for each in server.requests if each.path.startswith("/api/v1/namespaces")]
+        assert set(paths) == {"/api/v1/namespaces/default/configmaps"}
 
 
 @pytest.mark.parametrize("trust", ["another name in the certificate", "the certificate is the only trust"])
-def test_a_config_map_is_followed_with_a_certificate_that_the_kubeconfig_describes(
+async def test_a_config_map_is_followed_with_a_certificate_that_the_kubeconfig_describes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str
 ) -> None:
     has_other_name = trust.startswith("another")
@@ -101,66 +100,57 @@ def test_a_config_map_is_followed_with_a_certificate_that_the_kubeconfig_describ
     own = base64.b64encode(issued.serving).decode()
     monkeypatch.setattr("scheduler.simulator.server._issued", lambda _: issued)
 
-    async def scenario() -> None:
-        async with ApiServer(token="secret", tls=True) as server:
-            server.store.create("configmaps", {"metadata": {"name": "cs"}})
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            content = json.loads(kubeconfig.read_text())
-            described = (
-                {"tls-server-name": "kubernetes"} if has_other_name else {"certificate-authority-data": own}
-            )
-            content["clusters"][0]["cluster"].update(described)
-            kubeconfig.write_text(json.dumps(content))
-            heard = Heard(kubeconfig)
-            async with heard.thread:
-                await until(lambda: heard.ups)
+    async with ApiServer(token="secret", tls=True) as server:
+        server.store.create("configmaps", {"metadata": {"name": "cs"}})
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        content = json.loads(kubeconfig.read_text())
+        described = (
+            {"tls-server-name": "kubernetes"} if has_other_name else {"certificate-authority-data": own}
+        )
+        content["clusters"][0]["cluster"].update(described)
+        kubeconfig.write_text(json.dumps(content))
+        heard = Heard(kubeconfig)
+        async with heard.thread:
+            await until(lambda: heard.ups)
 
-            assert heard.ups[0] is True
-            assert len(heard.versions) == 1
-
-    asyncio.run(scenario())
+        assert heard.ups[0] is True
+        assert len(heard.versions) == 1
 
 
-def test_a_crashed_kopf_is_reported_and_restarted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            server.store.create("configmaps", {"metadata": {"name": "cs"}, "data": {"text": "one"}})
-            kubeconfig = tmp_path / "kubeconfig"
-            heard = Heard(kubeconfig)
-            with caplog.at_level(logging.WARNING, "scheduler.daemon.config_watch"):
-                await heard.thread.__aenter__()
-                await until(lambda: heard.ups)
+async def test_a_crashed_kopf_is_reported_and_restarted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ApiServer() as server:
+        server.store.create("configmaps", {"metadata": {"name": "cs"}, "data": {"text": "one"}})
+        kubeconfig = tmp_path / "kubeconfig"
+        heard = Heard(kubeconfig)
+        with caplog.at_level(logging.WARNING, "scheduler.daemon.config_watch"):
+            await heard.thread.__aenter__()
+            await until(lambda: heard.ups)
 
-                server.write_kubeconfig(kubeconfig)
-                await until(lambda: heard.versions)
-                await heard.thread.__aexit__()
+            server.write_kubeconfig(kubeconfig)
+            await until(lambda: heard.versions)
+            await heard.thread.__aexit__()
 
-            assert heard.ups == [*[False] * (len(heard.ups) - 1), True]
-            assert heard.beginnings == len(heard.ups)
-            reported = [
-                record for record in caplog.records if "is not watched at the moment" in record.message
-            ]
-            assert len(reported) == heard.ups.count(False)
-            assert not [each for each in threading.enumerate() if each.name == "kopf"]
-
-    asyncio.run(scenario())
+        assert heard.ups == [*[False] * (len(heard.ups) - 1), True]
+        assert heard.beginnings == len(heard.ups)
+        reported = [record for record in caplog.records if "is not watched at the moment" in record.message]
+        assert len(reported) == heard.ups.count(False)
+        assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-def test_an_unreachable_server_is_not_logged_as_an_error(
+async def test_an_unreachable_server_is_not_logged_as_an_error(
     tmp_path: Path, retries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread._RETRIES", retries)
 
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        heard = Heard(kubeconfig)
-        await heard.thread.__aenter__()
-        await until(lambda: heard.ups)
-        await heard.thread.__aexit__()
-
-    asyncio.run(scenario())
+    async with ApiServer() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    heard = Heard(kubeconfig)
+    await heard.thread.__aenter__()
+    await until(lambda: heard.ups)
+    await heard.thread.__aexit__()
     reported = {
         (record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO
     }
@@ -169,69 +159,62 @@ def test_an_unreachable_server_is_not_logged_as_an_error(
 
 
 @pytest.mark.parametrize("when", ["at once", "while it cannot log in"])
-def test_it_can_be_stopped_at_any_time(tmp_path: Path, when: str) -> None:
-    async def scenario() -> None:
-        async with ApiServer():
-            heard = Heard(tmp_path / "kubeconfig")
-            await heard.thread.__aenter__()
-            if when != "at once":
-                await until(lambda: heard.ups)
-            began = time.monotonic()
-            await heard.thread.__aexit__()
-            assert time.monotonic() - began < PROMPT_SECONDS
-            assert not [each for each in threading.enumerate() if each.name == "kopf"]
-
-    asyncio.run(scenario())
+async def test_it_can_be_stopped_at_any_time(tmp_path: Path, when: str) -> None:
+    async with ApiServer():
+        heard = Heard(tmp_path / "kubeconfig")
+        await heard.thread.__aenter__()
+        if when != "at once":
+            await until(lambda: heard.ups)
+        began = time.monotonic()
+        await heard.thread.__aexit__()
+        assert time.monotonic() - began < PROMPT_SECONDS
+        assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
 
-def test_a_failing_kopf_is_restarted_and_does_not_delay_shutdown(
+async def test_a_failing_kopf_is_restarted_and_does_not_delay_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(**_: object) -> None:
         raise RuntimeError("kopf is broken")
 
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread.kopf.operator", broken)
-            await heard.thread.__aenter__()
-            await until(lambda: heard.ups == [False])
-            monkeypatch.undo()
-            server.store.create("configmaps", {"metadata": {"name": "cs"}})
-            await until(lambda: heard.versions)
-            await heard.thread.__aexit__()
-            assert not [each for each in threading.enumerate() if each.name == "kopf"]
-
-    asyncio.run(scenario())
+    async with ApiServer() as server:
+        heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
+        monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread.kopf.operator", broken)
+        await heard.thread.__aenter__()
+        await until(lambda: heard.ups == [False])
+        monkeypatch.undo()
+        server.store.create("configmaps", {"metadata": {"name": "cs"}})
+        await until(lambda: heard.versions)
+        await heard.thread.__aexit__()
+        assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
 
-def test_no_connection_stays_open_when_kopf_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_connection_stays_open_when_kopf_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept: list[object] = []
 
-    async def scenario() -> None:
-        ended = asyncio.Event()
+    ended = asyncio.Event()
 
-        async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-            ended.set()
+    async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        ended.set()
 
-        server = await asyncio.start_server(read_to_the_end, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(read_to_the_end, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
 
-        async def leaves_a_connection_open(**_: object) -> None:
-            kept.append(await asyncio.open_connection("127.0.0.1", port))
-            raise RuntimeError("kopf is broken")
+    async def leaves_a_connection_open(**_: object) -> None:
+        kept.append(await asyncio.open_connection("127.0.0.1", port))
+        raise RuntimeError("kopf is broken")
 
-        async with server:
-            heard = Heard(tmp_path / "kubeconfig")
-            monkeypatch.setattr(
-                "scheduler.daemon.config_watch.kopf_thread.kopf.operator", leaves_a_connection_open
-            )
-            await heard.thread.__aenter__()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await ended.wait()
-            await heard.thread.__aexit__()
-
-    asyncio.run(scenario())
+    async with server:
+        heard = Heard(tmp_path / "kubeconfig")
+        monkeypatch.setattr(
+            "scheduler.daemon.config_watch.kopf_thread.kopf.operator", leaves_a_connection_open
+        )
+        await heard.thread.__aenter__()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await ended.wait()
+        await heard.thread.__aexit__()
     assert kept

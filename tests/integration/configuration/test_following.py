@@ -16,7 +16,6 @@ from scheduler.daemon.config_watch.config_objects import ConfigMap
 from scheduler.kube.http.request import Response
 from tests.support.daemon_harness import cluster
 from tests.support.reloads import ABOUT, reloader_of
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +30,6 @@ TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 UP = "custom_scheduler_config_watch_up"
 
 
-@virtually
 async def test_a_file_is_offered_when_its_content_has_changed_and_is_stable(
     tmp_path: Path,
 ) -> None:
@@ -76,7 +74,6 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Cluster, Daemon, _Liste
             task.cancel()
 
 
-@virtually
 async def test_the_deletion_of_a_config_map_while_kopf_is_down_is_found_and_reported(
     tmp_path: Path,
 ) -> None:
@@ -101,22 +98,17 @@ async def test_the_deletion_of_a_config_map_while_kopf_is_down_is_found_and_repo
 
 
 @pytest.mark.parametrize("code", [403, 503])
-def test_a_refused_read_of_the_config_map_is_retried(tmp_path: Path, code: int) -> None:
-    @virtually
-    async def scenario() -> None:
-        async with listening(tmp_path) as (it, _, listener):
-            fault = it.server.faults.refuse(code, lambda info: info.path.endswith("/configmaps/cs"))
-            listener.began()
-            await asyncio.sleep(120)
-            assert it.notes("cs", "ConfigurationRejected") == []
+async def test_a_refused_read_of_the_config_map_is_retried(tmp_path: Path, code: int) -> None:
+    async with listening(tmp_path) as (it, _, listener):
+        fault = it.server.faults.refuse(code, lambda info: info.path.endswith("/configmaps/cs"))
+        listener.began()
+        await asyncio.sleep(120)
+        assert it.notes("cs", "ConfigurationRejected") == []
 
-            it.server.faults.remove(fault)
-            await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
-
-    scenario()
+        it.server.faults.remove(fault)
+        await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
 
 
-@virtually
 async def test_a_read_without_valid_json_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(tmp_path) as (it, daemon, listener):
         connection = daemon._connection
@@ -132,7 +124,6 @@ async def test_a_read_without_valid_json_is_retried(tmp_path: Path, monkeypatch:
         await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
 
 
-@virtually
 async def test_reads_stop_once_kopf_has_delivered_the_config_map(tmp_path: Path) -> None:
     async with listening(tmp_path) as (it, _, listener):
         it.server.faults.refuse(503, lambda info: info.path.endswith("/configmaps/cs"))

@@ -17,7 +17,6 @@ from scheduler.simulator.server import ApiServer
 from tests.integration.configuration.test_reload_processes import running, serving, until
 from tests.support.builders import pod_object
 from tests.support.commands import forked_program
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,33 +53,32 @@ def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
+@pytest.mark.run(by=asyncio.run)
 @pytest.mark.parametrize("source", ["file", "file that names a kubeconfig", "config map"])
-def test_a_policy_in_a_config_map_is_read_from_the_cluster(tmp_path: Path, source: str) -> None:
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            server.store.create("configmaps", config_map("rules", {"policy.cfg": policy(7)}))
-            text = BY_CONFIG_MAP
-            connecting: list[str | Path] = ["--kubeconfig", kubeconfig]
-            if source == "file that names a kubeconfig":
-                text += f"clientConnection: {{kubeconfig: {kubeconfig}}}\n"
-                connecting = []
-            if source == "config map":
-                server.store.create("configmaps", config_map("cs", {"config.yaml": text}))
-                where: list[str | Path] = ["--config-map", "default/cs"]
-            else:
-                (tmp_path / "config.yaml").write_text(text)
-                where = ["--config", tmp_path / "config.yaml"]
+async def test_a_policy_in_a_config_map_is_read_from_the_cluster(tmp_path: Path, source: str) -> None:
+    async with ApiServer() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        server.store.create("configmaps", config_map("rules", {"policy.cfg": policy(7)}))
+        text = BY_CONFIG_MAP
+        connecting: list[str | Path] = ["--kubeconfig", kubeconfig]
+        if source == "file that names a kubeconfig":
+            text += f"clientConnection: {{kubeconfig: {kubeconfig}}}\n"
+            connecting = []
+        if source == "config map":
+            server.store.create("configmaps", config_map("cs", {"config.yaml": text}))
+            where: list[str | Path] = ["--config-map", "default/cs"]
+        else:
+            (tmp_path / "config.yaml").write_text(text)
+            where = ["--config", tmp_path / "config.yaml"]
 
-            code, reported = await run(*where, *connecting, "--write-config-to", tmp_path / "out.yaml")
+        code, reported = await run(*where, *connecting, "--write-config-to", tmp_path / "out.yaml")
 
-            assert code == 0, reported
-            assert weight_in(load(tmp_path / "out.yaml")) == 7
-            assert [each.method for each in server.requests if "configmaps/rules" in each.path] == ["GET"]
-
-    asyncio.run(scenario())
+        assert code == 0, reported
+        assert weight_in(load(tmp_path / "out.yaml")) == 7
+        assert [each.method for each in server.requests if "configmaps/rules" in each.path] == ["GET"]
 
 
+@pytest.mark.run(by=asyncio.run)
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -89,25 +87,21 @@ def test_a_policy_in_a_config_map_is_read_from_the_cluster(tmp_path: Path, sourc
         ({"policy.cfg": '{"predicate": []}'}, 'predicate: unknown field, did you mean "predicates"?'),
     ],
 )
-def test_a_config_map_without_a_policy_ends_the_start(
+async def test_a_config_map_without_a_policy_ends_the_start(
     tmp_path: Path, data: dict[str, str] | None, expected: str
 ) -> None:
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            if data is not None:
-                server.store.create("configmaps", config_map("rules", data))
-            (tmp_path / "config.yaml").write_text(BY_CONFIG_MAP)
+    async with ApiServer() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        if data is not None:
+            server.store.create("configmaps", config_map("rules", data))
+        (tmp_path / "config.yaml").write_text(BY_CONFIG_MAP)
 
-            code, reported = await run("--config", tmp_path / "config.yaml", "--kubeconfig", kubeconfig)
+        code, reported = await run("--config", tmp_path / "config.yaml", "--kubeconfig", kubeconfig)
 
-            assert code == 2
-            assert expected in reported
-
-    asyncio.run(scenario())
+        assert code == 2
+        assert expected in reported
 
 
-@virtually
 async def test_a_policy_file_is_followed(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(BY_FILE)
     (tmp_path / "policy.json").write_text(policy(3))
@@ -137,32 +131,28 @@ def test_another_config_map_takes_a_restart(tmp_path: Path) -> None:
         file.load()
 
 
-def test_a_daemon_schedules_by_a_policy_and_takes_a_changed_one(tmp_path: Path) -> None:
+@pytest.mark.run(by=asyncio.run)
+async def test_a_daemon_schedules_by_a_policy_and_takes_a_changed_one(tmp_path: Path) -> None:
     """Two nodes, of which b has a pod: most requested is b, least requested is a."""
 
     def write(priority: str) -> None:
         priorities = [{"name": priority, "weight": 1}]
         (tmp_path / "policy.json").write_text(json.dumps({"kind": "Policy", "priorities": priorities}))
 
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            server.store.create("pods", pod_object("there", cpu="32", node="b", scheduler_name="other"))
-            (tmp_path / "config.yaml").write_text(
-                f"{BY_FILE}leaderElection: {{lockObjectNamespace: default}}\n"
+    async with serving() as (server, it):
+        server.store.create("pods", pod_object("there", cpu="32", node="b", scheduler_name="other"))
+        (tmp_path / "config.yaml").write_text(f"{BY_FILE}leaderElection: {{lockObjectNamespace: default}}\n")
+        write("MostRequestedPriority")
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with running(
+            kubeconfig, tmp_path / "log", "--config", str(tmp_path / "config.yaml")
+        ) as started:
+            assert await it.place("first") == "b"
+            (reported,) = started.said(
+                "Configuration has an old apiVersion; `custom-scheduler check --convert` converts it"
             )
-            write("MostRequestedPriority")
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with running(
-                kubeconfig, tmp_path / "log", "--config", str(tmp_path / "config.yaml")
-            ) as started:
-                assert await it.place("first") == "b"
-                (reported,) = started.said(
-                    "Configuration has an old apiVersion; `custom-scheduler check --convert` converts it"
-                )
-                assert reported["api_version"] == "kubescheduler.config.k8s.io/v1alpha1"
+            assert reported["api_version"] == "kubescheduler.config.k8s.io/v1alpha1"
 
-                write("LeastRequestedPriority")
-                await until(lambda: it.notes("ConfigurationReloaded"))
-                assert await it.place("second") == "a"
-
-    asyncio.run(scenario())
+            write("LeastRequestedPriority")
+            await until(lambda: it.notes("ConfigurationReloaded"))
+            assert await it.place("second") == "a"

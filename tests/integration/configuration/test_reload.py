@@ -31,7 +31,6 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.reloads import offer_of, reloader_of
 from tests.support.replicas import replica
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +121,6 @@ def metric(daemon: Daemon, name: str, **labels: str) -> float | None:
     return daemon.metrics.registry.get_sample_value(name, labels)
 
 
-@virtually
 async def test_a_changed_weight_counts_from_the_next_pod_on(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,
@@ -213,7 +211,6 @@ class Needy(FilterPlugin):
 
 
 @pytest.mark.parametrize(("text", "expected"), BROKEN.values(), ids=BROKEN)
-@virtually
 async def test_an_invalid_configuration_is_rejected_with_an_event_and_the_old_one_stays(
     tmp_path: Path, text: str, expected: str
 ) -> None:
@@ -240,7 +237,6 @@ async def test_an_invalid_configuration_is_rejected_with_an_event_and_the_old_on
         assert metric(daemon, "custom_scheduler_config_reloads_total", result="rejected") == 1
 
 
-@virtually
 async def test_each_rejection_is_an_event_of_its_own_with_its_own_message(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         reloader = reloader_of(daemon)
@@ -257,7 +253,6 @@ def no_space_left() -> Configuration:
     raise OSError("no space left on device")
 
 
-@virtually
 async def test_a_plugin_that_fails_on_import_only_fails_the_reload(
     tmp_path: Path,
 ) -> None:
@@ -272,7 +267,6 @@ async def test_a_plugin_that_fails_on_import_only_fails_the_reload(
         assert await place(it, "web")
 
 
-@virtually
 async def test_pods_of_an_added_profile_are_placed_and_of_a_removed_one_are_not(
     tmp_path: Path,
 ) -> None:
@@ -309,7 +303,6 @@ async def test_pods_of_an_added_profile_are_placed_and_of_a_removed_one_are_not(
 
 
 @pytest.mark.parametrize("fate", ["allowed", "rejected", "deleted", "going"])
-@virtually
 async def test_a_pod_held_at_permit_ends_under_its_removed_profile(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, fate: str
 ) -> None:
@@ -344,7 +337,6 @@ async def test_a_pod_held_at_permit_ends_under_its_removed_profile(
         daemon.parts.cache.check()
 
 
-@virtually
 async def test_an_undecodable_pod_is_not_tried_by_its_earlier_version_after_a_reload(
     tmp_path: Path,
 ) -> None:
@@ -364,7 +356,6 @@ async def test_an_undecodable_pod_is_not_tried_by_its_earlier_version_after_a_re
         await it.until(lambda: it.node_of("web"))
 
 
-@virtually
 async def test_unschedulable_pods_are_tried_again_because_the_configuration_changed(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,
@@ -385,7 +376,6 @@ async def test_unschedulable_pods_are_tried_again_because_the_configuration_chan
         assert metric(daemon, "scheduler_queue_incoming_pods_total", **moved) == 1
 
 
-@virtually
 async def test_a_pod_that_is_rejected_by_the_old_profile_during_the_reload_is_tried_again(
     tmp_path: Path,
 ) -> None:
@@ -404,7 +394,6 @@ async def test_a_pod_that_is_rejected_by_the_old_profile_during_the_reload_is_tr
         await it.until(lambda: it.node_of("web"), seconds=5)
 
 
-@virtually
 async def test_after_a_reload_all_pending_pods_pass_the_new_gates(
     tmp_path: Path,
 ) -> None:
@@ -450,7 +439,6 @@ class NeedsConfigMaps(FilterPlugin):
         return Outcomes.all_pass(snapshot.n_nodes)
 
 
-@virtually
 async def test_kinds_of_new_plugins_are_listed_before_their_first_pod_and_dropped_later(
     tmp_path: Path,
 ) -> None:
@@ -481,7 +469,6 @@ async def test_kinds_of_new_plugins_are_listed_before_their_first_pod_and_droppe
         assert known.pod.metadata.annotations == {}
 
 
-@virtually
 async def test_a_configuration_whose_kind_cannot_be_read_is_rejected(tmp_path: Path) -> None:
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
@@ -497,7 +484,6 @@ async def test_a_configuration_whose_kind_cannot_be_read_is_rejected(tmp_path: P
         assert await place(it, "web") == "a"
 
 
-@virtually
 async def test_a_configuration_that_failed_during_an_outage_is_retried_after_it(tmp_path: Path) -> None:
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
@@ -517,7 +503,6 @@ async def test_a_configuration_that_failed_during_an_outage_is_retried_after_it(
         running.cancel()
 
 
-@virtually
 async def test_a_failed_configuration_is_not_retried_after_a_newer_one(tmp_path: Path) -> None:
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
@@ -558,7 +543,6 @@ class Fresh(ScorePlugin):
         return 1
 
 
-@virtually
 async def test_old_plugins_are_refreshed_until_their_last_binding_ends(
     tmp_path: Path,
 ) -> None:
@@ -584,7 +568,6 @@ async def test_old_plugins_are_refreshed_until_their_last_binding_ends(
         assert Fresh.times[1] == ended
 
 
-@virtually
 async def test_settings_that_need_a_restart_are_named_and_the_others_are_applied(tmp_path: Path) -> None:
     more = "leaderElection: {leaseDuration: 20s}\nclientConnection: {qps: 7}"
     async with (
@@ -609,7 +592,6 @@ async def test_settings_that_need_a_restart_are_named_and_the_others_are_applied
         assert restart_needed not in daemon.metrics.text()[0].decode()
 
 
-@virtually
 async def test_backoffs_change_for_pods_that_back_off_already(tmp_path: Path) -> None:
     slow = "podInitialBackoffSeconds: 500\npodMaxBackoffSeconds: 1000"
     async with (
@@ -633,7 +615,6 @@ async def test_backoffs_change_for_pods_that_back_off_already(tmp_path: Path) ->
         await it.until(lambda: it.node_of("web"), seconds=2)
 
 
-@virtually
 async def test_every_replica_reloads_and_only_the_leader_writes_events(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, replica(it, "r1", plugins=PLUGINS) as leader:
         await it.until(lambda: leader.is_leading)
@@ -657,7 +638,6 @@ async def test_every_replica_reloads_and_only_the_leader_writes_events(tmp_path:
             assert await place(it, "late", scheduler_name="two") == "b"
 
 
-@virtually
 async def test_under_load_every_pod_is_placed_once_by_the_active_configuration(tmp_path: Path) -> None:
     names, pods = ("one", "two"), 300
     async with (
@@ -714,7 +694,6 @@ async def test_under_load_every_pod_is_placed_once_by_the_active_configuration(t
         assert not list(daemon.parts.queue.pods())
 
 
-@virtually
 async def test_a_swap_that_fails_half_way_is_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -753,7 +732,6 @@ class Good(FilterPlugin):
 """
 
 
-@virtually
 async def test_nothing_of_rejected_configurations_is_kept(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD_FILE)
     (tmp_path / "broken.py").write_text(BROKEN_FILES["broken.py"])

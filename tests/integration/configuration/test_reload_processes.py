@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pytest
 
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
@@ -19,6 +20,8 @@ from tests.support.replicas import LEASES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 PATIENCE_SECONDS = 60.0
 ENDS_SECONDS = 10.0
@@ -175,58 +178,54 @@ async def serving() -> AsyncIterator[tuple[ApiServer, Server]]:
         yield server, Server(server)
 
 
-def test_a_config_map_is_followed_and_a_broken_one_is_rejected(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            it.put(profile(10, 1))
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run:
-                assert await it.place("first") == "a"
-                await until(lambda: run.said("Configuration is followed"))
-                assert (await run.metrics())['watch_up{source="configmap"}'] == 1
+async def test_a_config_map_is_followed_and_a_broken_one_is_rejected(tmp_path: Path) -> None:
+    async with serving() as (server, it):
+        it.put(profile(10, 1))
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run:
+            assert await it.place("first") == "a"
+            await until(lambda: run.said("Configuration is followed"))
+            assert (await run.metrics())['watch_up{source="configmap"}'] == 1
 
-                it.put(profile(1, 10))
-                await until(lambda: it.notes("ConfigurationReloaded"))
-                assert await it.place("second") == "b"
-                after = await run.metrics()
-                assert after["last_reload_successful"] == 1
-                assert after['reloads_total{result="reloaded"}'] == 1
-                shown = json.loads(await run.page("/configz"))["componentconfig"]
-                weights = {
-                    each["name"]: each["weight"]
-                    for each in shown["profiles"][0]["plugins"]["score"]["enabled"]
-                }
-                assert weights == {"prefer_a.py": 1, "prefer_b.py": 10}
+            it.put(profile(1, 10))
+            await until(lambda: it.notes("ConfigurationReloaded"))
+            assert await it.place("second") == "b"
+            after = await run.metrics()
+            assert after["last_reload_successful"] == 1
+            assert after['reloads_total{result="reloaded"}'] == 1
+            shown = json.loads(await run.page("/configz"))["componentconfig"]
+            weights = {
+                each["name"]: each["weight"] for each in shown["profiles"][0]["plugins"]["score"]["enabled"]
+            }
+            assert weights == {"prefer_a.py": 1, "prefer_b.py": 10}
 
-                it.put(profile(10, -1))
-                await until(lambda: it.notes("ConfigurationRejected"))
-                assert "profiles[0].plugins.score.enabled[1].weight" in it.notes("ConfigurationRejected")[0]
-                assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "ConfigMap"
-                refused = await run.metrics()
-                assert refused["last_reload_successful"] == 0
-                assert refused['reloads_total{result="rejected"}'] == 1
-                assert refused["hash"] == after["hash"]
-                assert await it.place("third") == "b"
+            it.put(profile(10, -1))
+            await until(lambda: it.notes("ConfigurationRejected"))
+            assert "profiles[0].plugins.score.enabled[1].weight" in it.notes("ConfigurationRejected")[0]
+            assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "ConfigMap"
+            refused = await run.metrics()
+            assert refused["last_reload_successful"] == 0
+            assert refused['reloads_total{result="rejected"}'] == 1
+            assert refused["hash"] == after["hash"]
+            assert await it.place("third") == "b"
 
-                it.store.delete("configmaps", "cs", "default")
-                await until(lambda: any("is deleted" in note for note in it.notes("ConfigurationRejected")))
-                assert await it.place("fourth") == "b"
+            it.store.delete("configmaps", "cs", "default")
+            await until(lambda: any("is deleted" in note for note in it.notes("ConfigurationRejected")))
+            assert await it.place("fourth") == "b"
 
-                it.put(profile(10, 1), prefer_a_py=preferring("b", "PreferA"))
-                await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
-                assert await it.place("fifth") == "b"
-                assert run.process.returncode is None
-                held = it.store.list(LEASES)[0]["spec"]["leaseTransitions"]
-                assert await end(run) == 0
-                assert held == 0
+            it.put(profile(10, 1), prefer_a_py=preferring("b", "PreferA"))
+            await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
+            assert await it.place("fifth") == "b"
+            assert run.process.returncode is None
+            held = it.store.list(LEASES)[0]["spec"]["leaseTransitions"]
+            assert await end(run) == 0
+            assert held == 0
 
-            found = [each for each in server.requests if "configmaps" in each.path or "kopf" in each.path]
-            assert {each.method for each in found} == {"GET"}
-
-    asyncio.run(scenario())
+        found = [each for each in server.requests if "configmaps" in each.path or "kopf" in each.path]
+        assert {each.method for each in found} == {"GET"}
 
 
-def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
+async def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
     tmp_path: Path,
 ) -> None:
     mount = tmp_path / "mount"
@@ -243,131 +242,118 @@ def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
         (mount / "..data_tmp").symlink_to(folder.name)
         (mount / "..data_tmp").rename(mount / "..data")
 
-    async def scenario() -> None:
-        project("one", {KEY: profile(10, 1), **PLUGINS})
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with running(kubeconfig, tmp_path / "log", "--config", str(mount / KEY)) as run:
-                assert await it.place("first") == "a"
+    project("one", {KEY: profile(10, 1), **PLUGINS})
+    async with serving() as (server, it):
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with running(kubeconfig, tmp_path / "log", "--config", str(mount / KEY)) as run:
+            assert await it.place("first") == "a"
 
-                project("two", {KEY: profile(10, 1), **PLUGINS, "prefer_a.py": preferring("b", "PreferA")})
-                await until(lambda: it.notes("ConfigurationReloaded"))
-                assert await it.place("second") == "b"
+            project("two", {KEY: profile(10, 1), **PLUGINS, "prefer_a.py": preferring("b", "PreferA")})
+            await until(lambda: it.notes("ConfigurationReloaded"))
+            assert await it.place("second") == "b"
 
-                project("three", {KEY: profile(1, 10), **PLUGINS, "prefer_b.py": "class Prefer(:"})
-                await until(lambda: it.notes("ConfigurationRejected"))
-                assert "SyntaxError" in it.notes("ConfigurationRejected")[0]
-                assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "Lease"
+            project("three", {KEY: profile(1, 10), **PLUGINS, "prefer_b.py": "class Prefer(:"})
+            await until(lambda: it.notes("ConfigurationRejected"))
+            assert "SyntaxError" in it.notes("ConfigurationRejected")[0]
+            assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "Lease"
 
-                project("four", {KEY: profile(10, 1), **PLUGINS})
-                await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
-                assert await it.place("third") == "a"
-                assert (await run.metrics())['watch_up{source="file"}'] == 1
-                assert await end(run) == 0
-
-    asyncio.run(scenario())
+            project("four", {KEY: profile(10, 1), **PLUGINS})
+            await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
+            assert await it.place("third") == "a"
+            assert (await run.metrics())['watch_up{source="file"}'] == 1
+            assert await end(run) == 0
 
 
-def test_sources_without_the_follow_flag_are_not_followed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            it.put(profile(10, 1))
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            flags = ("--config-map", f"default/cs:{KEY}", "--no-follow-config")
-            async with running(kubeconfig, tmp_path / "log", *flags) as run:
-                assert await it.place("first") == "a"
-                assert not [name for name in await run.metrics() if name.startswith("watch_up")]
-                assert await end(run) == 0
-            watched = [each for each in server.requests if "configmaps" in each.path]
-            assert [each.path for each in watched] == ["/api/v1/namespaces/default/configmaps/cs"]
-
-    asyncio.run(scenario())
+async def test_sources_without_the_follow_flag_are_not_followed(tmp_path: Path) -> None:
+    async with serving() as (server, it):
+        it.put(profile(10, 1))
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        flags = ("--config-map", f"default/cs:{KEY}", "--no-follow-config")
+        async with running(kubeconfig, tmp_path / "log", *flags) as run:
+            assert await it.place("first") == "a"
+            assert not [name for name in await run.metrics() if name.startswith("watch_up")]
+            assert await end(run) == 0
+        watched = [each for each in server.requests if "configmaps" in each.path]
+        assert [each.path for each in watched] == ["/api/v1/namespaces/default/configmaps/cs"]
 
 
-def test_the_start_needs_an_existing_and_valid_config_map(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            for expected in ("ConfigMap default/cs: does not exist", "has no key config.yaml; it has none"):
-                async with (
-                    running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run,
-                    asyncio.timeout(PATIENCE_SECONDS),
-                ):
-                    assert await run.process.wait() == 2
-                assert expected in (tmp_path / "log").read_text()
-                it.put(None)
-
-    asyncio.run(scenario())
+async def test_the_start_needs_an_existing_and_valid_config_map(tmp_path: Path) -> None:
+    async with serving() as (server, it):
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        for expected in ("ConfigMap default/cs: does not exist", "has no key config.yaml; it has none"):
+            async with (
+                running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run,
+                asyncio.timeout(PATIENCE_SECONDS),
+            ):
+                assert await run.process.wait() == 2
+            assert expected in (tmp_path / "log").read_text()
+            it.put(None)
 
 
 ENDS_ALL = "import time, os; time.sleep(2); os._exit(3)\n"
 
 
-def test_a_plugin_file_that_exits_the_process_stops_neither_scheduler_nor_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            it.put(profile(1, 10))
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            kept = tmp_path / "kept.json"
-            flags = ("--config-map", f"default/cs:{KEY}", "--last-good-config", str(kept))
-            async with running(kubeconfig, tmp_path / "log", *flags) as run:
-                assert await it.place("first") == "b"
-                await until(lambda: run.said("Configuration is followed"))
-                it.put(profile(10, 1), prefer_a_py=ENDS_ALL)
-                slowest = 0.0
-                while not it.notes("ConfigurationRejected"):
-                    asked = asyncio.get_running_loop().time()
-                    assert await run.page("/healthz") == "ok"
-                    slowest = max(slowest, asyncio.get_running_loop().time() - asked)
-                    await asyncio.sleep(0.1)
-                assert (
-                    "importing prefer_a.py ends the process (status 3), in a dry run in another one"
-                    in it.notes("ConfigurationRejected")[0]
-                )
-                assert slowest < 1.0
-                assert await it.place("second") == "b"
-                assert await end(run) == 0
-
-            for event in it.events("ConfigurationRejected"):
-                it.store.delete("events.events.k8s.io", event["metadata"]["name"], "default")
-            async with running(kubeconfig, tmp_path / "log", *flags) as run:
-                assert await it.place("third") == "b"
-                (reported,) = run.said("Configuration is invalid; using the last good one")
-                assert "prefer_a.py" in reported["error"]
-                await until(lambda: it.notes("ConfigurationRejected"))
-                assert (await run.metrics())["last_reload_successful"] == 0
-
-                it.put(profile(10, 1))
-                await until(lambda: it.notes("ConfigurationReloaded"))
-                assert await it.place("fourth") == "a"
-                assert await end(run) == 0
-
-    asyncio.run(scenario())
-
-
-def test_a_signal_starts_a_cache_check_and_a_dump(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            config = tmp_path / "config.yaml"
-            config.write_text(
-                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-                "leaderElection: {resourceNamespace: default}\n"
+async def test_a_plugin_file_that_exits_the_process_stops_neither_scheduler_nor_restart(
+    tmp_path: Path,
+) -> None:
+    async with serving() as (server, it):
+        it.put(profile(1, 10))
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        kept = tmp_path / "kept.json"
+        flags = ("--config-map", f"default/cs:{KEY}", "--last-good-config", str(kept))
+        async with running(kubeconfig, tmp_path / "log", *flags) as run:
+            assert await it.place("first") == "b"
+            await until(lambda: run.said("Configuration is followed"))
+            it.put(profile(10, 1), prefer_a_py=ENDS_ALL)
+            slowest = 0.0
+            while not it.notes("ConfigurationRejected"):
+                asked = asyncio.get_running_loop().time()
+                assert await run.page("/healthz") == "ok"
+                slowest = max(slowest, asyncio.get_running_loop().time() - asked)
+                await asyncio.sleep(0.1)
+            assert (
+                "importing prefer_a.py ends the process (status 3), in a dry run in another one"
+                in it.notes("ConfigurationRejected")[0]
             )
-            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
-                assert await it.place("first")
-                run.process.send_signal(signal.SIGUSR2)
-                await until(lambda: run.said("Dump of scheduling queue"))
-                (compared,) = run.said("Cache was compared")
-                assert (compared["result"], compared["nodes"], compared["pods"]) == ("clean", 2, 1)
-                assert len(run.said("Dump of cached NodeInfo")) == 2
+            assert slowest < 1.0
+            assert await it.place("second") == "b"
+            assert await end(run) == 0
 
-                page = json.loads(await run.page("/debug/cache"))
-                assert page["comparison"]["result"] == "clean"
-                assert [len(node["pods"]) for node in page["nodes"]].count(1) == 1
-                assert "Dump of scheduling queue: activeQ:0; backoffQ:0; " in await run.page(
-                    "/debug/cache?output=text"
-                )
-                assert await end(run) == 0
+        for event in it.events("ConfigurationRejected"):
+            it.store.delete("events.events.k8s.io", event["metadata"]["name"], "default")
+        async with running(kubeconfig, tmp_path / "log", *flags) as run:
+            assert await it.place("third") == "b"
+            (reported,) = run.said("Configuration is invalid; using the last good one")
+            assert "prefer_a.py" in reported["error"]
+            await until(lambda: it.notes("ConfigurationRejected"))
+            assert (await run.metrics())["last_reload_successful"] == 0
 
-    asyncio.run(scenario())
+            it.put(profile(10, 1))
+            await until(lambda: it.notes("ConfigurationReloaded"))
+            assert await it.place("fourth") == "a"
+            assert await end(run) == 0
+
+
+async def test_a_signal_starts_a_cache_check_and_a_dump(tmp_path: Path) -> None:
+    async with serving() as (server, it):
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        config = tmp_path / "config.yaml"
+        config.write_text(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            "leaderElection: {resourceNamespace: default}\n"
+        )
+        async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
+            assert await it.place("first")
+            run.process.send_signal(signal.SIGUSR2)
+            await until(lambda: run.said("Dump of scheduling queue"))
+            (compared,) = run.said("Cache was compared")
+            assert (compared["result"], compared["nodes"], compared["pods"]) == ("clean", 2, 1)
+            assert len(run.said("Dump of cached NodeInfo")) == 2
+
+            page = json.loads(await run.page("/debug/cache"))
+            assert page["comparison"]["result"] == "clean"
+            assert [len(node["pods"]) for node in page["nodes"]].count(1) == 1
+            assert "Dump of scheduling queue: activeQ:0; backoffQ:0; " in await run.page(
+                "/debug/cache?output=text"
+            )
+            assert await end(run) == 0

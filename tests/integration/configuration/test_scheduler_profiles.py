@@ -23,7 +23,6 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
 from tests.support.reloads import offer_of, reloader_of
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -134,7 +133,6 @@ async def daemon_of(it: Cluster, configuration: str = "", **options: Any) -> Asy
             await asyncio.gather(*followed.tasks, return_exceptions=True)
 
 
-@virtually
 async def test_an_object_serves_pods_of_its_name_until_it_is_deleted(tmp_path: Path) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
         assert not await followed.place("before", "team-a")
@@ -150,7 +148,6 @@ async def test_an_object_serves_pods_of_its_name_until_it_is_deleted(tmp_path: P
         assert not await followed.place("after", "team-a")
 
 
-@virtually
 async def test_an_invalid_version_is_reported_and_the_last_valid_one_stays(
     tmp_path: Path,
 ) -> None:
@@ -211,7 +208,6 @@ async def test_an_invalid_version_is_reported_and_the_last_valid_one_stays(
     ],
     ids=["plugin", "argument", "arguments without a name", "every plugin", "default-scheduler"],
 )
-@virtually
 async def test_an_invalid_object_does_not_affect_the_others(tmp_path: Path, spec: Any, message: str) -> None:
     async with following(tmp_path) as it:
         for name in ("a", "c"):
@@ -225,7 +221,6 @@ async def test_an_invalid_object_does_not_affect_the_others(tmp_path: Path, spec
             assert "lastGood" not in followed.status("b")
 
 
-@virtually
 async def test_for_one_name_the_configuration_wins_and_then_the_oldest_object(tmp_path: Path) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
         followed.apply(profile("z-first", "shared"))
@@ -247,7 +242,6 @@ async def test_for_one_name_the_configuration_wins_and_then_the_oldest_object(tm
         await followed.until_said("a-second", "True", "True", "")
 
 
-@virtually
 async def test_a_name_in_the_configuration_belongs_to_it_until_it_is_removed_there(
     tmp_path: Path,
 ) -> None:
@@ -268,7 +262,6 @@ async def test_a_name_in_the_configuration_belongs_to_it_until_it_is_removed_the
         assert await followed.place("one", "team-a")
 
 
-@virtually
 async def test_a_reload_keeps_the_active_objects_and_a_rejected_one_changes_nothing(tmp_path: Path) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
         followed.apply(profile("team-a"))
@@ -283,7 +276,6 @@ async def test_a_reload_keeps_the_active_objects_and_a_rejected_one_changes_noth
         assert followed.daemon.configuration.settings.pod_max_backoff_seconds == 20
 
 
-@virtually
 async def test_many_objects_are_applied_at_once_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +305,6 @@ async def test_many_objects_are_applied_at_once_at_the_start(
             assert len(reloads) == 2  # one that was tried in vain, and none to go on with what is active
 
 
-@virtually
 async def test_only_the_leader_writes_statuses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with following(tmp_path) as it, AsyncExitStack() as leading:
         leader = await leading.enter_async_context(it.daemon(leader_elect=True))
@@ -328,7 +319,6 @@ async def test_only_the_leader_writes_statuses(tmp_path: Path, caplog: pytest.Lo
             await followed.until_said("team-a", "True", "True", "")
 
 
-@virtually
 async def test_deletions_while_kopf_is_down_and_late_kinds_are_noticed(
     tmp_path: Path,
 ) -> None:
@@ -361,7 +351,6 @@ class NeedsConfigMaps(ScorePlugin):
         return 1
 
 
-@virtually
 async def test_a_profile_that_failed_during_an_outage_is_retried_after_it(
     tmp_path: Path,
 ) -> None:
@@ -384,28 +373,24 @@ async def test_a_profile_that_failed_during_an_outage_is_retried_after_it(
 @pytest.mark.parametrize(
     "body", [b'{"items": null}', b"<html>not now</html>"], ids=["of none", "that is none"]
 )
-def test_a_malformed_list_is_decoded_or_requested_again(
+async def test_a_malformed_list_is_decoded_or_requested_again(
     tmp_path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @virtually
-    async def scenario() -> None:
-        async with following(tmp_path) as it, daemon_of(it) as followed:
-            up = followed.daemon.metrics.configuration.watch_up
-            await it.until(lambda: up["schedulerprofiles"])
-            followed.listener.ended()
-            connection = followed.daemon._connection
-            answers = [Response(200, body)]
+    async with following(tmp_path) as it, daemon_of(it) as followed:
+        up = followed.daemon.metrics.configuration.watch_up
+        await it.until(lambda: up["schedulerprofiles"])
+        followed.listener.ended()
+        connection = followed.daemon._connection
+        answers = [Response(200, body)]
 
-            async def send(request: Request, **options: Any) -> Response:
-                if answers and request.path.endswith("/schedulerprofiles"):
-                    return answers.pop()
-                return await type(connection).send(connection, request, **options)
+        async def send(request: Request, **options: Any) -> Response:
+            if answers and request.path.endswith("/schedulerprofiles"):
+                return answers.pop()
+            return await type(connection).send(connection, request, **options)
 
-            monkeypatch.setattr(connection, "send", send)
-            followed.listener.began()
-            await it.until(lambda: up["schedulerprofiles"])
-
-    scenario()
+        monkeypatch.setattr(connection, "send", send)
+        followed.listener.began()
+        await it.until(lambda: up["schedulerprofiles"])
 
 
 @pytest.mark.parametrize(
@@ -425,14 +410,12 @@ def test_a_malformed_list_is_decoded_or_requested_again(
     ],
     ids=["empty name", "no name", "percentage", "two orders", "twice"],
 )
-@virtually
 async def test_the_api_server_enforces_the_schema(tmp_path: Path, spec: Any, field: str) -> None:
     async with following(tmp_path) as it:
         with pytest.raises(StatusError, match=field):
             it.server.store.create(PROFILES, {**profile("a"), "spec": spec})
 
 
-@virtually
 async def test_no_more_than_one_profile_is_built_in_one_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from scheduler.simulator.server import KubeletOptions
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time import LoopClock, run
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +124,6 @@ async def overfill(it: Cluster) -> None:
     it.server.faults.remove(delay)
 
 
-@virtually
 async def test_a_kubelet_rejection_is_counted_recorded_explained_and_avoided(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
@@ -153,7 +151,6 @@ async def test_a_kubelet_rejection_is_counted_recorded_explained_and_avoided(tmp
         }
 
 
-@virtually
 async def test_a_pod_created_on_a_node_under_our_name_does_not_pause_the_node(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
@@ -165,7 +162,6 @@ async def test_a_pod_created_on_a_node_under_our_name_does_not_pause_the_node(tm
         assert metric(daemon, "custom_scheduler_paused_nodes") == 0
 
 
-@virtually
 async def test_the_only_node_of_a_cluster_is_used_while_it_is_paused(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
@@ -178,7 +174,6 @@ async def test_the_only_node_of_a_cluster_is_used_while_it_is_paused(tmp_path: P
         assert metric(daemon, "custom_scheduler_paused_nodes") == 1
 
 
-@virtually
 async def test_pauses_follow_a_changed_configuration(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))
@@ -193,7 +188,6 @@ async def test_pauses_follow_a_changed_configuration(tmp_path: Path):
 @pytest.mark.parametrize(
     ("priority", "node"), [(5, ""), (50, "n1")], ids=["less important", "more important"]
 )
-@virtually
 async def test_capacity_that_the_other_scheduler_preempted_belongs_to_it_by_priority(
     tmp_path: Path, priority: int, node: str
 ):
@@ -228,7 +222,6 @@ def nominated(it: Cluster, name: str) -> str:
     return it.pod(name)["status"].get("nominatedNodeName", "")
 
 
-@virtually
 async def test_a_nomination_of_another_scheduler_is_not_cleared(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions(stop_seconds=20)) as it, it.daemon() as daemon:
         await one_full_node(it)
@@ -244,7 +237,6 @@ async def test_a_nomination_of_another_scheduler_is_not_cleared(tmp_path: Path):
         assert nominated(it, "theirs") == "n1"
 
 
-@virtually
 async def test_capacity_nominated_for_a_pod_stays_after_its_profile_is_removed(tmp_path: Path):
     both = f"{HEAD}profiles: [{{schedulerName: {OURS}}}, {{schedulerName: {THEIRS}}}]"
     async with cluster(tmp_path, kubelet=KubeletOptions(stop_seconds=20)) as it, it.daemon(both) as daemon:
@@ -281,7 +273,6 @@ profiles:
 """
 
 
-@virtually
 async def test_added_affinity_divides_the_nodes_between_profiles(tmp_path: Path):
     async with cluster(tmp_path) as it, it.daemon(TWO_POOLS):
         it.add_nodes(node_object("mine", cpu="2", labels={"pool": "ours"}), node_object("rest", cpu="2"))
@@ -322,7 +313,6 @@ class Licence(FilterPlugin):
 '''
 
 
-@virtually
 async def test_two_profiles_use_their_own_plugins_and_event_reporters(tmp_path: Path):
     plugin = tmp_path / "licence.py"
     plugin.write_text(LICENCE)

@@ -10,7 +10,6 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import Account
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,7 +30,6 @@ def are_bound(it: Cluster, names: list[str]) -> bool:
     return all(it.node_of(name) for name in names)
 
 
-@virtually
 async def test_pods_are_bound_when_the_time_of_day_jumps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +53,6 @@ async def test_pods_are_bound_when_the_time_of_day_jumps(
         assert daemon.leadership.is_leading()
 
 
-@virtually
 async def test_pods_are_bound_when_an_expired_token_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

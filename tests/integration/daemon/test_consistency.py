@@ -17,7 +17,6 @@ from scheduler.simulator.faults import requests
 from tests.faults.cache_comparison import cache_from, differences
 from tests.support.builders import node_object, pod, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +55,6 @@ def drift(daemon: Daemon, what: str) -> float | None:
     return daemon.metrics.registry.get_sample_value("custom_scheduler_cache_drift_total", {"what": what})
 
 
-@virtually
 async def test_a_correct_cache_has_no_findings_and_every_kind_is_compared(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
@@ -74,7 +72,6 @@ async def test_a_correct_cache_has_no_findings_and_every_kind_is_compared(tmp_pa
         )
 
 
-@virtually
 async def test_a_kind_that_is_missing_on_the_server_is_compared_too(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.server.faults.refuse(404, lambda info: info.resource == "podgroups")
@@ -207,7 +204,6 @@ BREAKS: dict[str, tuple[Callable[[Cluster, Daemon], None], str]] = {
 
 
 @pytest.mark.parametrize(("break_", "what"), BREAKS.values(), ids=BREAKS)
-@virtually
 async def test_drift_is_found_counted_and_repaired(
     tmp_path: Path, break_: Callable[[Cluster, Daemon], None], what: str
 ) -> None:
@@ -230,7 +226,6 @@ async def test_drift_is_found_counted_and_repaired(
         assert daemon.parts.queue.place_of(uid_of(it, "large")) is Place.UNSCHEDULABLE
 
 
-@virtually
 async def test_changes_that_the_watch_missed_are_listed_again(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
@@ -246,7 +241,6 @@ async def test_changes_that_the_watch_missed_are_listed_again(tmp_path: Path) ->
         assert not list(differences(daemon.parts.cache, cache_from(it.server.store)))
 
 
-@virtually
 async def test_a_change_that_the_watch_delivers_a_second_later_is_no_drift(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
@@ -303,7 +297,6 @@ WITH_FICKLE = (
 WITH_BREAKING = WITH_FICKLE.replace("filter: {", "preFilter: {enabled: [{name: Fickle}]}, filter: {")
 
 
-@virtually
 async def test_a_plugin_with_varying_answers_is_no_drift(tmp_path: Path) -> None:
     plugin = type("Moody", (Moody,), {})
     async with cluster(tmp_path) as it, it.daemon(WITH_FICKLE, plugins={"Fickle": plugin}) as daemon:
@@ -315,7 +308,6 @@ async def test_a_plugin_with_varying_answers_is_no_drift(tmp_path: Path) -> None
         assert not (await daemon.consistency.check(repair=True)).findings
 
 
-@virtually
 async def test_cached_results_of_a_plugin_that_now_fails_are_not_reported(tmp_path: Path) -> None:
     plugin = type("Breaking", (Breaking,), {})
     async with cluster(tmp_path) as it, it.daemon(WITH_BREAKING, plugins={"Fickle": plugin}) as daemon:
@@ -327,7 +319,6 @@ async def test_cached_results_of_a_plugin_that_now_fails_are_not_reported(tmp_pa
         assert not (await daemon.consistency.check(repair=True)).findings
 
 
-@virtually
 async def test_outdated_cached_results_are_dropped(tmp_path: Path) -> None:
     plugin = type("Fickle", (Fickle,), {})
     async with cluster(tmp_path) as it, it.daemon(WITH_FICKLE, plugins={"Fickle": plugin}) as daemon:
@@ -344,7 +335,6 @@ async def test_outdated_cached_results_are_dropped(tmp_path: Path) -> None:
         assert not (await daemon.consistency.check(repair=True)).findings
 
 
-@virtually
 async def test_the_check_runs_periodically(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
@@ -356,7 +346,6 @@ async def test_the_check_runs_periodically(tmp_path: Path) -> None:
         assert daemon.parts.queue.get(uid_of(it, "large")) is not None
 
 
-@virtually
 async def test_the_check_runs_after_an_outage(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
@@ -368,7 +357,6 @@ async def test_the_check_runs_after_an_outage(tmp_path: Path) -> None:
         await it.until(lambda: drift(daemon, "pending") == 1, seconds=10.0)
 
 
-@virtually
 async def test_a_server_that_does_not_answer_is_no_drift(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         await settled(it)
@@ -379,7 +367,6 @@ async def test_a_server_that_does_not_answer_is_no_drift(tmp_path: Path) -> None
         assert (report.result, set(report.unread)) == ("failed", {"pods"})
 
 
-@virtually
 async def test_a_signal_dumps_the_cache_and_the_queue_as_in_kube_scheduler(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.configuration.test_reload_processes import end, running, serving
 from tests.support.builders import pod_object
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integration.configuration.test_reload_processes import Server
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -42,7 +46,7 @@ def told(it: Server) -> str:
     return next((each["message"] for each in conditions if each["type"] == "PodScheduled"), "")
 
 
-def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(
+async def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
@@ -50,24 +54,21 @@ def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(
     flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config")
     mine, another = (*flags, str(tmp_path / "kept.json")), (*flags, str(tmp_path / "another.json"))
 
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with running(kubeconfig, tmp_path / "log", *mine) as run:
-                assert await it.place("before")
-                it.store.create("pods", pod_object("deadly"))
-                async with asyncio.timeout(30):
-                    assert await run.process.wait() == -9
-            async with running(kubeconfig, tmp_path / "log", *mine) as run:
-                assert await it.place("after")
-                assert told(it) == TOLD
-                assert run.said("The previous process ended during an attempt")
-                assert await end(run) == 0
-            async with running(kubeconfig, tmp_path / "log", *another) as run:
-                assert await it.place("led-by-another")
-                assert await end(run) == 0
-
-    asyncio.run(scenario())
+    async with serving() as (server, it):
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with running(kubeconfig, tmp_path / "log", *mine) as run:
+            assert await it.place("before")
+            it.store.create("pods", pod_object("deadly"))
+            async with asyncio.timeout(30):
+                assert await run.process.wait() == -9
+        async with running(kubeconfig, tmp_path / "log", *mine) as run:
+            assert await it.place("after")
+            assert told(it) == TOLD
+            assert run.said("The previous process ended during an attempt")
+            assert await end(run) == 0
+        async with running(kubeconfig, tmp_path / "log", *another) as run:
+            assert await it.place("led-by-another")
+            assert await end(run) == 0
 
 
 LEASE = """\
@@ -98,22 +99,19 @@ class Holding(FilterPlugin):
 """
 
 
-def test_a_pod_whose_attempt_loses_the_lease_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
+async def test_a_pod_whose_attempt_loses_the_lease_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(LEASE)
     (tmp_path / "holding.py").write_text(HOLDING)
     flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config", str(tmp_path / "kept.json"))
 
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            it.store.create("pods", pod_object("deadly"))
-            async with running(kubeconfig, tmp_path / "log", *flags) as run:
-                async with asyncio.timeout(60):
-                    assert await run.process.wait() == 1
-                assert run.said("The lease was lost while an attempt held the loop")
-            async with running(kubeconfig, tmp_path / "log", *flags) as run:
-                assert await it.place("after")
-                assert told(it) == TOLD
-                assert await end(run) == 0
-
-    asyncio.run(scenario())
+    async with serving() as (server, it):
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        it.store.create("pods", pod_object("deadly"))
+        async with running(kubeconfig, tmp_path / "log", *flags) as run:
+            async with asyncio.timeout(60):
+                assert await run.process.wait() == 1
+            assert run.said("The lease was lost while an attempt held the loop")
+        async with running(kubeconfig, tmp_path / "log", *flags) as run:
+            assert await it.place("after")
+            assert told(it) == TOLD
+            assert await end(run) == 0

@@ -22,7 +22,6 @@ from tests.integration.daemon.test_preemption import evictions, is_there, value
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +95,6 @@ def bindings(it: Cluster) -> int:
     return len(it.server.requests.matching(method="POST", path="/binding"))
 
 
-@virtually
 async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
@@ -125,7 +123,6 @@ async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tm
         assert it.node_of("grows") == "n"
 
 
-@virtually
 async def test_the_freed_capacity_is_kept_for_the_resize(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it, it.daemon(ON):
         it.add_nodes(node_object("n", cpu="4"))
@@ -147,7 +144,6 @@ async def test_the_freed_capacity_is_kept_for_the_resize(tmp_path: Path) -> None
         pytest.param(ON, "PreemptLowerPriority", ["example.com/autoscaler"], id="its node disables it"),
     ],
 )
-@virtually
 async def test_no_pod_is_evicted_for_a_resize_that_may_not_preempt(
     tmp_path: Path, gate: str, policy: str, owners: list[str]
 ) -> None:
@@ -167,7 +163,6 @@ async def test_no_pod_is_evicted_for_a_resize_that_may_not_preempt(
         assert place(it, daemon, "grows") is (Place.OUTSIDE if gate is OFF else Place.UNSCHEDULABLE)
 
 
-@virtually
 async def test_a_resize_preempts_once_its_node_allows_it(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
@@ -187,7 +182,6 @@ async def test_a_resize_preempts_once_its_node_allows_it(tmp_path: Path) -> None
         await it.until(lambda: not is_there(it, "low"), seconds=20)
 
 
-@virtually
 async def test_a_new_daemon_finds_deferred_resizes_and_a_deleted_pod_leaves(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it:
         it.add_nodes(node_object("n", cpu="4"))
@@ -223,7 +217,6 @@ async def test_a_new_daemon_finds_deferred_resizes_and_a_deleted_pod_leaves(tmp_
         ),
     ],
 )
-@virtually
 async def test_changes_on_its_node_requeue_a_pod_that_waits_for_its_resize(
     tmp_path: Path, change: Any, tries_again: bool
 ) -> None:
@@ -258,7 +251,6 @@ class RefusesAll(PreEnqueuePlugin, FilterPlugin, PermitPlugin):
         return Status.unschedulable("no")
 
 
-@virtually
 async def test_only_plugins_for_resizes_are_called_as_the_pod_keeps_its_node(tmp_path: Path) -> None:
     profiles = "profiles: [{plugins: {multiPoint: {enabled: [{name: RefusesAll}]}}}]"
     plugins: dict[str, type[Plugin]] = {"RefusesAll": RefusesAll}
@@ -277,7 +269,6 @@ async def test_only_plugins_for_resizes_are_called_as_the_pod_keeps_its_node(tmp
         await it.until(lambda: explained(daemon)["attempt"]["message"] == FITS)
 
 
-@virtually
 async def test_no_further_pod_is_evicted_for_a_resize_that_is_withdrawn(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON):
         it.add_nodes(node_object("n", cpu="4"))
@@ -292,7 +283,6 @@ async def test_no_further_pod_is_evicted_for_a_resize_that_is_withdrawn(tmp_path
         assert evictions(it).total() == 1
 
 
-@virtually
 async def test_the_consistency_check_finds_a_deferred_resize_that_is_not_queued(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -314,7 +304,6 @@ async def test_the_consistency_check_finds_a_deferred_resize_that_is_not_queued(
         assert findings() == []
 
 
-@virtually
 async def test_a_pending_pod_gets_the_capacity_that_a_resize_frees(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
@@ -330,7 +319,6 @@ async def test_a_pending_pod_gets_the_capacity_that_a_resize_frees(tmp_path: Pat
         await it.until(lambda: it.node_of("waits"), seconds=20)
 
 
-@virtually
 async def test_members_of_groups_on_nodes_are_resized_one_by_one(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(ON) as daemon:
         gang = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
@@ -347,7 +335,6 @@ async def test_members_of_groups_on_nodes_are_resized_one_by_one(tmp_path: Path)
         assert daemon.cycles.group_attempts.last(group) is None
 
 
-@virtually
 async def test_a_reload_begins_and_ends_to_preempt_for_resizes(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=RESIZES) as it, it.daemon(OFF) as daemon:
         it.add_nodes(node_object("n", cpu="4"))

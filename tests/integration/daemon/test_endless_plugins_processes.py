@@ -21,6 +21,8 @@ from tests.support.builders import node_object, pod_object
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 ROOT = Path(__file__).parents[3]
 
 HEAD = """\
@@ -116,17 +118,14 @@ def catches(pid: int, name: signal.Signals) -> bool:
         pytest.param(HEAD + IN_C, r"Timeout.*endless\.py\", line 10 in filter_node", id="a call into C"),
     ],
 )
-def test_explain_names_an_endless_plugin_and_ends_by_one_interrupt(
+async def test_explain_names_an_endless_plugin_and_ends_by_one_interrupt(
     tmp_path: Path, plugin: str, expected: str
 ) -> None:
     config, cluster, log = written(tmp_path, plugin), the_cluster(tmp_path), tmp_path / "log"
 
-    async def scenario() -> None:
-        async with begun(log, "explain", "--cluster", cluster, "--config", config) as process:
-            await until(lambda: re.search(expected, log.read_text(), re.DOTALL))
-            assert await interrupted(process) == -signal.SIGINT
-
-    asyncio.run(scenario())
+    async with begun(log, "explain", "--cluster", cluster, "--config", config) as process:
+        await until(lambda: re.search(expected, log.read_text(), re.DOTALL))
+        assert await interrupted(process) == -signal.SIGINT
 
 
 def test_explain_reports_a_stopped_plugin_as_the_daemon_would(tmp_path: Path) -> None:
@@ -139,46 +138,40 @@ def test_explain_reports_a_stopped_plugin_as_the_daemon_would(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("body", [UNSTOPPABLE, IN_C], ids=["unstoppable", "a call into C"])
-def test_a_daemon_blocked_by_a_plugin_is_not_ready_and_ends_by_the_second_interrupt(
+async def test_a_daemon_blocked_by_a_plugin_is_not_ready_and_ends_by_the_second_interrupt(
     tmp_path: Path, body: str
 ) -> None:
     config = written(tmp_path, HEAD + body)
 
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            # Of a forked program, the pid would be that of its client.
-            real = [sys.executable, "-m", "scheduler"]
-            async with running(kubeconfig, tmp_path / "log", "--config", str(config), program=real) as run:
-                await until(lambda: run.said("Scheduling"))
-                assert await run.page("/readyz") == "ok"
-                it.store.create("pods", pod_object("web"))
-                if body == UNSTOPPABLE:
-                    await until(lambda: run.said("The loop is held"))
-                    [line] = run.said("The loop is held")
-                    assert line["holder"] == "attempt at pod default/web, plugin Endless at Filter"
-                    assert "in go_on" in line["stack"]
-                await no_answer(run)
-                run.process.send_signal(signal.SIGINT)
-                await until(lambda: not catches(run.process.pid, signal.SIGINT))
-                assert await interrupted(run.process) == -signal.SIGINT
-
-    asyncio.run(scenario())
+    async with serving() as (server, it):
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        # Of a forked program, the pid would be that of its client.
+        real = [sys.executable, "-m", "scheduler"]
+        async with running(kubeconfig, tmp_path / "log", "--config", str(config), program=real) as run:
+            await until(lambda: run.said("Scheduling"))
+            assert await run.page("/readyz") == "ok"
+            it.store.create("pods", pod_object("web"))
+            if body == UNSTOPPABLE:
+                await until(lambda: run.said("The loop is held"))
+                [line] = run.said("The loop is held")
+                assert line["holder"] == "attempt at pod default/web, plugin Endless at Filter"
+                assert "in go_on" in line["stack"]
+            await no_answer(run)
+            run.process.send_signal(signal.SIGINT)
+            await until(lambda: not catches(run.process.pid, signal.SIGINT))
+            assert await interrupted(run.process) == -signal.SIGINT
 
 
-def test_a_suspended_plugin_makes_the_daemon_not_ready(tmp_path: Path) -> None:
+async def test_a_suspended_plugin_makes_the_daemon_not_ready(tmp_path: Path) -> None:
     config = written(tmp_path, ENDLESS)
 
-    async def scenario() -> None:
-        async with serving() as (server, it):
-            for number in range(3):
-                it.store.create("pods", pod_object(f"evil-{number}", labels={"evil": "yes"}))
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
-                await until(lambda: run.said("Plugin was stopped again and again, and rests"))
-                assert "stopped again and again, and at rest: Endless" in await run.page("/readyz/plugins")
-                assert await run.page("/livez") == "ok"
-                await until(lambda: len(run.said("Error scheduling pod; retrying")) == 3)
-                assert len([line for line in run.said("Over budget") if "exc_info" in line]) == 1
-
-    asyncio.run(scenario())
+    async with serving() as (server, it):
+        for number in range(3):
+            it.store.create("pods", pod_object(f"evil-{number}", labels={"evil": "yes"}))
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
+            await until(lambda: run.said("Plugin was stopped again and again, and rests"))
+            assert "stopped again and again, and at rest: Endless" in await run.page("/readyz/plugins")
+            assert await run.page("/livez") == "ok"
+            await until(lambda: len(run.said("Error scheduling pod; retrying")) == 3)
+            assert len([line for line in run.said("Over budget") if "exc_info" in line]) == 1

@@ -13,7 +13,6 @@ from scheduler.framework import PermitPlugin, PreBindPlugin, Wait
 from scheduler.simulator.faults import requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +66,6 @@ async def settle_on(it: Cluster, *pods: dict[str, Any]) -> None:
     await it.until(lambda: all(it.node_of(pod["metadata"]["name"]) for pod in pods))
 
 
-@virtually
 async def test_a_victim_gets_a_condition_and_the_preemptor_takes_its_place(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
@@ -109,7 +107,6 @@ async def test_a_victim_gets_a_condition_and_the_preemptor_takes_its_place(tmp_p
     ],
     ids=["equal priority", "policy Never"],
 )
-@virtually
 async def test_no_pod_is_evicted_for_a_pod_that_may_not_preempt(
     tmp_path: Path, victim_priority: int, policy: str, expected: str
 ) -> None:
@@ -125,7 +122,6 @@ async def test_no_pod_is_evicted_for_a_pod_that_may_not_preempt(
         assert not evictions(it)
 
 
-@virtually
 async def test_the_capacity_of_victims_goes_to_the_preemptor_only(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
@@ -139,7 +135,6 @@ async def test_the_capacity_of_victims_goes_to_the_preemptor_only(tmp_path: Path
         assert evictions(it) == {"victim": 1}
 
 
-@virtually
 async def test_several_preemptors_never_evict_more_than_they_need(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(3)))
@@ -158,7 +153,6 @@ async def test_several_preemptors_never_evict_more_than_they_need(tmp_path: Path
     [requests(verb="delete", resource="pods"), requests(verb="patch", subresource="status", name="victim")],
     ids=["delete", "patch"],
 )
-@virtually
 async def test_a_preemption_that_failed_is_tried_again(tmp_path: Path, refused: Any, code: int) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
@@ -170,7 +164,6 @@ async def test_a_preemption_that_failed_is_tried_again(tmp_path: Path, refused: 
         assert not is_there(it, "victim")
 
 
-@virtually
 async def test_without_binding_nobody_is_evicted_and_the_preemptor_backs_off(
     tmp_path: Path,
 ) -> None:
@@ -187,7 +180,6 @@ async def test_without_binding_nobody_is_evicted_and_the_preemptor_backs_off(
         assert not it.condition("important")
 
 
-@virtually
 async def test_preemptions_are_counted(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
@@ -203,7 +195,6 @@ async def test_preemptions_are_counted(tmp_path: Path) -> None:
         assert value(daemon, f"{reported}_duration_seconds_count", result="success") == 1
 
 
-@virtually
 async def test_a_budget_is_kept_if_another_node_fits_and_violated_otherwise(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("a", cpu="2"), node_object("b", cpu="2"))
@@ -223,7 +214,6 @@ async def test_a_budget_is_kept_if_another_node_fits_and_violated_otherwise(tmp_
         assert evictions(it) == {"free": 1, "guarded": 1}
 
 
-@virtually
 async def test_a_pod_with_anti_affinity_to_the_preemptor_is_a_victim(tmp_path: Path) -> None:
     shuns = {
         "podAntiAffinity": {
@@ -262,7 +252,6 @@ class Preparing(PreBindPlugin):
 
 
 @pytest.mark.parametrize("plugin", [Holding, Preparing], ids=["at Permit", "in PreBind"])
-@virtually
 async def test_an_assumed_victim_is_requeued_and_not_deleted(tmp_path: Path, plugin: type[Plugin]) -> None:
     configuration = f"""
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -293,7 +282,6 @@ profiles:
 
 
 @pytest.mark.parametrize("code", [404, 409])
-@virtually
 async def test_a_victim_that_is_already_gone_is_no_failure(tmp_path: Path, code: int) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
@@ -308,7 +296,6 @@ async def test_a_victim_that_is_already_gone_is_no_failure(tmp_path: Path, code:
         await it.until(lambda: it.node_of("important"), seconds=600)
 
 
-@virtually
 async def test_a_preemptor_whose_victims_leave_before_their_eviction_is_retried(
     tmp_path: Path,
 ) -> None:
@@ -326,7 +313,6 @@ async def test_a_preemptor_whose_victims_leave_before_their_eviction_is_retried(
         await it.until(lambda: it.node_of("important"), seconds=60)
 
 
-@virtually
 async def test_a_preemptor_of_higher_priority_takes_a_nomination_away(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
@@ -340,7 +326,6 @@ async def test_a_preemptor_of_higher_priority_takes_a_nomination_away(tmp_path: 
         assert evictions(it) == {"victim": 1}
 
 
-@virtually
 async def test_a_deleted_preemptor_evicts_nobody(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="40"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pytest
 import yaml
 
 from scheduler.simulator.server import ApiServer
@@ -19,6 +20,8 @@ from tests.support.commands import forked_program
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 PATIENCE_SECONDS = 60.0
 PODS = 3
@@ -87,77 +90,71 @@ async def running_daemon(folder: Path) -> AsyncIterator[Running]:
             yield running
 
 
-def test_promtool_finds_no_errors(tmp_path: Path) -> None:
+async def test_promtool_finds_no_errors(tmp_path: Path) -> None:
     promtool = needed_binary("promtool", "Debian's package prometheus")
 
-    async def scenario() -> None:
-        async with running_daemon(tmp_path) as daemon, aiohttp.ClientSession() as session:
-            for path in ("/metrics", "/metrics/resources"):
-                status, text = await daemon.read(session, path)
-                assert status == 200
-                checking = await asyncio.create_subprocess_exec(
-                    promtool, "check", "metrics",
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.STDOUT,
-                )  # fmt: skip
-                complaints, _ = await checking.communicate(text.encode())
-                assert (checking.returncode, complaints.decode()) == (0, "")
-
-    asyncio.run(scenario())
+    async with running_daemon(tmp_path) as daemon, aiohttp.ClientSession() as session:
+        for path in ("/metrics", "/metrics/resources"):
+            status, text = await daemon.read(session, path)
+            assert status == 200
+            checking = await asyncio.create_subprocess_exec(
+                promtool, "check", "metrics",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            complaints, _ = await checking.communicate(text.encode())
+            assert (checking.returncode, complaints.decode()) == (0, "")
 
 
-def test_prometheus_scrapes_a_daemon_over_https(tmp_path: Path) -> None:
+async def test_prometheus_scrapes_a_daemon_over_https(tmp_path: Path) -> None:
     prometheus = needed_binary("prometheus", "Debian's package prometheus")
 
-    async def scenario() -> None:
-        async with running_daemon(tmp_path) as daemon, aiohttp.ClientSession() as session:
-            port = free_port()
-            command = (
-                prometheus,
-                f"--config.file={_configuration(tmp_path, daemon)}",
-                f"--storage.tsdb.path={tmp_path / 'series'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            )
+    async with running_daemon(tmp_path) as daemon, aiohttp.ClientSession() as session:
+        port = free_port()
+        command = (
+            prometheus,
+            f"--config.file={_configuration(tmp_path, daemon)}",
+            f"--storage.tsdb.path={tmp_path / 'series'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        )
 
-            async def api(path: str, **params: str) -> Any:
-                url = f"http://127.0.0.1:{port}/api/v1/{path}"
-                async with session.get(url, params=params) as response:
-                    return (await response.json())["data"]
+        async def api(path: str, **params: str) -> Any:
+            url = f"http://127.0.0.1:{port}/api/v1/{path}"
+            async with session.get(url, params=params) as response:
+                return (await response.json())["data"]
 
-            async def both_are_up() -> bool:
-                try:
-                    targets = (await api("targets"))["activeTargets"]
-                except (aiohttp.ClientConnectionError, aiohttp.ContentTypeError):  # not there, or not ready
-                    return False
-                return [target["health"] for target in targets] == ["up", "up"]
+        async def both_are_up() -> bool:
+            try:
+                targets = (await api("targets"))["activeTargets"]
+            except (aiohttp.ClientConnectionError, aiohttp.ContentTypeError):  # not there, or not ready
+                return False
+            return [target["health"] for target in targets] == ["up", "up"]
 
-            async def value_of(query: str) -> list[float]:
-                return [float(found["value"][1]) for found in (await api("query", query=query))["result"]]
+        async def value_of(query: str) -> list[float]:
+            return [float(found["value"][1]) for found in (await api("query", query=query))["result"]]
 
-            async with process(*command):
-                await until(both_are_up)
-                reported = {
-                    'scheduler_schedule_attempts_total{result="scheduled"}': [PODS],
-                    "scheduler_pod_scheduling_attempts_count": [PODS],
-                    'scheduler_pod_scheduling_attempts_bucket{le="1"}': [PODS],
-                    'scheduler_pending_pods{queue="unschedulable"}': [1],
-                    'scheduler_unschedulable_pods{plugin="NodeResourcesFit"}': [1],
-                    'sum(kube_pod_resource_request{resource="cpu",node="n1"})': [PODS],
-                    'kube_pod_resource_request{pod="big",node="",unit="cores"}': [99],
-                }
-                found: dict[str, list[float]] = {}
+        async with process(*command):
+            await until(both_are_up)
+            reported = {
+                'scheduler_schedule_attempts_total{result="scheduled"}': [PODS],
+                "scheduler_pod_scheduling_attempts_count": [PODS],
+                'scheduler_pod_scheduling_attempts_bucket{le="1"}': [PODS],
+                'scheduler_pending_pods{queue="unschedulable"}': [1],
+                'scheduler_unschedulable_pods{plugin="NodeResourcesFit"}': [1],
+                'sum(kube_pod_resource_request{resource="cpu",node="n1"})': [PODS],
+                'kube_pod_resource_request{pod="big",node="",unit="cores"}': [99],
+            }
+            found: dict[str, list[float]] = {}
 
-                async def all_are_read() -> bool:
-                    found.update({query: await value_of(query) for query in reported})
-                    return found == reported
+            async def all_are_read() -> bool:
+                found.update({query: await value_of(query) for query in reported})
+                return found == reported
 
-                try:
-                    await until(all_are_read)  # the first scrape may have been too early
-                except TimeoutError:
-                    assert found == reported
-
-    asyncio.run(scenario())
+            try:
+                await until(all_are_read)  # the first scrape may have been too early
+            except TimeoutError:
+                assert found == reported
 
 
 def _configuration(folder: Path, daemon: Running) -> Path:

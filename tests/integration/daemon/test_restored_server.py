@@ -11,7 +11,6 @@ from scheduler.simulator.faults import binds
 from tests.faults.cache_comparison import cache_from, differences
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +42,6 @@ def knows(it: Cluster, daemon: Daemon) -> bool:
 @pytest.mark.parametrize(
     "pods_meanwhile", [0, 3, 60], ids=["behind", "almost level", "past the known version"]
 )
-@virtually
 async def test_bindings_lost_by_a_restore_are_repeated(
     tmp_path: Path, pods_meanwhile: int, caplog: pytest.LogCaptureFixture
 ):
@@ -67,7 +65,6 @@ async def test_bindings_lost_by_a_restore_are_repeated(
         assert "Cache differs from the cluster" not in caplog.messages, "the watches notice by themselves"
 
 
-@virtually
 async def test_a_lost_binding_that_no_watch_has_delivered_holds_no_capacity(tmp_path: Path):
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n-1", cpu="4"))
@@ -87,7 +84,6 @@ async def test_a_lost_binding_that_no_watch_has_delivered_holds_no_capacity(tmp_
         await it.until(lambda: knows(it, daemon), seconds=WITHIN_SECONDS)
 
 
-@virtually
 async def test_a_condition_lost_by_a_restore_is_written_again(tmp_path: Path):
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n-1", cpu="1"))
@@ -100,7 +96,6 @@ async def test_a_condition_lost_by_a_restore_is_written_again(tmp_path: Path):
         await it.until(lambda: it.condition("large"), seconds=20.0)
 
 
-@virtually
 async def test_an_outage_without_a_restore_needs_no_list_of_a_busy_kind(tmp_path: Path):
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n-1", cpu="4"))

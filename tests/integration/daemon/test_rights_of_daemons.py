@@ -19,7 +19,6 @@ from tests.support import daemon_accounts as granted
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import ROOT
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +50,6 @@ class NeedsConfigMaps(FilterPlugin):
 PLUGINS = {"NeedsConfigMaps": NeedsConfigMaps}
 
 
-@virtually
 async def test_without_streamed_lists_every_kind_is_listed_with_its_right(tmp_path: Path) -> None:
     for version, gates in (("1.35", ""), ("1.37", "CompositePodGroup=true")):  # the kinds of groups differ
         folder = tmp_path / version
@@ -74,7 +72,6 @@ async def test_without_streamed_lists_every_kind_is_listed_with_its_right(tmp_pa
     assert listed <= granted.USED
 
 
-@virtually
 async def test_a_call_that_was_not_granted_fails_the_test(tmp_path: Path) -> None:
     async def ask_for_secrets() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:

@@ -20,7 +20,6 @@ from tests.integration.simulator.simulator_client import serving
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,7 +68,6 @@ def priority_class(it: Cluster, name: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_class_that_a_pod_group_names_preempts_nobody(tmp_path: Path, kind: str) -> None:
     async with two_tenants(tmp_path) as it:
         priority_class(it, "high", 1_000_000)
@@ -92,7 +90,6 @@ async def test_a_class_that_a_pod_group_names_preempts_nobody(tmp_path: Path, ki
         pytest.param((1000, 1000), {"priorityClassName": "missing"}, 2, id="its pods' for a class that is not there"),
     ],
 )  # fmt: skip
-@virtually
 async def test_a_volcano_group_preempts_with_the_lowest_priority_that_was_admitted(
     tmp_path: Path, priorities: tuple[int, int], spec: dict[str, Any], leave: int
 ) -> None:
@@ -109,7 +106,6 @@ async def test_a_volcano_group_preempts_with_the_lowest_priority_that_was_admitt
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_label_or_annotation_keeps_no_pod_from_being_preempted(tmp_path: Path, kind: str) -> None:
     """Of pods alike the younger leaves for a group, whatever it says that it belongs to."""
     async with two_tenants(tmp_path) as it:
@@ -130,7 +126,6 @@ async def test_a_label_or_annotation_keeps_no_pod_from_being_preempted(tmp_path:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, native.POD_GROUPS])
-@virtually
 async def test_a_pod_is_no_member_of_a_group_in_another_namespace(tmp_path: Path, kind: str) -> None:
     def some(namespace: str, name: str) -> dict[str, Any]:
         if kind == native.POD_GROUPS:
@@ -154,7 +149,6 @@ async def test_a_pod_is_no_member_of_a_group_in_another_namespace(tmp_path: Path
 QUEUE_NAME = "custom-scheduler.io/queue-name"
 
 
-@virtually
 async def test_a_label_takes_no_pod_to_a_queue_of_other_namespaces(tmp_path: Path) -> None:
     selecting = queues.queue("b", podSelector={"matchLabels": {"team": "b"}}, weight=5)
     async with queues.teams(tmp_path, queues.queue("a", max={"cpu": 2}), selecting) as it:
@@ -190,7 +184,6 @@ def in_native_group(it: Cluster, min_count: int, pods: list[dict[str, Any]]) -> 
         pytest.param({}, 2, 2, id="a gang"),
     ],
 )
-@virtually
 async def test_a_queue_holds_no_more_nodes_than_pods_that_compete_with_each_other(
     tmp_path: Path, annotations: dict[str, str], min_count: int | None, held: int
 ) -> None:
@@ -224,7 +217,6 @@ async def test_a_queue_holds_no_more_nodes_than_pods_that_compete_with_each_othe
         pytest.param(9, 9, id="nine of twelve need each other"),
     ],
 )
-@virtually
 async def test_overdue_pods_exceed_the_share_of_their_queue_by_one_gang_at_most(
     tmp_path: Path, min_count: int, most: int
 ) -> None:
@@ -246,7 +238,6 @@ async def test_overdue_pods_exceed_the_share_of_their_queue_by_one_gang_at_most(
         assert seen == most
 
 
-@virtually
 async def test_a_quota_of_a_tenant_takes_only_borrowed_capacity(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(0, 12), b=(4, 12)) as it:
         it.add_pods(*quotas.several("b", 4))
@@ -260,7 +251,6 @@ async def test_a_quota_of_a_tenant_takes_only_borrowed_capacity(tmp_path: Path) 
         assert len(placed(it, "b")) == 4
 
 
-@virtually
 async def test_a_second_quota_in_a_namespace_gives_it_nothing(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(1, 2), b=(9, 9)) as it:
         await asyncio.sleep(2)
@@ -332,7 +322,6 @@ async def with_an_editor(folder: Path) -> AsyncIterator[Client]:
         pytest.param("POST", "/apis/custom-scheduler.io/v1alpha1/schedulerprofiles", 403, id="SchedulerProfiles"),
     ],
 )  # fmt: skip
-@virtually
 async def test_the_role_edit_writes_only_its_own_kinds(
     tmp_path: Path, method: str, path: str, status: int
 ) -> None:

@@ -23,7 +23,6 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.reloads import ABOUT
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -96,7 +95,6 @@ def build(daemon: Daemon) -> str:
     return ".".join(family.samples[0].labels["git_version"].split(".")[:2])
 
 
-@virtually
 async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, default()):
         it.add_nodes(node_object("n", cpu="2"))
@@ -123,7 +121,6 @@ async def test_an_upgrade_of_the_server_loses_no_pod_and_binds_none_twice(tmp_pa
         assert metric(daemon, "custom_scheduler_kubernetes_version_info", **labels) == 1
 
 
-@virtually
 async def test_metrics_and_explanations_have_the_names_of_the_version_after_an_upgrade(
     tmp_path: Path,
 ) -> None:
@@ -155,7 +152,6 @@ async def test_metrics_and_explanations_have_the_names_of_the_version_after_an_u
 
 
 @pytest.mark.parametrize(("before", "after"), [("1.36", "1.37"), ("1.37", "1.36")])
-@virtually
 async def test_pods_and_gangs_that_arrive_during_an_upgrade_are_bound_once_each(
     tmp_path: Path, before: str, after: str
 ) -> None:
@@ -198,7 +194,6 @@ async def test_pods_and_gangs_that_arrive_during_an_upgrade_are_bound_once_each(
         await it.until(lambda: all(condition_types(it, gang) == [kind] for gang in late))
 
 
-@virtually
 async def test_gangs_of_workloads_become_gangs_of_pod_groups_when_1_35_is_upgraded(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, version="1.35") as it,
@@ -226,7 +221,6 @@ async def test_gangs_of_workloads_become_gangs_of_pod_groups_when_1_35_is_upgrad
         assert set(bindings(it).values()) == {1}
 
 
-@virtually
 async def test_another_server_behind_the_same_address_is_noticed_without_an_outage(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, version="1.37") as it,
@@ -238,7 +232,6 @@ async def test_another_server_behind_the_same_address_is_noticed_without_an_outa
         await it.until(lambda: daemon.configuration.features.version == "1.36", seconds=301.0)
 
 
-@virtually
 async def test_a_named_version_stays_when_the_server_is_upgraded(tmp_path: Path) -> None:
     named = parse(f"{HEAD}emulatedVersion: '1.36'")
     async with cluster(tmp_path) as it, it.daemon() as daemon, following(it, daemon, named) as versions:
@@ -250,7 +243,6 @@ async def test_a_named_version_stays_when_the_server_is_upgraded(tmp_path: Path)
         assert daemon.configuration is before
 
 
-@virtually
 async def test_a_gate_that_the_new_version_has_no_more_does_not_stop_the_daemon(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,7 +257,6 @@ async def test_a_gate_that_the_new_version_has_no_more_does_not_stop_the_daemon(
         assert "WARNING" in {each.levelname for each in left_out}
 
 
-@virtually
 async def test_a_version_that_may_not_be_read_is_the_default_one(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37") as it, it.daemon() as daemon:
         it.server.faults.refuse(403, lambda info: info.path == "/version")

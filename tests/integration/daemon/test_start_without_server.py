@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import aiohttp
+import pytest
 
 from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.server import ApiServer
@@ -19,6 +20,8 @@ from tests.support.commands import forked_program
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 PATIENCE_SECONDS = 60.0
 CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -64,62 +67,56 @@ async def until(holds: Callable[[], Coroutine[None, None, bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_it_waits_without_being_ready_and_places_pods_once_the_server_is_there(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        server_port, pages = free_port(), free_port()
+async def test_it_waits_without_being_ready_and_places_pods_once_the_server_is_there(tmp_path: Path) -> None:
+    server_port, pages = free_port(), free_port()
 
-        async def is_ready() -> bool:
-            return (await page(pages, "/readyz"))[0] == 200
+    async def is_ready() -> bool:
+        return (await page(pages, "/readyz"))[0] == 200
 
-        async with daemon(tmp_path, server_port, pages) as process:
+    async with daemon(tmp_path, server_port, pages) as process:
 
-            async def lives() -> bool:
-                return (await page(pages, "/livez"))[0] == 200
+        async def lives() -> bool:
+            return (await page(pages, "/livez"))[0] == 200
 
-            await until(lives)
-            assert (await page(pages, "/readyz"))[0] == 500
-            assert "waiting for the API server" in (await page(pages, "/readyz/api-server"))[1]
-            assert (await page(pages, "/metrics"))[0] == 404
-            assert process.returncode is None
+        await until(lives)
+        assert (await page(pages, "/readyz"))[0] == 500
+        assert "waiting for the API server" in (await page(pages, "/readyz/api-server"))[1]
+        assert (await page(pages, "/metrics"))[0] == 404
+        assert process.returncode is None
 
-            async with ApiServer(port=server_port) as server:
-                server.store.create(
-                    "configmaps",
-                    {
-                        "metadata": {"name": "custom-scheduler", "namespace": "default"},
-                        "data": {"config.yaml": CONFIGURATION},
-                    },
-                )
-                server.store.create("nodes", node_object("n1"))
-                server.store.create("pods", pod_object("web"))
+        async with ApiServer(port=server_port) as server:
+            server.store.create(
+                "configmaps",
+                {
+                    "metadata": {"name": "custom-scheduler", "namespace": "default"},
+                    "data": {"config.yaml": CONFIGURATION},
+                },
+            )
+            server.store.create("nodes", node_object("n1"))
+            server.store.create("pods", pod_object("web"))
 
-                async def is_placed() -> bool:
-                    return bool(server.store.get("pods", "web")["spec"].get("nodeName"))
+            async def is_placed() -> bool:
+                return bool(server.store.get("pods", "web")["spec"].get("nodeName"))
 
-                await until(is_placed)
-                await until(is_ready)
-                process.send_signal(signal.SIGTERM)
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    assert await process.wait() == 0
-
-    asyncio.run(scenario())
-    assert "Waiting for the API server" in (tmp_path / "log").read_text()
-
-
-def test_a_daemon_that_waits_for_the_server_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        pages = free_port()
-        async with daemon(tmp_path, free_port(), pages) as process:
-
-            async def lives() -> bool:
-                return (await page(pages, "/livez"))[0] == 200
-
-            await until(lives)
+            await until(is_placed)
+            await until(is_ready)
             process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 assert await process.wait() == 0
+    assert "Waiting for the API server" in (tmp_path / "log").read_text()
 
-    asyncio.run(scenario())
+
+async def test_a_daemon_that_waits_for_the_server_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
+    pages = free_port()
+    async with daemon(tmp_path, free_port(), pages) as process:
+
+        async def lives() -> bool:
+            return (await page(pages, "/livez"))[0] == 200
+
+        await until(lives)
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await process.wait() == 0
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 

@@ -202,31 +202,28 @@ async def cancelled() -> None:
         pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
     ],
 )  # fmt: skip
-def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_works(
+async def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_works(
     tmp_path: Path, plugin: type, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pytest-xdist cannot send what is logged here: the traceback has the half of a character.
     monkeypatch.setattr(calls.logger, "disabled", True)
 
-    async def scenario() -> None:
-        plugin.times = 2
-        plugins = {plugin.name: plugin}
-        async with cluster(tmp_path) as it, it.daemon(profile(plugin.name), plugins=plugins) as daemon:
-            it.add_nodes(node_object("n1"), node_object("n2"))
-            await it.until(lambda: daemon.parts.cache.table.n_nodes == 2)
-            it.add_pods(pod_object("web", cpu="1"), pod_object("other", cpu="1"))
+    plugin.times = 2
+    plugins = {plugin.name: plugin}
+    async with cluster(tmp_path) as it, it.daemon(profile(plugin.name), plugins=plugins) as daemon:
+        it.add_nodes(node_object("n1"), node_object("n2"))
+        await it.until(lambda: daemon.parts.cache.table.n_nodes == 2)
+        it.add_pods(pod_object("web", cpu="1"), pod_object("other", cpu="1"))
 
-            await it.until(lambda: it.condition("web").get("reason") == "SchedulerError")
-            message = it.condition("web")["message"]
-            await it.until(lambda: it.node_of("web") and it.node_of("other"))
-            await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0)
+        await it.until(lambda: it.condition("web").get("reason") == "SchedulerError")
+        message = it.condition("web")["message"]
+        await it.until(lambda: it.node_of("web") and it.node_of("other"))
+        await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0)
 
-            assert expected in message
-            daemon.parts.cache.check()
-            daemon.parts.queue.check()
-            assert not list(daemon.parts.queue.pods())
-
-    virtual_time.run(scenario())
+        assert expected in message
+        daemon.parts.cache.check()
+        daemon.parts.queue.check()
+        assert not list(daemon.parts.queue.pods())
 
 
 class Never(FilterPlugin):
@@ -237,20 +234,17 @@ class Never(FilterPlugin):
         return Status.unschedulable(f"node {node.name} has no free licence")
 
 
-def test_a_rejection_by_a_plugin_of_the_user_keeps_its_message(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as it, it.daemon(profile("Never"), plugins={"Never": Never}):
-            it.add_nodes(node_object("n1"))
-            it.add_pods(pod_object("web", cpu="1"))
+async def test_a_rejection_by_a_plugin_of_the_user_keeps_its_message(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(profile("Never"), plugins={"Never": Never}):
+        it.add_nodes(node_object("n1"))
+        it.add_pods(pod_object("web", cpu="1"))
 
-            await it.until(lambda: it.condition("web"))
+        await it.until(lambda: it.condition("web"))
 
-            reported = "0/1 nodes are available: 1 node n1 has no free licence."
-            assert it.condition("web")["message"].startswith(
-                f"{reported} no new claims to deallocate, preemption: "
-            )
-
-    virtual_time.run(scenario())
+        reported = "0/1 nodes are available: 1 node n1 has no free licence."
+        assert it.condition("web")["message"].startswith(
+            f"{reported} no new claims to deallocate, preemption: "
+        )
 
 
 class CancelledPostFilter(PostFilterPlugin):
@@ -267,16 +261,13 @@ class CancelledPostFilter(PostFilterPlugin):
         await cancelled()
 
 
-def test_a_cancelled_await_of_a_plugin_ends_nothing_else(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        plugins = {"CancelledPostFilter": CancelledPostFilter}
-        async with cluster(tmp_path) as it, it.daemon(profile(*plugins), plugins=plugins):
-            it.add_nodes(node_object("n1", cpu="1"))
-            it.add_pods(pod_object("large", cpu="2"))
-            await it.until(lambda: it.notes("large", "FailedScheduling"))
-            assert "0/1 nodes are available: 1 Insufficient cpu." in it.notes("large", "FailedScheduling")[0]
-            it.add_pods(pod_object("small", cpu="100m"))
-            await it.until(lambda: it.node_of("small"))
-            await it.until(lambda: CancelledPostFilter.refreshed > 2)
-
-    virtual_time.run(scenario())
+async def test_a_cancelled_await_of_a_plugin_ends_nothing_else(tmp_path: Path) -> None:
+    plugins = {"CancelledPostFilter": CancelledPostFilter}
+    async with cluster(tmp_path) as it, it.daemon(profile(*plugins), plugins=plugins):
+        it.add_nodes(node_object("n1", cpu="1"))
+        it.add_pods(pod_object("large", cpu="2"))
+        await it.until(lambda: it.notes("large", "FailedScheduling"))
+        assert "0/1 nodes are available: 1 Insufficient cpu." in it.notes("large", "FailedScheduling")[0]
+        it.add_pods(pod_object("small", cpu="100m"))
+        await it.until(lambda: it.node_of("small"))
+        await it.until(lambda: CancelledPostFilter.refreshed > 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.daemon.test_prometheus import free_port
 from tests.integration.documents.following_documents import follow
 from tests.support.documented_commands import commands
@@ -14,15 +16,14 @@ from tests.support.terminal import terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
 
-def test_the_examples_of_the_page_about_extenders_work(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        ports = {8443: free_port(), 8080: free_port()}
-        shown = [
-            command._replace(shown=tuple(line for line in command.shown if "8443" not in line))
-            for command in commands(ROOT / "docs" / "extender.md")
-        ]
-        async with terminal(tmp_path) as shell:
-            await follow(shell, shown, ports, tmp_path)
 
-    asyncio.run(scenario())
+async def test_the_examples_of_the_page_about_extenders_work(tmp_path: Path) -> None:
+    ports = {8443: free_port(), 8080: free_port()}
+    shown = [
+        command._replace(shown=tuple(line for line in command.shown if "8443" not in line))
+        for command in commands(ROOT / "docs" / "extender.md")
+    ]
+    async with terminal(tmp_path) as shell:
+        await follow(shell, shown, ports, tmp_path)

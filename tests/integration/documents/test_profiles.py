@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.documents.following_documents import follow
 from tests.support.documented_commands import commands
 from tests.support.manifests import ROOT
@@ -13,10 +15,9 @@ from tests.support.terminal import terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
 
-def test_the_examples_of_the_page_about_profiles_as_objects_work(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with terminal(tmp_path) as shell:
-            await follow(shell, commands(ROOT / "docs" / "profiles.md"), {}, tmp_path)
 
-    asyncio.run(scenario())
+async def test_the_examples_of_the_page_about_profiles_as_objects_work(tmp_path: Path) -> None:
+    async with terminal(tmp_path) as shell:
+        await follow(shell, commands(ROOT / "docs" / "profiles.md"), {}, tmp_path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.documents.following_documents import follow
 from tests.support.documented_commands import commands
 from tests.support.manifests import ROOT
@@ -13,12 +15,11 @@ from tests.support.terminal import terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
 
-def test_the_examples_of_the_page_about_plugins_work(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        shown = commands(ROOT / "docs" / "writing-plugins.md")
-        assert len(shown) >= 6
-        async with terminal(tmp_path) as shell:
-            await follow(shell, shown, {}, tmp_path)
 
-    asyncio.run(scenario())
+async def test_the_examples_of_the_page_about_plugins_work(tmp_path: Path) -> None:
+    shown = commands(ROOT / "docs" / "writing-plugins.md")
+    assert len(shown) >= 6
+    async with terminal(tmp_path) as shell:
+        await follow(shell, shown, {}, tmp_path)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.extensions.extenders import HttpExtender
@@ -19,6 +20,8 @@ from tests.support.manifests import MANIFESTS, one, rendered
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 FOLDER = MANIFESTS / "examples" / "extender"
 NAME = "custom-scheduler-extender"
 ACCOUNT = f"system:serviceaccount:kube-system:{NAME}"
@@ -30,7 +33,7 @@ def arguments(objects: list[dict[str, Any]]) -> list[str]:
     return list(container["args"][1:])
 
 
-def test_the_shipped_extender_answers_with_its_own_rights_and_uses_all_of_them(tmp_path: Path) -> None:
+async def test_the_shipped_extender_answers_with_its_own_rights_and_uses_all_of_them(tmp_path: Path) -> None:
     certificates = tmp_path / "certificates"
     made = extender("--config", FOLDER / "config.yaml", "--cert-dir", certificates, "--snippet")
     assert made.returncode == 0, made.stderr
@@ -40,28 +43,25 @@ def test_the_shipped_extender_answers_with_its_own_rights_and_uses_all_of_them(t
         if not flag.startswith("--secure-port")
     ]
 
-    async def scenario() -> None:
-        async with ApiServer(tls=True, rbac=True) as server:
-            server.store.create("nodes", node_object("good"))
-            server.store.create("nodes", node_object("bad", annotations={"example.com/degraded": "disk"}))
-            kubectl = Kubectl(server.write_kubeconfig(tmp_path / "admin"), tmp_path)
-            applied = await kubectl("apply", "-k", str(FOLDER))
-            assert applied.code == 0, applied.err
-            token = (await kubectl("create", "token", NAME, "--namespace", "kube-system")).out.strip()
-            # Else a first list comes in a watch, and nobody lists.
-            server.faults.refuse(400, streamed_lists)
-            async with serving(server, tmp_path, *flags, token=token) as served:
-                (reported,) = parse(HEAD + made.stdout).settings.extenders
-                at = msgspec.structs.replace(reported, url_prefix=f"https://127.0.0.1:{served.port}")
-                client = HttpExtender(at, "extenders[0]")
-                answer = await client.filter(pod("web"), [node("good"), node("bad")])
-                assert answer.node_names == ("good",)
-                assert answer.unresolvable == {"bad": "node(s) had degraded hardware"}
-                await client.close()
-            assert server.grants.refused_to(ACCOUNT) == []
-            assert server.grants.unused(f"ClusterRole/{NAME}", ACCOUNT) == []
-
-    asyncio.run(scenario())
+    async with ApiServer(tls=True, rbac=True) as server:
+        server.store.create("nodes", node_object("good"))
+        server.store.create("nodes", node_object("bad", annotations={"example.com/degraded": "disk"}))
+        kubectl = Kubectl(server.write_kubeconfig(tmp_path / "admin"), tmp_path)
+        applied = await kubectl("apply", "-k", str(FOLDER))
+        assert applied.code == 0, applied.err
+        token = (await kubectl("create", "token", NAME, "--namespace", "kube-system")).out.strip()
+        # Else a first list comes in a watch, and nobody lists.
+        server.faults.refuse(400, streamed_lists)
+        async with serving(server, tmp_path, *flags, token=token) as served:
+            (reported,) = parse(HEAD + made.stdout).settings.extenders
+            at = msgspec.structs.replace(reported, url_prefix=f"https://127.0.0.1:{served.port}")
+            client = HttpExtender(at, "extenders[0]")
+            answer = await client.filter(pod("web"), [node("good"), node("bad")])
+            assert answer.node_names == ("good",)
+            assert answer.unresolvable == {"bad": "node(s) had degraded hardware"}
+            await client.close()
+        assert server.grants.refused_to(ACCOUNT) == []
+        assert server.grants.unused(f"ClusterRole/{NAME}", ACCOUNT) == []
 
 
 def test_the_selectors_of_the_extender_match_its_pods() -> None:

@@ -27,7 +27,6 @@ from scheduler.simulator.faults import binds, requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.extender_service import extender_service
-from tests.support.virtual_time_test import virtually
 from tests.unit.daemon.metrics.exposition import families
 from tests.unit.extensions.extenders.test_serving import ASKED, POD
 
@@ -78,7 +77,6 @@ def stored(it: Cluster, pod: dict[str, Any]) -> dict[str, Any]:
 LICENCES = {"plugins": {"OneEach": OneEach}}
 
 
-@virtually
 async def test_pods_on_nodes_are_counted_as_the_watch_shows_them(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
@@ -120,39 +118,36 @@ class Endless(FilterPlugin, ScorePlugin):
         return 1
 
 
-def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(
+@pytest.mark.run(by=asyncio.run)
+async def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(
     tmp_path: Path,
 ) -> None:
     configuration = "attemptBudget: 50ms\n" + only("Endless")
 
-    async def scenario() -> None:
-        async with cluster(tmp_path) as it:
-            it.add_nodes(node_object("a"))
-            async with extender_service(it, configuration, plugins={"Endless": Endless}) as asked:
-                asked.service.parts.budget.take_clock()
-                evil = stored(it, pod_object("evil", labels={"evil": "filter"}, scheduler_name="licences"))
-                said = {"Pod": evil, "NodeNames": ["a"]}
-                good = pod_object("good")
-                stopped = "over budget: stopped: more than 0.05s had passed"
-                error = f'profile licences: running "Endless" filter plugin: {stopped}'
+    async with cluster(tmp_path) as it:
+        it.add_nodes(node_object("a"))
+        async with extender_service(it, configuration, plugins={"Endless": Endless}) as asked:
+            asked.service.parts.budget.take_clock()
+            evil = stored(it, pod_object("evil", labels={"evil": "filter"}, scheduler_name="licences"))
+            said = {"Pod": evil, "NodeNames": ["a"]}
+            good = pod_object("good")
+            stopped = "over budget: stopped: more than 0.05s had passed"
+            error = f'profile licences: running "Endless" filter plugin: {stopped}'
 
-                assert (await asked.post("filter", said))["Error"] == error
-                assert await asked.passes(good, "a") == ["a"]
-                assert await asked.bind(evil, "a") == error
-                assert await asked.passes(good, "a") == ["a"]
-                victims = {"Pod": evil, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "1"}]}}}
-                assert await asked.answer("POST", "preempt", victims) == (500, f"{error}\n")
-                assert await asked.passes(good, "a") == ["a"]
-                evil["metadata"]["labels"]["evil"] = "score"
-                error = f'profile licences: running Score plugins: plugin "Endless" failed with: {stopped}'
-                assert await asked.answer("POST", "prioritize", said) == (500, f"{error}\n")
-                assert await asked.passes(good, "a") == ["a"]
-                asked.service.parts.budget.give_clock_back()
-
-    asyncio.run(scenario())
+            assert (await asked.post("filter", said))["Error"] == error
+            assert await asked.passes(good, "a") == ["a"]
+            assert await asked.bind(evil, "a") == error
+            assert await asked.passes(good, "a") == ["a"]
+            victims = {"Pod": evil, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "1"}]}}}
+            assert await asked.answer("POST", "preempt", victims) == (500, f"{error}\n")
+            assert await asked.passes(good, "a") == ["a"]
+            evil["metadata"]["labels"]["evil"] = "score"
+            error = f'profile licences: running Score plugins: plugin "Endless" failed with: {stopped}'
+            assert await asked.answer("POST", "prioritize", said) == (500, f"{error}\n")
+            assert await asked.passes(good, "a") == ["a"]
+            asked.service.parts.budget.give_clock_back()
 
 
-@virtually
 async def test_a_pod_is_counted_from_its_binding_on_and_a_second_is_refused(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
@@ -172,7 +167,6 @@ async def test_a_pod_is_counted_from_its_binding_on_and_a_second_is_refused(tmp_
             assert it.node_of("second") == "b"
 
 
-@virtually
 async def test_a_binding_that_the_api_server_refuses_is_reported_and_forgotten(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
@@ -183,7 +177,6 @@ async def test_a_binding_that_the_api_server_refuses_is_reported_and_forgotten(t
             assert await asked.passes(licensed("next"), "a") == ["a"]
 
 
-@virtually
 async def test_invalid_bindings_are_refused_with_a_message(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
@@ -201,7 +194,6 @@ async def test_invalid_bindings_are_refused_with_a_message(tmp_path: Path) -> No
             asked.service.parts.cache.check()
 
 
-@virtually
 async def test_a_terminating_or_finished_pod_is_not_bound(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
@@ -222,7 +214,6 @@ def finalized(name: str) -> dict[str, Any]:
     return {**licensed(name)["metadata"], "finalizers": ["example.com/wait"]}
 
 
-@virtually
 async def test_one_pod_is_bound_once_at_a_time(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
@@ -234,7 +225,6 @@ async def test_one_pod_is_bound_once_at_a_time(tmp_path: Path) -> None:
             asked.service.parts.cache.check()
 
 
-@virtually
 async def test_a_bind_with_a_lost_response_is_found_to_have_taken_effect(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
@@ -273,7 +263,6 @@ class Books(PreFilterPlugin, ReservePlugin, PreBindPlugin, PermitPlugin, PostBin
         self.said.append(f"post_bind {pod.name}")
 
 
-@virtually
 async def test_binding_runs_the_profile_from_reserve_on_and_undoes_it_if_it_fails(tmp_path: Path) -> None:
     Books.said.clear()
     async with cluster(tmp_path) as it:
@@ -291,7 +280,6 @@ async def test_binding_runs_the_profile_from_reserve_on_and_undoes_it_if_it_fail
             )
 
 
-@virtually
 async def test_capacity_that_kube_scheduler_preempted_for_a_pod_is_kept_for_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a", cpu="1"))
@@ -310,7 +298,6 @@ async def test_capacity_that_kube_scheduler_preempted_for_a_pod_is_kept_for_it(t
 SEVERAL = HEAD + "profiles:\n" + profile("open") + profile("strict", "OneEach")
 
 
-@virtually
 async def test_a_request_uses_the_profile_of_the_pod_or_the_named_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
@@ -333,7 +320,6 @@ async def test_a_request_uses_the_profile_of_the_pod_or_the_named_one(tmp_path: 
                 raise AssertionError("it was served")
 
 
-@virtually
 async def test_requests_fail_until_the_cluster_is_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
@@ -375,7 +361,6 @@ class VeryLate(Late):
     seconds = 1000.0
 
 
-@virtually
 async def test_requests_wait_a_bounded_time_for_the_data_of_plugins(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
@@ -386,7 +371,6 @@ async def test_requests_wait_a_bounded_time_for_the_data_of_plugins(tmp_path: Pa
                 assert await asked.passes(licensed("x"), "a", "b") == passing
 
 
-@virtually
 async def test_odd_requests_are_refused_with_a_message_and_counted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"))
@@ -429,7 +413,6 @@ async def test_odd_requests_are_refused_with_a_message_and_counted(tmp_path: Pat
             assert shown[name].series[name] == 1
 
 
-@virtually
 async def test_requests_of_kube_scheduler_get_responses_that_it_can_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("node-1"), node_object("node-2", cpu="100m"))
@@ -455,7 +438,6 @@ async def test_requests_of_kube_scheduler_get_responses_that_it_can_read(tmp_pat
             assert await asked.answer("POST", "bind", bound) == (200, '{"Error":"pod default/a is gone"}')
 
 
-@virtually
 async def test_a_victim_that_is_named_twice_is_removed_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a", cpu="1"))
@@ -467,7 +449,6 @@ async def test_a_victim_that_is_named_twice_is_removed_once(tmp_path: Path) -> N
             assert await asked.post("preempt", said) == {"NodeNameToMetaVictims": left}
 
 
-@virtually
 async def test_the_bind_verb_is_served_only_if_it_is_enabled(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,
@@ -480,7 +461,6 @@ async def test_the_bind_verb_is_served_only_if_it_is_enabled(tmp_path: Path) -> 
         )
 
 
-@virtually
 async def test_our_daemon_places_pods_by_the_verdicts_of_the_extender(tmp_path: Path) -> None:
     prefer = tmp_path / "prefer_b.py"
     prefer.write_text(
@@ -519,7 +499,6 @@ async def test_our_daemon_places_pods_by_the_verdicts_of_the_extender(tmp_path: 
         pytest.param(100, 200, id="as the snippet has it"),
     ],
 )
-@virtually
 async def test_a_filter_gets_all_feasible_nodes_under_the_percentage_of_the_snippet(
     tmp_path: Path, share: int, shown: int
 ) -> None:
@@ -536,7 +515,6 @@ async def test_a_filter_gets_all_feasible_nodes_under_the_percentage_of_the_snip
                 assert Counting.shown == [shown]
 
 
-@virtually
 async def test_our_daemon_preempts_where_the_extender_then_lets_the_pod_fit(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it:
         it.add_nodes(node_object("a", cpu="1"), node_object("b", cpu="1"))

@@ -12,7 +12,6 @@ from scheduler.configuration.overrides import with_leader_election
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.extender_server import Hangs, scripted_extender
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +49,6 @@ FAILURES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("ignorable", [False, True], ids=["needed", "ignorable"])
-@virtually
 async def test_a_failing_extender_is_reported_and_nothing_is_stuck(
     failure: tuple[Any, str], ignorable: bool, tmp_path: Path
 ) -> None:
@@ -80,7 +78,6 @@ async def test_a_failing_extender_is_reported_and_nothing_is_stuck(
             )
 
 
-@virtually
 async def test_scores_outside_0_to_10_count(tmp_path: Path) -> None:
     """kube-scheduler's test TestSchedulerExtender has a score of 50."""
     fond = {**likes("a"), "rank": [{"Host": "a", "Score": 50}]}
@@ -98,7 +95,6 @@ async def test_scores_outside_0_to_10_count(tmp_path: Path) -> None:
             assert it.notes("web", "ExtenderFailed") == []
 
 
-@virtually
 async def test_scores_beyond_64_bits_are_reported_and_ignored(tmp_path: Path) -> None:
     lying = {**likes("a"), "rank": [{"Host": "a", "Score": 2**62}]}
     async with (
@@ -114,7 +110,6 @@ async def test_scores_beyond_64_bits_are_reported_and_ignored(tmp_path: Path) ->
             assert f'gave node "a" the weighted score {2**62 * 100}' in it.notes("web", "ExtenderFailed")[0]
 
 
-@virtually
 async def test_events_during_a_request_to_an_extender_are_not_lost(tmp_path: Path) -> None:
     hangs = Hangs()
     asked: list[Any] = []
@@ -137,7 +132,6 @@ async def test_events_during_a_request_to_an_extender_are_not_lost(tmp_path: Pat
             hangs.until.set()
 
 
-@virtually
 async def test_an_extended_resource_may_be_left_to_the_extender_that_manages_it(tmp_path: Path) -> None:
     managed = "{name: example.com/licence, ignoredByScheduler: true}"
     async with cluster(tmp_path) as it, scripted_extender(likes("b")) as extender:
@@ -152,7 +146,6 @@ async def test_an_extended_resource_may_be_left_to_the_extender_that_manages_it(
             assert [said["Pod"]["metadata"]["name"] for _, said in extender.asked] == ["licensed"] * 2
 
 
-@virtually
 async def test_other_extenders_are_applied_without_a_restart(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,
@@ -170,7 +163,6 @@ async def test_other_extenders_are_applied_without_a_restart(tmp_path: Path) -> 
             assert (it.node_of("first"), it.node_of("second")) == ("a", "b")
 
 
-@virtually
 async def test_an_extender_removes_nodes_from_preemption(tmp_path: Path) -> None:
     def spare_a(said: Any) -> Any:
         victims = said["NodeNameToMetaVictims"]
@@ -189,7 +181,6 @@ async def test_an_extender_removes_nodes_from_preemption(tmp_path: Path) -> None
             assert extender.asked[0][1]["NodeNameToMetaVictims"].keys() == {"a", "b"}
 
 
-@virtually
 async def test_an_extender_without_a_pod_cache_gets_whole_victims_also_after_a_reload(
     tmp_path: Path,
 ) -> None:
@@ -217,7 +208,6 @@ async def test_an_extender_without_a_pod_cache_gets_whole_victims_also_after_a_r
         assert sent["status"]["phase"] == "Running"
 
 
-@virtually
 async def test_an_extender_that_fails_keeps_pods_from_being_preempted(tmp_path: Path) -> None:
     answers: dict[str, Any] = {"preempt": 500}
     async with cluster(tmp_path, kubelet=True) as it, scripted_extender(answers) as extender:
@@ -236,7 +226,6 @@ async def test_an_extender_that_fails_keeps_pods_from_being_preempted(tmp_path: 
             await it.until(lambda: it.node_of("important"))
 
 
-@virtually
 async def test_a_pod_rejected_by_an_extender_is_retried_after_any_change(tmp_path: Path) -> None:
     refusing = {**likes("a"), "filter": {"NodeNames": [], "FailedNodes": {"a": "not now"}}}
     async with cluster(tmp_path) as it, scripted_extender(refusing) as extender:

@@ -17,7 +17,6 @@ from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -116,7 +115,6 @@ def writes(it: Cluster) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_group_runs_from_its_first_pod_to_its_end(tmp_path: Path, kind: str) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="4"))
@@ -138,7 +136,6 @@ async def test_a_group_runs_from_its_first_pod_to_its_end(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_group_that_does_not_fit_is_not_placed_at_all_and_little_is_written(
     tmp_path: Path, kind: str
 ) -> None:
@@ -162,7 +159,6 @@ async def test_a_group_that_does_not_fit_is_not_placed_at_all_and_little_is_writ
 
 
 @pytest.mark.parametrize("phase", ["Finished", "Failed", "Completed"])
-@virtually
 async def test_the_status_of_a_group_that_has_finished_stays(tmp_path: Path, phase: str) -> None:
     kind = VOLCANO if phase == "Completed" else COSCHEDULING
     async with groups(tmp_path) as it:
@@ -176,7 +172,6 @@ async def test_the_status_of_a_group_that_has_finished_stays(tmp_path: Path, pha
         assert phase_of(it, kind, "g") == phase
 
 
-@virtually
 async def test_conditions_of_others_stay_in_the_status_of_a_volcano_group(tmp_path: Path) -> None:
     theirs = {"type": "Audited", "status": "True", "reason": "ByHand", "message": ""}
     async with groups(tmp_path) as it:
@@ -197,7 +192,6 @@ async def test_conditions_of_others_stay_in_the_status_of_a_volcano_group(tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_pods_wait_for_the_object_of_their_group(tmp_path: Path, kind: str) -> None:
     async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -220,7 +214,6 @@ async def test_pods_wait_for_the_object_of_their_group(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_smaller_min_member_requeues_the_waiting_members(tmp_path: Path, kind: str) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="4"))
@@ -233,7 +226,6 @@ async def test_a_smaller_min_member_requeues_the_waiting_members(tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_resource_gap_is_reported_and_closed_by_a_new_node(tmp_path: Path, kind: str) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="3"))
@@ -248,7 +240,6 @@ async def test_a_resource_gap_is_reported_and_closed_by_a_new_node(tmp_path: Pat
         await it.until(lambda: len(placed(it)) == 2)
 
 
-@virtually
 async def test_a_volcano_group_may_begin_once_its_min_resources_are_free(tmp_path: Path) -> None:
     """Operators make the pods only then."""
     async with groups(tmp_path) as it:
@@ -264,7 +255,6 @@ async def test_a_volcano_group_may_begin_once_its_min_resources_are_free(tmp_pat
         await it.until(lambda: phase_of(it, VOLCANO, "g") == "Inqueue")
 
 
-@virtually
 async def test_each_task_of_a_volcano_group_needs_its_own_minimum(tmp_path: Path) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="8"))
@@ -281,7 +271,6 @@ async def test_each_task_of_a_volcano_group_needs_its_own_minimum(tmp_path: Path
         )
 
 
-@virtually
 async def test_a_failed_pod_fails_its_group(tmp_path: Path) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="4"))
@@ -293,7 +282,6 @@ async def test_a_failed_pod_fails_its_group(tmp_path: Path) -> None:
         assert status(it, COSCHEDULING, "g")["failed"] == 1
 
 
-@virtually
 async def test_counts_are_written_at_most_once_a_second_and_by_a_new_daemon_too(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it:
         configuration = (EXAMPLE / "scheduler.yaml").read_text()
@@ -312,7 +300,6 @@ async def test_counts_are_written_at_most_once_a_second_and_by_a_new_daemon_too(
             assert status(it, COSCHEDULING, "g")["succeeded"] == 20
 
 
-@virtually
 async def test_pods_that_ended_are_listed_in_pages(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it:
         it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 600))
@@ -350,7 +337,6 @@ class Prepares(PreBindPlugin):
         pytest.param({}, 60, id="from the argument"),
     ],
 )
-@virtually
 async def test_a_ready_member_waits_for_its_group_for_a_bounded_time(
     tmp_path: Path, spec: dict[str, Any], seconds: float
 ) -> None:
@@ -386,7 +372,6 @@ profiles:
     [AS_QUEUE_SORT, WITHOUT_PRIORITY_SORT],
     ids=["in place of all queue sorts", "in place of PrioritySort"],
 )
-@virtually
 async def test_the_older_group_goes_first(tmp_path: Path, configuration: str) -> None:
     async with kinds_served(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="2"))
@@ -410,7 +395,6 @@ async def test_the_older_group_goes_first(tmp_path: Path, configuration: str) ->
         pytest.param(VOLCANO, {"minResources": {"cpu": True}}, "spec.minResources.cpu", id="neither"),
     ],
 )  # fmt: skip
-@virtually
 async def test_an_invalid_group_is_refused_at_its_field(
     tmp_path: Path, kind: str, spec: Any, field: str
 ) -> None:
@@ -419,7 +403,6 @@ async def test_an_invalid_group_is_refused_at_its_field(
             it.server.store.create(kind, pod_group(kind, "g", min_member=1) | {"spec": spec})
 
 
-@virtually
 async def test_other_fields_of_volcano_are_kept(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it:
         it.server.store.create(
@@ -437,7 +420,6 @@ async def test_other_fields_of_volcano_are_kept(tmp_path: Path) -> None:
         ("spark", VOLCANO, "spark-pi", "Completed"),
     ],
 )
-@virtually
 async def test_groups_of_operators_run_to_their_end(
     tmp_path: Path, example: str, kind: str, group: str, end: str
 ) -> None:
@@ -454,7 +436,6 @@ async def test_groups_of_operators_run_to_their_end(
         assert status(it, kind, group)["succeeded"] == 3
 
 
-@virtually
 async def test_a_training_job_of_a_built_in_kind_runs_to_its_end(tmp_path: Path) -> None:
     async with kinds_served(tmp_path, controllers=True) as it, it.daemon(AS_QUEUE_SORT):
         it.add_nodes(node_object("n0", cpu="3"))
@@ -469,7 +450,6 @@ async def test_a_training_job_of_a_built_in_kind_runs_to_its_end(tmp_path: Path)
         await it.until(lambda: it.server.store.get(job, "train", "default")["status"].get("succeeded") == 4)
 
 
-@virtually
 async def test_a_pod_whose_label_changes_to_name_a_group_completes_it(tmp_path: Path) -> None:
     async with kinds_served(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
@@ -483,7 +463,6 @@ async def test_a_pod_whose_label_changes_to_name_a_group_completes_it(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_pod_that_leaves_its_group_no_longer_waits_for_it(tmp_path: Path, kind: str) -> None:
     async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT):
         it.add_nodes(node_object("n", cpu="4"))
@@ -496,7 +475,6 @@ async def test_a_pod_that_leaves_its_group_no_longer_waits_for_it(tmp_path: Path
         await it.until(lambda: it.node_of("free"), seconds=10)
 
 
-@virtually
 async def test_a_daemon_that_binds_nothing_continues_where_there_are_groups(tmp_path: Path) -> None:
     configuration = (EXAMPLE / "scheduler.yaml").read_text()
     async with kinds_served(tmp_path) as it, it.daemon(configuration, no_bind=True) as daemon:

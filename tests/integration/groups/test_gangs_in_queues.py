@@ -9,7 +9,6 @@ from tests.integration.groups.gangs import POD_GROUPS, pod_group
 from tests.integration.plugins import test_quotas as quotas
 from tests.integration.plugins.test_fair_queues import QUEUES, placed, queue, several, teams
 from tests.support.builders import pod_object
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +41,6 @@ async def never_more(it: Cluster, namespace: str, most: int, *, seconds: int) ->
 WHOLE = {"disruptionMode": "PodGroup"}
 
 
-@virtually
 async def test_a_gang_beyond_the_max_of_its_queue_is_not_placed_at_all(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a", max={"cpu": 3})) as it:
         gang(it, "a", 2, cpu="2")
@@ -51,7 +49,6 @@ async def test_a_gang_beyond_the_max_of_its_queue_is_not_placed_at_all(tmp_path:
         await it.until(lambda: most_in_gang(it, "a") == 2)
 
 
-@virtually
 async def test_a_gang_reclaims_its_share_and_no_more(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=3600) as it:
         it.add_pods(*several("b", 14))
@@ -64,7 +61,6 @@ async def test_a_gang_reclaims_its_share_and_no_more(tmp_path: Path) -> None:
         assert len(placed(it, "b")) == 6
 
 
-@virtually
 async def test_a_gang_that_preempts_never_exceeds_max(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a", max={"cpu": 4}), queue("b")) as it:
         it.add_pods(*several("b", 14))
@@ -79,7 +75,6 @@ async def test_a_gang_that_preempts_never_exceeds_max(tmp_path: Path) -> None:
         assert len(placed(it, "b")) == 8
 
 
-@virtually
 async def test_a_pod_reclaims_a_whole_gang_on_all_its_nodes(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b")) as it:
         gang(it, "a", 3, cpu="4", **WHOLE)
@@ -90,7 +85,6 @@ async def test_a_pod_reclaims_a_whole_gang_on_all_its_nodes(tmp_path: Path) -> N
         assert not placed(it, "a")
 
 
-@virtually
 async def test_a_gang_that_is_not_fully_borrowed_stays(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b")) as it:
         gang(it, "a", 3, cpu="4", **WHOLE)
@@ -101,7 +95,6 @@ async def test_a_gang_that_is_not_fully_borrowed_stays(tmp_path: Path) -> None:
         assert not placed(it, "b")
 
 
-@virtually
 async def test_a_gang_beyond_the_max_of_its_quota_is_not_placed_at_all(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(2, 2), b=(8, 8)) as it:
         gang(it, "a", 3)
@@ -110,7 +103,6 @@ async def test_a_gang_beyond_the_max_of_its_quota_is_not_placed_at_all(tmp_path:
         await it.until(lambda: most_in_gang(it, "a") == 3)
 
 
-@virtually
 async def test_a_gang_reclaims_the_min_of_its_quota_and_never_exceeds_max(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(4, 4), b=(6, 10)) as it:
         it.add_pods(*several("b", 10))
@@ -123,7 +115,6 @@ async def test_a_gang_reclaims_the_min_of_its_quota_and_never_exceeds_max(tmp_pa
         assert len(placed(it, "b")) == 6
 
 
-@virtually
 async def test_a_pod_reclaims_a_whole_gang_of_another_quota(tmp_path: Path) -> None:
     async with quotas.teams(tmp_path, a=(0, 12), b=(12, 12)) as it:
         gang(it, "a", 3, cpu="4", **WHOLE)
@@ -133,7 +124,6 @@ async def test_a_pod_reclaims_a_whole_gang_of_another_quota(tmp_path: Path) -> N
         assert not placed(it, "a")
 
 
-@virtually
 async def test_a_gang_larger_than_the_share_of_its_queue_is_placed_once_it_is_overdue(tmp_path: Path) -> None:
     """Two queues want all of 12 cpus; the pods of the other one come and go, and would take every cpu that is free."""
     async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=30) as it:

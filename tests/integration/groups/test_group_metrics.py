@@ -13,7 +13,6 @@ from tests.integration.groups.gangs import member, members, placed
 from tests.integration.groups.test_groups_as_in_1_37 import AS_1_37, PRIORITY, add_group, higher_members
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 from tests.unit.daemon.metrics.exposition import families
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def waiting(daemon: Daemon) -> tuple[dict[str, float], dict[str, float]]:
     return shown(daemon, "scheduler_pending_pods"), shown(daemon, "scheduler_queued_entities")
 
 
-@virtually
 async def test_pods_wait_apart_without_their_group_and_as_one_entity_with_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(AS_1_37) as daemon:
         it.add_nodes(node_object("n", cpu="1"))
@@ -62,7 +60,6 @@ async def test_pods_wait_apart_without_their_group_and_as_one_entity_with_it(tmp
         assert pods[f"{failed}}}"] == 4
 
 
-@virtually
 async def test_versions_without_entities_show_no_queues_of_groups(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="1"))
@@ -71,7 +68,6 @@ async def test_versions_without_entities_show_no_queues_of_groups(tmp_path: Path
         assert waiting(daemon) == ({'{queue="gated"}': 2}, {})
 
 
-@virtually
 async def test_a_preemption_for_a_group_counts_victims_budgets_and_groups_that_leave(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(AS_1_37) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -107,7 +103,6 @@ async def test_a_preemption_for_a_group_counts_victims_budgets_and_groups_that_l
         assert evicted['_count{preemptor="podgroup",result="success"}'] == 1
 
 
-@virtually
 async def test_a_preemption_for_a_pod_counts_the_groups_that_it_disrupts(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(AS_1_37) as daemon:
         it.add_nodes(node_object("n", cpu="2"))
@@ -126,7 +121,6 @@ async def test_a_preemption_for_a_pod_counts_the_groups_that_it_disrupts(tmp_pat
         assert searched['_count{preemptor="pod",result="Success"}'] == 1
 
 
-@virtually
 async def test_placements_are_counted_as_they_are_tried(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(AS_1_37) as daemon:
         it.add_nodes(

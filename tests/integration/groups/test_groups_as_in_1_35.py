@@ -15,7 +15,6 @@ from scheduler.engine.queue.pod_places import Place
 from tests.integration.groups.test_pod_groups import placed, told
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +66,6 @@ def kept_back(daemon: Daemon, name: str) -> str:
     return daemon.parts.profiles.run_pre_enqueue(pod.pod).message
 
 
-@virtually
 async def test_a_gang_is_tried_once_its_workload_and_all_required_pods_exist(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -86,7 +84,6 @@ async def test_a_gang_is_tried_once_its_workload_and_all_required_pods_exist(tmp
         assert bindings(it) == 3
 
 
-@virtually
 async def test_members_with_a_node_wait_for_the_others_and_keep_their_places(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35) as daemon:
         it.add_nodes(node_object("n", cpu="2"))
@@ -104,7 +101,6 @@ async def test_members_with_a_node_wait_for_the_others_and_keep_their_places(tmp
         assert not list(daemon.parts.waiting_pods.waiting())
 
 
-@virtually
 async def test_a_gang_that_does_not_fit_gives_its_places_back_after_five_minutes(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35):
@@ -120,7 +116,6 @@ async def test_a_gang_that_does_not_fit_gives_its_places_back_after_five_minutes
         assert bindings(it) == 0
 
 
-@virtually
 async def test_all_members_of_an_attempt_wait_until_the_same_time(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35):
@@ -136,7 +131,6 @@ async def test_all_members_of_an_attempt_wait_until_the_same_time(tmp_path: Path
         assert 298 < loop.time() - began < 302
 
 
-@virtually
 async def test_replicas_of_a_group_are_gangs_of_their_own(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -149,7 +143,6 @@ async def test_replicas_of_a_group_are_gangs_of_their_own(tmp_path: Path) -> Non
         assert kept_back(daemon, "a1").startswith("waiting for minCount pods")
 
 
-@virtually
 async def test_a_pod_of_a_group_that_the_workload_lacks_waits_for_another_workload(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -163,7 +156,6 @@ async def test_a_pod_of_a_group_that_the_workload_lacks_waits_for_another_worklo
         await it.until(lambda: placed(it) == {"a"})
 
 
-@virtually
 async def test_a_workload_that_is_gone_when_a_member_has_a_node_is_an_error(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35) as daemon:
         it.server.store.create(WORKLOADS, workload("w", gang=2))
@@ -178,7 +170,6 @@ async def test_a_workload_that_is_gone_when_a_member_has_a_node_is_an_error(tmp_
         assert not list(daemon.parts.waiting_pods.waiting())
 
 
-@virtually
 async def test_members_after_a_complete_gang_are_bound_at_once(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.35") as it, it.daemon(AS_1_35):
         it.add_nodes(node_object("n", cpu="4"))
@@ -192,7 +183,6 @@ async def test_members_after_a_complete_gang_are_bound_at_once(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("version", "kinds"), [("1.34", []), ("1.35", ["workloads"]), ("1.36", ["podgroups"])]
 )
-@virtually
 async def test_the_daemon_reads_the_kind_of_groups_that_its_version_has(
     tmp_path: Path, version: str, kinds: list[str]
 ) -> None:
@@ -208,7 +198,6 @@ async def test_the_daemon_reads_the_kind_of_groups_that_its_version_has(
         assert sorted(asked & {"podgroups", "workloads"}) == kinds
 
 
-@virtually
 async def test_a_server_without_the_gate_of_groups_drops_the_reference(tmp_path: Path) -> None:
     gates = {"GenericWorkload": False}
     async with cluster(tmp_path, version="1.35", feature_gates=gates) as it, it.daemon(AS_1_35):

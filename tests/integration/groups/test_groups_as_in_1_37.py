@@ -25,7 +25,6 @@ from tests.integration.groups.gangs import (
     told,
 )
 from tests.support.builders import node_object, pod_object
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +47,6 @@ TOO_FEW = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining"
 as_in_1_37 = partial(running, configuration=AS_1_37)
 
 
-@virtually
 async def test_members_of_a_rejected_gang_get_its_message_if_they_fit_or_were_not_reached(
     tmp_path: Path,
 ) -> None:
@@ -76,7 +74,6 @@ def gated(group: str, name: str) -> dict[str, Any]:
     return pod
 
 
-@virtually
 async def test_one_gated_pod_keeps_its_gang_waiting_without_a_message(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, daemon):
         add_group(it, "g", 2)
@@ -91,7 +88,6 @@ async def test_one_gated_pod_keeps_its_gang_waiting_without_a_message(tmp_path: 
         await it.until(lambda: placed(it) == {"g-0", "g-1", "g-gated"}, seconds=1)
 
 
-@virtually
 async def test_a_gang_is_tried_when_its_gated_pod_is_deleted(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
         add_group(it, "g", 2)
@@ -102,7 +98,6 @@ async def test_a_gang_is_tried_when_its_gated_pod_is_deleted(tmp_path: Path) -> 
         await it.until(lambda: placed(it) == {"g-0", "g-1"}, seconds=1)
 
 
-@virtually
 async def test_pods_whose_pod_group_was_deleted_wait_for_it_without_a_message(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="1")) as (it, daemon):
         add_gang(it, "g", 3)
@@ -120,25 +115,20 @@ async def test_pods_whose_pod_group_was_deleted_wait_for_it_without_a_message(tm
 
 
 @pytest.mark.parametrize(("version", "waits"), [("1.36", False), ("1.37", True)])
-def test_a_new_pod_of_a_rejected_gang_waits_for_the_backoff_since_1_37(
+async def test_a_new_pod_of_a_rejected_gang_waits_for_the_backoff_since_1_37(
     version: str, waits: bool, tmp_path: Path
 ) -> None:
-    @virtually
-    async def play() -> None:
-        configuration = AS_1_37.replace("1.37", version)
-        async with running(tmp_path, node_object("n", cpu="2"), configuration=configuration) as (it, daemon):
-            add_gang(it, "g", 3)
-            await it.until(lambda: condition(it, "g")[0] == "False")
-            it.add_pods(member("g", "late"))
-            await asyncio.sleep(0.5)
-            assert (told(it, "late") == "") is waits
-            assert (daemon.parts.queue.count(Place.BACKOFF) > 0) is waits
-            await it.until(lambda: told(it, "late"), seconds=2)
-
-    play()
+    configuration = AS_1_37.replace("1.37", version)
+    async with running(tmp_path, node_object("n", cpu="2"), configuration=configuration) as (it, daemon):
+        add_gang(it, "g", 3)
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        it.add_pods(member("g", "late"))
+        await asyncio.sleep(0.5)
+        assert (told(it, "late") == "") is waits
+        assert (daemon.parts.queue.count(Place.BACKOFF) > 0) is waits
+        await it.until(lambda: told(it, "late"), seconds=2)
 
 
-@virtually
 async def test_the_backoff_of_a_gang_doubles_with_its_attempts_and_is_that_of_new_pods(
     tmp_path: Path,
 ) -> None:
@@ -152,7 +142,6 @@ async def test_the_backoff_of_a_gang_doubles_with_its_attempts_and_is_that_of_ne
             assert seconds - 1 <= asyncio.get_running_loop().time() - began <= seconds + 1.1
 
 
-@virtually
 async def test_a_basic_group_of_which_no_pod_fits_is_unschedulable(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="1")) as (it, _):
         add_group(it, "g")
@@ -171,7 +160,6 @@ async def test_a_basic_group_of_which_no_pod_fits_is_unschedulable(tmp_path: Pat
         )
 
 
-@virtually
 async def test_more_pods_than_needed_are_placed_too(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="3")) as (it, _):
         add_group(it, "g", 2)
@@ -211,35 +199,30 @@ async def test_more_pods_than_needed_are_placed_too(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_pods_that_differ_from_their_group_are_errors(
+async def test_pods_that_differ_from_their_group_are_errors(
     group: dict[str, Any], pods: list[dict[str, Any]], message: str, tmp_path: Path
 ) -> None:
-    @virtually
-    async def play() -> None:
-        async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
-            it.server.store.create(
-                "priorityclasses.scheduling.k8s.io",
-                {"metadata": {"name": "never"}, "value": 0, "preemptionPolicy": "Never"},
-            )
-            add_group(it, "g", 2, **group)
-            for number, fields in enumerate(pods):
-                pod = member("g", f"g-{number}")
-                if "scheduler" in fields:
-                    pod["spec"]["schedulerName"] = fields["scheduler"]
-                if "preemption_policy" in fields:
-                    pod["spec"] |= {"priorityClassName": "never", "preemptionPolicy": "Never"}
-                it.server.store.create("pods", pod)
-            await it.until(lambda: condition(it, "g")[0] == "False")
-            await it.until(lambda: told(it, "g-0") and told(it, "g-1"))
-            assert condition(it, "g") == ("False", "SchedulerError", message)
-            assert {it.condition(f"g-{number}")["reason"] for number in range(2)} == {"SchedulerError"}
-            assert told(it, "g-0") == told(it, "g-1") == message
-            assert not placed(it)
-
-    play()
+    async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
+        it.server.store.create(
+            "priorityclasses.scheduling.k8s.io",
+            {"metadata": {"name": "never"}, "value": 0, "preemptionPolicy": "Never"},
+        )
+        add_group(it, "g", 2, **group)
+        for number, fields in enumerate(pods):
+            pod = member("g", f"g-{number}")
+            if "scheduler" in fields:
+                pod["spec"]["schedulerName"] = fields["scheduler"]
+            if "preemption_policy" in fields:
+                pod["spec"] |= {"priorityClassName": "never", "preemptionPolicy": "Never"}
+            it.server.store.create("pods", pod)
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await it.until(lambda: told(it, "g-0") and told(it, "g-1"))
+        assert condition(it, "g") == ("False", "SchedulerError", message)
+        assert {it.condition(f"g-{number}")["reason"] for number in range(2)} == {"SchedulerError"}
+        assert told(it, "g-0") == told(it, "g-1") == message
+        assert not placed(it)
 
 
-@virtually
 async def test_a_placed_pod_that_differs_from_the_group_is_an_error_too(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="4")) as (it, _):
         add_group(it, "g", 2)
@@ -270,7 +253,6 @@ def higher_members(it: Cluster, group: str, count: int, min_count: int, **fields
     it.add_pods(*members(group, count, priority=PRIORITY, **fields))
 
 
-@virtually
 async def test_members_that_were_not_reached_are_nominated_too_when_the_group_preempts(
     tmp_path: Path,
 ) -> None:
@@ -292,7 +274,6 @@ async def test_members_that_were_not_reached_are_nominated_too_when_the_group_pr
         }
 
 
-@virtually
 async def test_members_keep_the_nodes_that_they_get_without_all_victims(tmp_path: Path) -> None:
     async with as_in_1_37(
         tmp_path, *(node_object(name, cpu="2", labels={"name": name}) for name in ("n", "m")), kubelet=True
@@ -316,7 +297,6 @@ async def test_members_keep_the_nodes_that_they_get_without_all_victims(tmp_path
         assert it.node_of("g-0") == "m"
 
 
-@virtually
 async def test_victims_leave_for_all_members_that_fit_and_not_only_for_min_count(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="3"), kubelet=True) as (it, _):
         it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=number) for number in range(3)))
@@ -326,7 +306,6 @@ async def test_victims_leave_for_all_members_that_fit_and_not_only_for_min_count
         assert placed(it) == {"g-0", "g-1", "low-2"}
 
 
-@virtually
 async def test_the_reason_why_preemption_does_not_help_is_that_of_the_last_search(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="2"), kubelet=True) as (it, _):
         it.add_pods(pod_object("low", cpu="1"))
@@ -339,7 +318,6 @@ async def test_the_reason_why_preemption_does_not_help_is_that_of_the_last_searc
         assert placed(it) == {"low"}
 
 
-@virtually
 async def test_pods_left_over_by_a_placed_group_are_tried_again_at_once_and_may_preempt(
     tmp_path: Path,
 ) -> None:
@@ -352,7 +330,6 @@ async def test_pods_left_over_by_a_placed_group_are_tried_again_at_once_and_may_
         await it.until(lambda: placed(it) == {"g-0", "g-1", "g-2"})
 
 
-@virtually
 async def test_a_group_tried_again_while_its_victims_terminate_keeps_its_nominations(tmp_path: Path) -> None:
     async with as_in_1_37(tmp_path, node_object("n", cpu="2")) as (it, _):
         low = [pod_object(f"low-{number}", cpu="1", termination_grace_period_seconds=60) for number in (0, 1)]

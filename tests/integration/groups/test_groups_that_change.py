@@ -19,7 +19,6 @@ from tests.integration.groups.test_coscheduling import (
     pod_group,
 )
 from tests.support.builders import node_object
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,6 @@ def move(it: Cluster, kind: str, name: str, group: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-@virtually
 async def test_pods_that_change_their_group_are_bound_once_a_group_is_complete(
     tmp_path: Path, kind: str, seed: int
 ) -> None:
@@ -75,7 +73,6 @@ async def test_pods_that_change_their_group_are_bound_once_a_group_is_complete(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_recreated_pod_group_counts_with_its_new_spec(tmp_path: Path, kind: str) -> None:
     draw = Random(1)
     async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT) as daemon:
@@ -95,7 +92,6 @@ async def test_a_recreated_pod_group_counts_with_its_new_spec(tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@virtually
 async def test_a_size_that_changes_constantly_leaves_no_pod_stuck(tmp_path: Path, kind: str) -> None:
     """There is room for two of the three pods: those are bound when the size is 2 for a while, and not before."""
     draw = Random(1)

@@ -23,7 +23,6 @@ from tests.integration.groups.gangs import (
     told,
 )
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,6 @@ without_gangs = pytest.mark.parametrize("configuration", [BY_GATE, BY_PROFILE], 
 
 
 @without_gangs
-@virtually
 async def test_a_group_with_a_topology_constraint_stays_in_one_domain(
     tmp_path: Path, configuration: str
 ) -> None:
@@ -57,7 +55,6 @@ async def test_a_group_with_a_topology_constraint_stays_in_one_domain(
 
 
 @without_gangs
-@virtually
 async def test_the_fuller_domain_is_chosen(tmp_path: Path, configuration: str) -> None:
     """1 of 4 cpus is more than 1 of 6."""
     async with cluster(tmp_path) as it, it.daemon(configuration):
@@ -70,7 +67,6 @@ async def test_the_fuller_domain_is_chosen(tmp_path: Path, configuration: str) -
 
 
 @without_gangs
-@virtually
 async def test_min_count_has_no_effect(tmp_path: Path, configuration: str) -> None:
     """Neither PreEnqueue holds the pods back, nor Permit."""
     async with cluster(tmp_path) as it, it.daemon(configuration):
@@ -82,7 +78,6 @@ async def test_min_count_has_no_effect(tmp_path: Path, configuration: str) -> No
 
 
 @without_gangs
-@virtually
 async def test_a_group_without_any_fitting_pod_reports_it(tmp_path: Path, configuration: str) -> None:
     async with cluster(tmp_path) as it, it.daemon(configuration):
         it.add_nodes(*racks(a="2", b="2"))
@@ -95,7 +90,6 @@ async def test_a_group_without_any_fitting_pod_reports_it(tmp_path: Path, config
 
 
 @without_gangs
-@virtually
 async def test_the_pods_of_a_missing_group_fail_until_it_exists(tmp_path: Path, configuration: str) -> None:
     """TopologyPlacementGenerator needs the object."""
     async with cluster(tmp_path) as it, it.daemon(configuration):
@@ -112,7 +106,6 @@ async def test_the_pods_of_a_missing_group_fail_until_it_exists(tmp_path: Path, 
 @pytest.mark.parametrize(
     "configuration", [WITHOUT_TOPOLOGY, WITHOUT_GROUPS], ids=["no topology", "no groups"]
 )
-@virtually
 async def test_without_topology_nothing_reads_the_object(tmp_path: Path, configuration: str) -> None:
     async with cluster(tmp_path) as it, it.daemon(configuration):
         it.add_nodes(*racks(a="2"))
@@ -120,7 +113,6 @@ async def test_without_topology_nothing_reads_the_object(tmp_path: Path, configu
         await it.until(lambda: len(placed(it)) == 2)
 
 
-@virtually
 async def test_without_generic_workload_pods_are_tried_one_by_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(WITHOUT_GROUPS):
         it.add_nodes(*racks(a="1", b="1"))

@@ -13,7 +13,6 @@ from tests.integration.daemon.test_server_upgrade import bindings, condition_typ
 from tests.integration.groups.gangs import placed
 from tests.support.builders import node_object
 from tests.support.daemon_harness import Cluster, cluster
-from tests.support.virtual_time_test import virtually
 
 EXAMPLE = Path(__file__).parents[3] / "manifests/examples/gangs/training.yaml"
 KINDS = {
@@ -41,7 +40,6 @@ def job_conditions(it: Cluster) -> set[str]:
 @pytest.mark.parametrize(
     ("version", "condition_type"), [("1.36", "PodGroupScheduled"), ("1.37", "PodGroupInitiallyScheduled")]
 )
-@virtually
 async def test_a_job_with_a_workload_and_a_pod_group_runs_to_its_end(
     tmp_path: Path, version: str, condition_type: str
 ) -> None:

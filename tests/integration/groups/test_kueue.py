@@ -13,7 +13,6 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.kueue import ADMISSION_GATE, HOSTNAME, OWNER_TOKEN, TOPOLOGY_GATE, Flavor, gates_of, kueue
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -74,7 +73,6 @@ def explained(daemon: Daemon, name: str) -> dict[str, Any]:
     return dict(reported)
 
 
-@virtually
 async def test_a_pod_waits_for_admission_without_a_write_and_with_a_reason(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, daemon):
         submit(it, queues, "train")
@@ -90,7 +88,6 @@ async def test_a_pod_waits_for_admission_without_a_write_and_with_a_reason(tmp_p
         await queues.admit([as_submitted], SPOT)  # by the version of an hour ago: nobody came in between
 
 
-@virtually
 async def test_admission_sends_a_pod_to_the_nodes_of_its_flavor_at_once(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         submit(it, queues, "train")
@@ -101,7 +98,6 @@ async def test_admission_sends_a_pod_to_the_nodes_of_its_flavor_at_once(tmp_path
         await it.until(lambda: it.node_of("train") == "spot", seconds=0.5)
 
 
-@virtually
 async def test_a_pod_of_a_topology_waits_again_between_admission_and_its_domain(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, daemon):
         submit(it, queues, "train")
@@ -118,7 +114,6 @@ async def test_a_pod_of_a_topology_waits_again_between_admission_and_its_domain(
         await it.until(lambda: it.node_of("train") == "b2", seconds=0.5)
 
 
-@virtually
 async def test_the_daemon_chooses_the_node_within_a_rack(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         submit(it, queues, *"pqrs")
@@ -129,7 +124,6 @@ async def test_the_daemon_chooses_the_node_within_a_rack(tmp_path: Path) -> None
         assert sorted(it.node_of(name) for name in "pqrs") == ["b1", "b1", "b2", "b2"]
 
 
-@virtually
 async def test_gates_come_off_in_batches_and_each_pod_goes_to_its_own_host(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, daemon):
         ranks = [f"rank-{number}" for number in range(8)]
@@ -149,7 +143,6 @@ async def test_gates_come_off_in_batches_and_each_pod_goes_to_its_own_host(tmp_p
         assert {name: it.node_of(name) for name in ranks} == hosts
 
 
-@virtually
 async def test_a_pod_whose_host_is_full_reports_the_reason_and_waits_for_that_host(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         it.add_pods(pod_object("other", cpu="2", node="a1"))
@@ -167,7 +160,6 @@ async def test_a_pod_whose_host_is_full_reports_the_reason_and_waits_for_that_ho
         await it.until(lambda: it.node_of("train") == "a1")
 
 
-@virtually
 async def test_evicted_pods_free_their_capacity_when_they_end_though_kueue_holds_them(
     tmp_path: Path,
 ) -> None:
@@ -188,7 +180,6 @@ async def test_evicted_pods_free_their_capacity_when_they_end_though_kueue_holds
         assert (ended["status"], ended["reason"]) == ("True", "WorkloadEvictedDueToPreempted")
 
 
-@virtually
 async def test_a_pod_evicted_while_it_waits_for_capacity_is_not_placed(tmp_path: Path) -> None:
     async with queued(tmp_path) as (it, queues, _):
         it.add_pods(pod_object("other", cpu="2", node="a1"))
@@ -208,7 +199,6 @@ async def test_a_pod_evicted_while_it_waits_for_capacity_is_not_placed(tmp_path:
         }
 
 
-@virtually
 async def test_a_recreated_pod_is_gated_until_admitted_to_its_new_flavor(
     tmp_path: Path,
 ) -> None:
@@ -229,7 +219,6 @@ async def test_a_recreated_pod_is_gated_until_admitted_to_its_new_flavor(
         await it.until(lambda: it.node_of("train") == "a2", seconds=0.5)
 
 
-@virtually
 async def test_a_job_is_started_evicted_and_started_again_on_another_flavor(tmp_path: Path) -> None:
     options = {"controllers": True, "kubelet": KubeletOptions(job_seconds=900)}
     async with queued(tmp_path, **options) as (it, queues, _):

@@ -10,7 +10,6 @@ from scheduler.simulator.faults import requests
 from tests.integration.groups.gangs import add_gang, add_group, members, placed, told
 from tests.support.builders import node_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +46,6 @@ def events(it: Cluster, reason: str) -> set[tuple[str, str]]:
     }
 
 
-@virtually
 async def test_a_member_whose_binding_fails_gets_a_clear_message_and_is_retried_at_once(
     tmp_path: Path,
 ) -> None:
@@ -64,7 +62,6 @@ async def test_a_member_whose_binding_fails_gets_a_clear_message_and_is_retried_
         assert note.startswith("pod group g is partly bound, ")
 
 
-@virtually
 async def test_a_member_that_cannot_be_bound_backs_off_and_the_others_keep_nodes(
     tmp_path: Path,
 ) -> None:
@@ -79,7 +76,6 @@ async def test_a_member_that_cannot_be_bound_backs_off_and_the_others_keep_nodes
         daemon.parts.cache.check()
 
 
-@virtually
 async def test_a_group_is_released_as_a_whole_if_its_policy_asks_for_it(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(RELEASE):
         it.add_nodes(node_object("n", cpu="4"))
@@ -103,7 +99,6 @@ class Prepares(PreBindPlugin):
         return Status.failed("its disk is gone") if pod.name == "g-1" else None
 
 
-@virtually
 async def test_no_member_is_bound_before_enough_can_be(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -118,7 +113,6 @@ async def test_no_member_is_bound_before_enough_can_be(tmp_path: Path) -> None:
         assert not it.server.store.get("pods", "g-0", "default")["spec"].get("nodeName")
 
 
-@virtually
 async def test_surplus_members_may_fail_without_harm(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}):
         it.add_nodes(node_object("n", cpu="4"))
@@ -137,7 +131,6 @@ class PreparesSome(PreBindPlugin):
         return Status.failed("its disk is gone") if pod.name == "g-1" else None
 
 
-@virtually
 async def test_a_late_member_is_not_bound_before_enough_earlier_members_can_be(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": PreparesSome}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
@@ -168,7 +161,6 @@ class FailsOnce(PreBindPlugin):
         return None
 
 
-@virtually
 async def test_no_member_is_bound_alone_while_another_is_slow_to_return(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
         it.add_nodes(node_object("n", cpu="4"))
@@ -178,7 +170,6 @@ async def test_no_member_is_bound_alone_while_another_is_slow_to_return(tmp_path
         await it.until(lambda: len(placed(it)) == 2, seconds=120)
 
 
-@virtually
 async def test_a_member_that_another_scheduler_binds_counts(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
         it.add_nodes(node_object("n", cpu="4"))
@@ -199,7 +190,6 @@ class Dawdles(PreBindPlugin):
         return None
 
 
-@virtually
 async def test_members_that_leave_while_they_wait_do_not_count(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Dawdles}) as daemon:
         it.add_nodes(node_object("n", cpu="4"))

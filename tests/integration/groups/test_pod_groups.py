@@ -24,7 +24,6 @@ from tests.integration.groups.gangs import (
 )
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +42,6 @@ FITS = (
 )
 
 
-@virtually
 async def test_a_gang_is_placed_as_a_whole_once_its_last_required_member_exists(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="4"))
@@ -58,7 +56,6 @@ async def test_a_gang_is_placed_as_a_whole_once_its_last_required_member_exists(
         await it.until(lambda: condition(it, "g") == ("True", "Scheduled", ""))
 
 
-@virtually
 async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_reports_it_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
@@ -82,7 +79,6 @@ async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_reports_it_once
         await it.until(lambda: len(placed(it)) == 3)
 
 
-@virtually
 async def test_a_condition_is_written_again_after_a_429_response(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with cluster(tmp_path) as it, it.daemon():
@@ -100,7 +96,6 @@ async def test_a_condition_is_written_again_after_a_429_response(tmp_path: Path)
         assert loop.time() - began >= 6
 
 
-@virtually
 async def test_preemption_for_a_gang_evicts_no_more_pods_than_needed(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(2)))
@@ -111,7 +106,6 @@ async def test_preemption_for_a_gang_evicts_no_more_pods_than_needed(tmp_path: P
         assert placed(it) == {"g-0", "g-1", "low-2", "low-3"}
 
 
-@virtually
 async def test_no_pod_is_evicted_for_a_gang_that_does_not_fit_without_it_either(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(node_object("n", cpu="2"))
@@ -124,7 +118,6 @@ async def test_no_pod_is_evicted_for_a_gang_that_does_not_fit_without_it_either(
         assert condition(it, "g")[2] == "pod group is unschedulable, pod group is unschedulable"
 
 
-@virtually
 async def test_a_gang_goes_to_the_one_rack_that_holds_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="2", b="4", c="2"))
@@ -134,7 +127,6 @@ async def test_a_gang_goes_to_the_one_rack_that_holds_it(tmp_path: Path) -> None
         assert {it.node_of(f"g-{number}") for number in range(3)} == {"b"}
 
 
-@virtually
 async def test_the_fuller_of_the_racks_that_hold_a_gang_is_chosen(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="6", b="4", c="8"))
@@ -144,7 +136,6 @@ async def test_the_fuller_of_the_racks_that_hold_a_gang_is_chosen(tmp_path: Path
         assert {it.node_of(f"g-{number}") for number in range(3)} == {"b"}
 
 
-@virtually
 async def test_a_gang_that_fits_in_no_rack_reports_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="2", b="2"))
@@ -157,7 +148,6 @@ async def test_a_gang_that_fits_in_no_rack_reports_it(tmp_path: Path) -> None:
         assert not placed(it)
 
 
-@virtually
 async def test_preemption_frees_one_rack_for_a_gang_with_a_topology_constraint(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon(IN_DOMAINS):
         it.add_nodes(*racks(a="2", b="2"))
@@ -169,7 +159,6 @@ async def test_preemption_frees_one_rack_for_a_gang_with_a_topology_constraint(t
         assert it.node_of("g-0") == it.node_of("g-1")
 
 
-@virtually
 async def test_a_gang_that_fits_in_another_order_is_placed(tmp_path: Path) -> None:
     """The first pod, tried first, takes the only node that the second may go to."""
     async with cluster(tmp_path) as it, it.daemon() as daemon:
@@ -186,7 +175,6 @@ async def test_a_gang_that_fits_in_another_order_is_placed(tmp_path: Path) -> No
         )
 
 
-@virtually
 async def test_a_gang_is_placed_even_if_its_first_member_must_take_a_lower_score(tmp_path: Path) -> None:
     """3 + 2 + 2 cpus fit on nodes of 4 and 3 in one way only, and the 3 scores best where the 2s have to go."""
     async with cluster(tmp_path) as it, it.daemon():
@@ -199,7 +187,6 @@ async def test_a_gang_is_placed_even_if_its_first_member_must_take_a_lower_score
         assert it.node_of("three") == "three"
 
 
-@virtually
 async def test_capacity_nominated_for_a_gang_is_kept_for_it(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(*(node_object(f"n{number}", cpu="1") for number in range(2)))
@@ -217,7 +204,6 @@ async def test_capacity_nominated_for_a_gang_is_kept_for_it(tmp_path: Path) -> N
         assert "thief" not in placed(it)
 
 
-@virtually
 async def test_explain_shows_the_last_attempt_of_a_group_and_its_place_in_the_queue(
     tmp_path: Path,
 ) -> None:
@@ -262,7 +248,6 @@ async def test_explain_shows_the_last_attempt_of_a_group_and_its_place_in_the_qu
         assert [each["name"] for each in found["placements"] if each["chosen"]] == ["c"]
 
 
-@virtually
 async def test_a_gang_with_a_topology_constraint_waits_for_new_racks(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
@@ -277,7 +262,6 @@ async def test_a_gang_with_a_topology_constraint_waits_for_new_racks(tmp_path: P
         assert {it.node_of(f"g-{number}") for number in range(2)} == {"a"}
 
 
-@virtually
 async def test_free_capacity_in_any_rack_requeues_a_gang(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         it.add_nodes(
@@ -294,7 +278,6 @@ async def test_free_capacity_in_any_rack_requeues_a_gang(tmp_path: Path) -> None
         await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=30)
 
 
-@virtually
 async def test_after_its_placed_member_ends_a_group_may_use_another_rack(
     tmp_path: Path,
 ) -> None:
@@ -311,7 +294,6 @@ async def test_after_its_placed_member_ends_a_group_may_use_another_rack(
         await it.until(lambda: it.node_of("second") == "b", seconds=30)
 
 
-@virtually
 async def test_a_recreated_pod_group_requeues_its_gang(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="1", b="1"))

@@ -36,7 +36,6 @@ from tests.integration.groups.test_coscheduling import members as volcano_member
 from tests.integration.groups.test_coscheduling import pod_group as volcano_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -91,7 +90,6 @@ def with_distinct_terms(pod: dict[str, Any], count: int) -> dict[str, Any]:
     return pod
 
 
-@virtually
 async def test_other_pods_are_placed_while_a_large_gang_is_tried(tmp_path: Path) -> None:
     async with watched(tmp_path, *(node_object(f"n{number}", cpu="16") for number in range(5))) as (
         it,
@@ -109,7 +107,6 @@ async def test_other_pods_are_placed_while_a_large_gang_is_tried(tmp_path: Path)
         daemon.parts.queue.check()
 
 
-@virtually
 async def test_a_pod_rejected_for_capacity_of_a_gang_that_fails_is_retried(
     tmp_path: Path,
 ) -> None:
@@ -121,7 +118,6 @@ async def test_a_pod_rejected_for_capacity_of_a_gang_that_fails_is_retried(
         assert Watches.decided.count("alone") > 1, "it was not refused at first"
 
 
-@virtually
 async def test_pods_rejected_for_held_capacity_are_retried_in_their_order(
     tmp_path: Path,
 ) -> None:
@@ -137,7 +133,6 @@ async def test_pods_rejected_for_held_capacity_are_retried_in_their_order(
         assert second == [name for name in first if name in second]
 
 
-@virtually
 async def test_assumed_members_yield_to_higher_priority_without_deletion(
     tmp_path: Path,
 ) -> None:
@@ -151,7 +146,6 @@ async def test_assumed_members_yield_to_higher_priority_without_deletion(
         assert Watches.decided.count("urgent") > 1, "it did not have to wait for room"
 
 
-@virtually
 async def test_no_other_pod_is_tried_during_a_group_trial_without_its_possible_victims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +191,6 @@ def with_one_on_a_node(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return group
 
 
-@virtually
 async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +222,6 @@ async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
         daemon.parts.queue.check()
 
 
-@virtually
 async def test_no_pod_is_evicted_if_another_pod_took_a_node_in_a_dry_run(tmp_path: Path) -> None:
     async with watched(tmp_path, *(node_object(f"n{row}", cpu="4") for row in range(2)), kubelet=True) as (
         it,
@@ -252,7 +244,6 @@ async def test_no_pod_is_evicted_if_another_pod_took_a_node_in_a_dry_run(tmp_pat
         assert placed(it) == {"low", "equal"}
 
 
-@virtually
 async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,7 +268,6 @@ async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
         assert "Plugin failed to preempt pods for a group" not in caplog.messages
 
 
-@virtually
 async def test_an_attempt_restarts_when_the_last_node_is_deleted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -294,7 +284,6 @@ async def test_an_attempt_restarts_when_the_last_node_is_deleted(
 
 
 @pytest.mark.parametrize("change", ["deleted", "changed"])
-@virtually
 async def test_an_attempt_restarts_when_a_member_was_recreated(change: str, tmp_path: Path) -> None:
     async with watched(tmp_path, node_object("n", cpu="60")) as (it, daemon):
         add_group(it, "g", 50)
@@ -314,7 +303,6 @@ async def test_an_attempt_restarts_when_a_member_was_recreated(change: str, tmp_
         assert not daemon.parts.cache.counts()["assumed_pods"]
 
 
-@virtually
 async def test_victims_are_confirmed_on_the_current_cluster_at_the_end_of_the_search(
     tmp_path: Path,
 ) -> None:
@@ -327,7 +315,6 @@ async def test_victims_are_confirmed_on_the_current_cluster_at_the_end_of_the_se
         assert len(placed(it)) == 3, "no more pods left than it takes"
 
 
-@virtually
 async def test_a_gang_over_its_budget_is_quarantined_also_by_the_next_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,7 +337,6 @@ async def test_a_gang_over_its_budget_is_quarantined_also_by_the_next_leader(
             await it.until(lambda: len(placed(it)) == 3, seconds=30)
 
 
-@virtually
 async def test_bindings_of_a_gang_start_and_are_rolled_back_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,7 +381,6 @@ async def test_bindings_of_a_gang_start_and_are_rolled_back_in_slices(
     assert max(undone.values()) <= 2
 
 
-@virtually
 async def test_a_paused_attempt_is_closed_when_the_daemon_is_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,7 +407,6 @@ async def test_a_paused_attempt_is_closed_when_the_daemon_is_cancelled(
         assert attempt._attempt.cr_frame is None, "it has ended"
 
 
-@virtually
 async def test_a_member_created_while_its_group_is_paused_is_tried_with_it(
     tmp_path: Path,
 ) -> None:
@@ -434,7 +418,6 @@ async def test_a_member_created_while_its_group_is_paused_is_tried_with_it(
         assert Watches.decided.count("late") == Watches.decided.count("g-0") - 1, "never without the others"
 
 
-@virtually
 async def test_held_changes_are_applied_when_the_daemon_is_cancelled_in_a_freeze(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,7 +434,6 @@ async def test_held_changes_are_applied_when_the_daemon_is_cancelled_in_a_freeze
         assert not daemon.parts.freeze.is_on
 
 
-@virtually
 async def test_a_member_that_changes_groups_during_a_pause_is_placed_with_the_new_one(
     tmp_path: Path,
 ) -> None:
@@ -469,7 +451,6 @@ async def test_a_member_that_changes_groups_during_a_pause_is_placed_with_the_ne
         daemon.parts.queue.check()
 
 
-@virtually
 async def test_other_pods_are_placed_while_a_large_gang_is_returned_to_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,7 +474,6 @@ async def test_other_pods_are_placed_while_a_large_gang_is_returned_to_the_queue
         daemon.parts.queue.check()
 
 
-@virtually
 async def test_a_hopeless_gang_is_not_tried_again_without_its_possible_victims(
     tmp_path: Path,
 ) -> None:

@@ -20,7 +20,6 @@ from scheduler.framework.sliced_work import run_to_end
 from tests.integration.groups.gangs import add_gang, add_group, condition, fill, members, placed
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +78,6 @@ def check_nothing_is_left(it: Cluster, daemon: Daemon, plugin: type[Raises]) -> 
 
 
 @pytest.mark.parametrize("where", ["score", "reserve", "permit"])
-@virtually
 async def test_a_plugin_that_raises_for_one_member_costs_the_attempt_only(where: str, tmp_path: Path) -> None:
     class It(Raises):
         reserved: ClassVar[Counter[str]] = Counter()
@@ -100,7 +98,6 @@ async def test_a_plugin_that_raises_for_one_member_costs_the_attempt_only(where:
     [(PodGroupCycle, "_placed"), (GroupLog, "note"), (GroupPasses, "_take_in")],
     ids=["before they are bound", "when all are placed", "in the middle of a pass"],
 )
-@virtually
 async def test_an_internal_error_leaves_nothing_reserved_and_loses_no_pod(
     part: type, method: str, tmp_path: Path
 ) -> None:
@@ -139,7 +136,6 @@ async def test_an_internal_error_leaves_nothing_reserved_and_loses_no_pod(
     ],
     ids=["at one member", "before any was taken out", "when all were taken out"],
 )
-@virtually
 async def test_a_group_that_cannot_be_popped_as_a_whole_loses_no_pod(
     part: type, method: str, at: str, tmp_path: Path
 ) -> None:
@@ -167,7 +163,6 @@ async def test_a_group_that_cannot_be_popped_as_a_whole_loses_no_pod(
             daemon.parts.queue.check()
 
 
-@virtually
 async def test_an_error_during_the_search_for_victims_is_reported(tmp_path: Path) -> None:
     class It(Raises):
         where = "filter of an empty node"

@@ -17,7 +17,6 @@ from tests.integration.groups.gangs import POD_GROUPS, condition, members, place
 from tests.integration.groups.test_groups_as_in_1_37 import NO_CPU, NO_VICTIMS
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +89,6 @@ def at_once(pod: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-@virtually
 async def test_no_pod_of_a_tree_is_tried_before_enough_pods_of_enough_groups_exist(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES) as daemon:
         it.add_nodes(node_object("n", cpu="8"))
@@ -116,7 +114,6 @@ async def test_no_pod_of_a_tree_is_tried_before_enough_pods_of_enough_groups_exi
         assert condition(it, "a") == ("True", "Scheduled", "")
 
 
-@virtually
 async def test_no_group_is_placed_if_too_few_groups_fit(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="3"))
@@ -142,7 +139,6 @@ async def test_no_group_is_placed_if_too_few_groups_fit(tmp_path: Path) -> None:
         await it.until(lambda: len(placed(it)) == 4)
 
 
-@virtually
 async def test_enough_groups_are_placed_and_the_others_wait(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="3"))
@@ -156,7 +152,6 @@ async def test_enough_groups_are_placed_and_the_others_wait(tmp_path: Path) -> N
         await it.until(lambda: condition(it, "b")[0] == "True")
 
 
-@virtually
 async def test_a_group_whose_pods_fit_nowhere_ends_the_attempt_early(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES) as daemon:
         it.add_nodes(node_object("n", cpu="3"))
@@ -180,7 +175,6 @@ async def test_a_group_whose_pods_fit_nowhere_ends_the_attempt_early(tmp_path: P
         ]
 
 
-@virtually
 async def test_the_groups_of_a_tree_stay_in_one_domain_and_each_in_one_below_it(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         zone = "topology.kubernetes.io/zone"
@@ -202,7 +196,6 @@ async def test_the_groups_of_a_tree_stay_in_one_domain_and_each_in_one_below_it(
         assert set(found.values()) == {"y1", "y2"}
 
 
-@virtually
 async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(
@@ -221,7 +214,6 @@ async def test_a_later_pod_joins_the_domain_of_its_tree(tmp_path: Path) -> None:
         assert where(it)["a-2"] == "y-2"
 
 
-@virtually
 async def test_a_group_is_not_placed_outside_the_domain_of_its_parent(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         zone = "topology.kubernetes.io/zone"
@@ -243,7 +235,6 @@ async def test_a_group_is_not_placed_outside_the_domain_of_its_parent(tmp_path: 
         assert found["a-0"] == found["a-1"] or found["b-0"] == found["b-1"]
 
 
-@virtually
 async def test_an_error_of_a_group_is_one_of_its_tree(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(*(node_object(name, labels={RACK: name}, cpu="8") for name in "xy"))
@@ -265,7 +256,6 @@ async def test_an_error_of_a_group_is_one_of_its_tree(tmp_path: Path) -> None:
         assert [told(it, name) for name in ("a-2", "b-0", "b-1")] == [error, of_root, of_root]
 
 
-@virtually
 async def test_groups_of_groups_need_a_quorum_at_each_level(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="3"))
@@ -284,7 +274,6 @@ async def test_groups_of_groups_need_a_quorum_at_each_level(tmp_path: Path) -> N
         assert condition(it, "two-b")[0] == "True"
 
 
-@virtually
 async def test_a_tree_preempts_as_one_with_the_priority_of_its_root(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="4"))
@@ -306,7 +295,6 @@ async def test_a_tree_preempts_as_one_with_the_priority_of_its_root(tmp_path: Pa
         assert {each["related"]["kind"] for each in events} == {"CompositePodGroup"}
 
 
-@virtually
 async def test_a_tree_that_is_disrupted_as_a_whole_leaves_as_a_whole(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("m", cpu="3"))
@@ -324,7 +312,6 @@ async def test_a_tree_that_is_disrupted_as_a_whole_leaves_as_a_whole(tmp_path: P
         assert placed(it) == {"high", "other"}
 
 
-@virtually
 async def test_a_pod_with_another_priority_than_the_root_fails_the_whole_tree(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="8"))
@@ -339,7 +326,6 @@ async def test_a_pod_with_another_priority_than_the_root_fails_the_whole_tree(tm
         assert not placed(it)
 
 
-@virtually
 async def test_without_the_gate_the_groups_of_a_tree_are_placed_one_by_one(tmp_path: Path) -> None:
     without = WITH_TREES.replace("true", "false")
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(without):
@@ -352,7 +338,6 @@ async def test_without_the_gate_the_groups_of_a_tree_are_placed_one_by_one(tmp_p
 
 
 @pytest.mark.parametrize("cpu", ["1", "2", "3", "4"])
-@virtually
 async def test_a_tree_of_one_group_is_placed_as_the_group_by_itself(cpu: str, tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu=cpu, labels={"of": "tree"}))
@@ -386,7 +371,6 @@ class Prepares(PreBindPlugin):
         return Status.failed("its disk is gone")
 
 
-@virtually
 async def test_no_pod_of_a_tree_is_bound_while_another_group_cannot_be(tmp_path: Path) -> None:
     slow = f"{WITH_TREES}  plugins: {{preBind: {{enabled: [{{name: Prepares}}]}}}}\n"
     plugins = {"Prepares": Prepares}
@@ -402,7 +386,6 @@ async def test_no_pod_of_a_tree_is_bound_while_another_group_cannot_be(tmp_path:
         await it.until(lambda: len(placed(it)) == 4, seconds=60)
 
 
-@virtually
 async def test_a_tree_that_grows_while_it_waits_is_placed_with_its_new_groups(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES):
         it.add_nodes(node_object("n", cpu="8"))
@@ -420,7 +403,6 @@ async def test_a_tree_that_grows_while_it_waits_is_placed_with_its_new_groups(tm
         await it.until(lambda: len(placed(it)) == 3)
 
 
-@virtually
 async def test_a_root_that_is_deleted_gates_its_pods_again(tmp_path: Path) -> None:
     async with cluster(tmp_path, version="1.37", feature_gates=TREES) as it, it.daemon(WITH_TREES) as daemon:
         it.add_nodes(node_object("n", cpu="1"))

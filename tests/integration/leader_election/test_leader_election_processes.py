@@ -10,6 +10,8 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.faults import binds
 from scheduler.simulator.server import ApiServer
@@ -19,6 +21,8 @@ from tests.support.replicas import LEASES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 PODS, LATE_PODS = 100, 20
 BIND_SECONDS = 0.8
@@ -121,51 +125,48 @@ def messages(log: Path) -> list[str]:
     return [json.loads(line)["message"] for line in log.read_text().splitlines()]
 
 
-def test_a_process_that_was_stopped_sends_no_binding_when_it_resumes(tmp_path: Path) -> None:
+async def test_a_process_that_was_stopped_sends_no_binding_when_it_resumes(tmp_path: Path) -> None:
     first_log, second_log = tmp_path / "first.log", tmp_path / "second.log"
 
-    async def scenario() -> None:
-        async with ApiServer() as server, relayed(server, tmp_path / "relayed") as relay:
-            server.store.create("nodes", node_object("n1", cpu="64", pods=1000))
-            server.faults.delay(BIND_SECONDS, binds)
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-            async with process(tmp_path / "relayed", first_log) as first:
-                await until(lambda: holder(server))
-                elected = holder(server)
-                async with process(kubeconfig, second_log) as second:
-                    await until(lambda: "Attempting to acquire leader lease" in messages(second_log))
-                    for number in range(PODS):
-                        server.store.create("pods", pod_object(f"p-{number}", cpu="10m"))
-                    await until(lambda: placed(server) >= PODS // 10)
-                    await quiet(relay)
+    async with ApiServer() as server, relayed(server, tmp_path / "relayed") as relay:
+        server.store.create("nodes", node_object("n1", cpu="64", pods=1000))
+        server.faults.delay(BIND_SECONDS, binds)
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with process(tmp_path / "relayed", first_log) as first:
+            await until(lambda: holder(server))
+            elected = holder(server)
+            async with process(kubeconfig, second_log) as second:
+                await until(lambda: "Attempting to acquire leader lease" in messages(second_log))
+                for number in range(PODS):
+                    server.store.create("pods", pod_object(f"p-{number}", cpu="10m"))
+                await until(lambda: placed(server) >= PODS // 10)
+                await quiet(relay)
 
-                    first.send_signal(signal.SIGSTOP)
-                    await until(lambda: placed(server) == PODS)
-                    assert holder(server) != elected
-                    before = len(relay.sent)
-                    assert 0 < relay.sent.count(b"/binding HTTP") < PODS
-                    for number in range(LATE_PODS):
-                        server.store.create("pods", pod_object(f"late-{number}", cpu="10m"))
-                    first.send_signal(signal.SIGCONT)
+                first.send_signal(signal.SIGSTOP)
+                await until(lambda: placed(server) == PODS)
+                assert holder(server) != elected
+                before = len(relay.sent)
+                assert 0 < relay.sent.count(b"/binding HTTP") < PODS
+                for number in range(LATE_PODS):
+                    server.store.create("pods", pod_object(f"late-{number}", cpu="10m"))
+                first.send_signal(signal.SIGCONT)
 
-                    async with asyncio.timeout(PATIENCE_SECONDS):
-                        assert await first.wait() == 1
-                    await until(lambda: placed(server) == PODS + LATE_PODS)
-                    woken = bytes(relay.sent[before:])
-                    second.send_signal(signal.SIGTERM)
-                    async with asyncio.timeout(PATIENCE_SECONDS):
-                        assert await second.wait() == 0
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    assert await first.wait() == 1
+                await until(lambda: placed(server) == PODS + LATE_PODS)
+                woken = bytes(relay.sent[before:])
+                second.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    assert await second.wait() == 0
 
-            assert b"/binding HTTP" not in woken
-            assert b"PATCH " not in woken
-            assert b"POST " not in woken
-            bound = Counter(
-                each.path for each in server.requests if each.path.endswith("/binding") and each.status == 201
-            )
-            assert len(bound) == PODS + LATE_PODS
-            assert set(bound.values()) == {1}
-            assert holder(server) == "", "released"
-
-    asyncio.run(scenario())
+        assert b"/binding HTTP" not in woken
+        assert b"PATCH " not in woken
+        assert b"POST " not in woken
+        bound = Counter(
+            each.path for each in server.requests if each.path.endswith("/binding") and each.status == 201
+        )
+        assert len(bound) == PODS + LATE_PODS
+        assert set(bound.values()) == {1}
+        assert holder(server) == "", "released"
     assert "leaderelection lost" in messages(first_log)
     assert "Released lease" in messages(second_log)

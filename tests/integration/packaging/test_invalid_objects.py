@@ -10,7 +10,6 @@ import pytest
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.daemon_harness import cluster
 from tests.support.invalid_objects import KINDS, WRONG, Kind, Wrong
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,6 @@ async def define(it: Cluster, kind: Kind) -> str:
 
 
 @pytest.mark.parametrize("case", BY_TYPES, ids=[case.title for case in BY_TYPES])
-@virtually
 async def test_an_invalid_object_is_refused_at_its_field(tmp_path: Path, case: Wrong) -> None:
     async with cluster(tmp_path) as it:
         plural = await define(it, case.kind)
@@ -39,7 +37,6 @@ async def test_an_invalid_object_is_refused_at_its_field(tmp_path: Path, case: W
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.kind for kind in KINDS])
-@virtually
 async def test_a_valid_object_is_accepted(tmp_path: Path, kind: Kind) -> None:
     async with cluster(tmp_path) as it:
         plural = await define(it, kind)

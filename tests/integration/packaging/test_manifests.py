@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pytest
 import yaml
 
 from scheduler.simulator.faults import binds, requests, streamed_lists
@@ -25,6 +26,8 @@ from tests.support.manifests import MANIFESTS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 ACCOUNT = "system:serviceaccount:kube-system:custom-scheduler"
 ROLES = (
@@ -86,40 +89,37 @@ async def shipped(folder: Path) -> AsyncIterator[Shipped]:
         yield it
 
 
-def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with shipped(tmp_path) as it:
-            port = free_port()
-            first_flags = (*FOLLOWED, "--secure-port", str(port), "-v", "2")
-            async with running(it.account, tmp_path / "first", *first_flags) as first:
-                await until(lambda: first.said("Successfully acquired lease"))
-                # The other replica meets a server that cannot send a first list in a watch.
-                it.server.faults.refuse(400, streamed_lists)
-                async with running(it.account, tmp_path / "second", *FOLLOWED) as second:
-                    await until(lambda: ("poddisruptionbudgets", "list") in it.used())
-                    await until(lambda: ("leases", "watch") in it.used())
-                    await places_pods_though_an_answer_is_lost(it)
-                    await is_read_by_prometheus(it, port)
-                    await preempts(it)
-                    await has_volumes_bound_and_made(it)
-                    await gives_devices_in_spite_of_conflicts_and_refusals(it)
-                    await places_a_gang(it)
-                    await counts_what_it_says_again(it, first)
-                    await until(lambda: ("leases", "update") in it.used())
+async def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: Path) -> None:
+    async with shipped(tmp_path) as it:
+        port = free_port()
+        first_flags = (*FOLLOWED, "--secure-port", str(port), "-v", "2")
+        async with running(it.account, tmp_path / "first", *first_flags) as first:
+            await until(lambda: first.said("Successfully acquired lease"))
+            # The other replica meets a server that cannot send a first list in a watch.
+            it.server.faults.refuse(400, streamed_lists)
+            async with running(it.account, tmp_path / "second", *FOLLOWED) as second:
+                await until(lambda: ("poddisruptionbudgets", "list") in it.used())
+                await until(lambda: ("leases", "watch") in it.used())
+                await places_pods_though_an_answer_is_lost(it)
+                await is_read_by_prometheus(it, port)
+                await preempts(it)
+                await has_volumes_bound_and_made(it)
+                await gives_devices_in_spite_of_conflicts_and_refusals(it)
+                await places_a_gang(it)
+                await counts_what_it_says_again(it, first)
+                await until(lambda: ("leases", "update") in it.used())
 
-                    assert await end(first) == 0
-                    await until(lambda: second.said("Successfully acquired lease"))
-                    it.server.store.create("pods", pod_object("later", cpu="10m"))
-                    await until(lambda: it.node_of("later"))
-                    await it.configure(emulatedVersion="1.35")  # whose groups are parts of Workloads
+                assert await end(first) == 0
+                await until(lambda: second.said("Successfully acquired lease"))
+                it.server.store.create("pods", pod_object("later", cpu="10m"))
+                await until(lambda: it.node_of("later"))
+                await it.configure(emulatedVersion="1.35")  # whose groups are parts of Workloads
 
-                    await until(lambda: not any(it.unused().values()) or it.server.grants.refused_to(ACCOUNT))
-                    assert it.unused() == {role: [] for role in ROLES}
-                    assert await end(second) == 0
-            assert it.server.grants.refused_to(ACCOUNT) == []
-            keep_account(it.server, ACCOUNT)
-
-    asyncio.run(scenario())
+                await until(lambda: not any(it.unused().values()) or it.server.grants.refused_to(ACCOUNT))
+                assert it.unused() == {role: [] for role in ROLES}
+                assert await end(second) == 0
+        assert it.server.grants.refused_to(ACCOUNT) == []
+        keep_account(it.server, ACCOUNT)
 
 
 async def places_pods_though_an_answer_is_lost(it: Shipped) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 GENERATIONS = 'jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.generation}{"\\n"}{end}'
 STRICTLY = ("--validate=strict", "--filename", "-")
 
@@ -36,20 +38,19 @@ async def administrator(folder: Path) -> AsyncIterator[Kubectl]:
 
 
 @pytest.mark.parametrize("folder", KUSTOMIZATIONS, ids=lambda folder: str(folder.relative_to(MANIFESTS)))
-def test_a_kustomization_is_accepted_and_applying_it_again_changes_nothing(folder: Path, tmp_path: Path):
-    async def scenario() -> None:
-        async with administrator(tmp_path) as kubectl:
-            first = await kubectl("apply", "-k", str(folder), "--validate=strict")
-            assert (first.code, first.err) == (0, "")
-            assert all(line.endswith(" created") for line in first.out.splitlines())
-            before = await kubectl("get", "-k", str(folder), "-o", GENERATIONS)
+async def test_a_kustomization_is_accepted_and_applying_it_again_changes_nothing(
+    folder: Path, tmp_path: Path
+):
+    async with administrator(tmp_path) as kubectl:
+        first = await kubectl("apply", "-k", str(folder), "--validate=strict")
+        assert (first.code, first.err) == (0, "")
+        assert all(line.endswith(" created") for line in first.out.splitlines())
+        before = await kubectl("get", "-k", str(folder), "-o", GENERATIONS)
 
-            again = await kubectl("apply", "-k", str(folder), "--validate=strict")
-            assert (again.code, again.err) == (0, "")
-            assert "created" not in again.out
-            assert (await kubectl("get", "-k", str(folder), "-o", GENERATIONS)).out == before.out
-
-    asyncio.run(scenario())
+        again = await kubectl("apply", "-k", str(folder), "--validate=strict")
+        assert (again.code, again.err) == (0, "")
+        assert "created" not in again.out
+        assert (await kubectl("get", "-k", str(folder), "-o", GENERATIONS)).out == before.out
 
 
 @pytest.mark.parametrize(
@@ -62,16 +63,13 @@ def test_a_kustomization_is_accepted_and_applying_it_again_changes_nothing(folde
         ("monitoring/alerts.yaml", "annotations: {summary", "annotation: {summary", "annotation"),
     ],
 )
-def test_an_unknown_field_of_a_manifest_is_found(
+async def test_an_unknown_field_of_a_manifest_is_found(
     file: str, right: str, wrong: str, complaint: str, tmp_path: Path
 ):
     shipped = (MANIFESTS / file).read_text()
     assert right in shipped
 
-    async def scenario() -> None:
-        async with administrator(tmp_path) as kubectl:
-            said = await kubectl("apply", *STRICTLY, stdin=shipped.replace(right, wrong))
-            assert said.code == 1
-            assert complaint in said.err
-
-    asyncio.run(scenario())
+    async with administrator(tmp_path) as kubectl:
+        said = await kubectl("apply", *STRICTLY, stdin=shipped.replace(right, wrong))
+        assert said.code == 1
+        assert complaint in said.err

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from scheduler.testing.samples import DRIVER, claim, csi_node, mounted, volume
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,6 @@ def put(it: Cluster, *objects: dict[str, Any]) -> None:
         it.server.store.create(PLURALS[each["kind"]], each)
 
 
-@virtually
 async def test_a_pod_goes_where_its_volume_is_once_its_claim_is_there(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*(node_object(f"in-{zone}", labels={ZONE: zone}) for zone in "abc"))
@@ -41,7 +39,6 @@ async def test_a_pod_goes_where_its_volume_is_once_its_claim_is_there(tmp_path: 
         await it.until(lambda: it.node_of("web") == "in-b")
 
 
-@virtually
 async def test_a_pod_waits_until_another_one_frees_capacity_for_its_volume(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         put(it, volume("x"), claim("x", "x"), volume("y"), claim("y", "y"), csi_node("n1", {DRIVER: 1}))
@@ -57,7 +54,6 @@ async def test_a_pod_waits_until_another_one_frees_capacity_for_its_volume(tmp_p
         await it.until(lambda: it.node_of("second") == "n1")
 
 
-@virtually
 async def test_a_pod_of_higher_priority_takes_a_claim_for_one_pod(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon():
         put(it, volume("x"), claim("x", "x", modes=["ReadWriteOncePod"]))

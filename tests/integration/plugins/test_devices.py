@@ -25,7 +25,6 @@ from scheduler.testing.devices import (
 from tests.integration.groups.gangs import POD_GROUPS, add_gang, members, placed, pod_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.structured.node_search import device, long_search
 
 if TYPE_CHECKING:
@@ -99,7 +98,6 @@ def set_up(it: Cluster, *nodes: str, devices: int = 1) -> None:
 status_writes = requests(verb="update", resource="resourceclaims", subresource="status")
 
 
-@virtually
 async def test_a_pod_is_placed_at_its_device_and_the_claim_records_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("bare"))
@@ -117,7 +115,6 @@ async def test_a_pod_is_placed_at_its_device_and_the_claim_records_it(tmp_path: 
         assert "nodeSelector" in found["status"]["allocation"]
 
 
-@virtually
 async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_release(
     tmp_path: Path,
 ) -> None:
@@ -137,7 +134,6 @@ async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_re
         assert devices(it, "two") == [("n", "gpu-0")]
 
 
-@virtually
 async def test_many_pods_at_once_each_get_a_device_of_their_own(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.server.faults.delay(0.2, status_writes)
@@ -151,7 +147,6 @@ async def test_many_pods_at_once_each_get_a_device_of_their_own(tmp_path: Path) 
         assert len(set(given)) == 12
 
 
-@virtually
 async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "a", "b")
@@ -163,7 +158,6 @@ async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path)
         assert sorted(users(it)) == ["p0", "p1", "p2"]
 
 
-@virtually
 async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
@@ -180,7 +174,6 @@ async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(tmp_pat
         await it.until(lambda: it.node_of("second"), seconds=30)
 
 
-@virtually
 async def test_an_unwritten_allocation_of_an_extended_resource_requeues_pods(
     tmp_path: Path,
 ) -> None:
@@ -198,7 +191,6 @@ async def test_an_unwritten_allocation_of_an_extended_resource_requeues_pods(
         await it.until(lambda: it.node_of("second"), seconds=30)
 
 
-@virtually
 async def test_members_of_a_gang_share_a_claim_that_one_of_them_allocates(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(*(node_object(name, cpu="16") for name in "ab"))
@@ -212,7 +204,6 @@ async def test_members_of_a_gang_share_a_claim_that_one_of_them_allocates(tmp_pa
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
-@virtually
 async def test_a_claim_from_the_template_of_a_group_is_reserved_for_the_whole_group(
     tmp_path: Path, version: str
 ) -> None:
@@ -244,7 +235,6 @@ async def test_a_claim_from_the_template_of_a_group_is_reserved_for_the_whole_gr
         assert made["status"]["reservedFor"] == [group]
 
 
-@virtually
 async def test_two_profiles_share_the_state_of_devices(tmp_path: Path) -> None:
     profiles = """
         apiVersion: kubescheduler.config.k8s.io/v1
@@ -261,7 +251,6 @@ async def test_two_profiles_share_the_state_of_devices(tmp_path: Path) -> None:
         assert says(it, "b") == NO_DEVICE
 
 
-@virtually
 async def test_a_pod_waits_for_its_claim_with_the_message_of_kube_scheduler(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
@@ -276,7 +265,6 @@ async def test_a_pod_waits_for_its_claim_with_the_message_of_kube_scheduler(tmp_
         await it.until(lambda: it.node_of("web") == "n")
 
 
-@virtually
 async def test_a_new_slice_adds_capacity_for_a_waiting_pod(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n"))
@@ -306,7 +294,6 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize(("wanted", "here", "there"), SEARCHES.values(), ids=SEARCHES)
-@virtually
 async def test_a_search_without_a_limit_ends_with_a_placement(
     tmp_path: Path, wanted: Any, here: Any, there: Any
 ) -> None:
@@ -323,7 +310,6 @@ async def test_a_search_without_a_limit_ends_with_a_placement(
         assert it.notes("web", "FailedScheduling") == []
 
 
-@virtually
 async def test_an_extended_resource_gets_a_claim_and_the_pod_status_names_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         set_up(it, "n")
@@ -351,7 +337,6 @@ async def test_an_extended_resource_gets_a_claim_and_the_pod_status_names_it(tmp
         await it.until(lambda: "cannot allocate all claims" in says(it, "late"))
 
 
-@virtually
 async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource(
     tmp_path: Path,
 ) -> None:
@@ -375,7 +360,6 @@ async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource
         assert users(it, made["metadata"]["name"]) == ["ai"]
 
 
-@virtually
 async def test_pods_of_a_template_get_claims_that_are_deleted_with_them(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True, controllers=True) as it, it.daemon():
         set_up(it, "n")
@@ -401,7 +385,6 @@ async def test_pods_of_a_template_get_claims_that_are_deleted_with_them(tmp_path
 
 
 @pytest.mark.parametrize("lost", [1, 2], ids=["the first answer", "two answers"])
-@virtually
 async def test_a_lost_response_neither_loses_nor_doubles_an_allocation(tmp_path: Path, lost: int) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n", devices=2)
@@ -414,7 +397,6 @@ async def test_a_lost_response_neither_loses_nor_doubles_an_allocation(tmp_path:
         assert users(it) == ["first"]
 
 
-@virtually
 async def test_a_temporary_outage_of_the_api_server_costs_a_wait_only(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
@@ -426,7 +408,6 @@ async def test_a_temporary_outage_of_the_api_server_costs_a_wait_only(tmp_path: 
         assert users(it) == ["web"]
 
 
-@virtually
 async def test_a_silent_watch_of_claims_never_allocates_a_device_twice(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n", devices=2)
@@ -443,7 +424,6 @@ async def test_a_silent_watch_of_claims_never_allocates_a_device_twice(tmp_path:
         it.server.faults.remove(stalled)
 
 
-@virtually
 async def test_a_pod_that_cannot_be_bound_releases_its_reservation(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
@@ -458,7 +438,6 @@ async def test_a_pod_that_cannot_be_bound_releases_its_reservation(tmp_path: Pat
         assert devices(it) == [("n", "gpu-0")]
 
 
-@virtually
 async def test_an_unneeded_claim_for_extended_resources_is_deleted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
@@ -473,7 +452,6 @@ async def test_an_unneeded_claim_for_extended_resources_is_deleted(tmp_path: Pat
         )
 
 
-@virtually
 async def test_a_claim_with_256_pods_accepts_no_more(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("n", pods=400))
@@ -512,7 +490,6 @@ def to_be_made_ready(it: Cluster, *nodes: str) -> None:
     create(it, device_class(), *slices, resource_claim("one"))
 
 
-@virtually
 async def test_a_pod_is_bound_once_its_device_is_ready(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         to_be_made_ready(it, "n")
@@ -532,7 +509,6 @@ async def test_a_pod_is_bound_once_its_device_is_ready(tmp_path: Path) -> None:
         assert value("scheduler_dra_bindingconditions_wait_duration_seconds_count", labels) == 1.0
 
 
-@virtually
 async def test_a_failed_device_is_released_and_replaced(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         to_be_made_ready(it, "a", "b")
@@ -561,7 +537,6 @@ async def test_a_failed_device_is_released_and_replaced(tmp_path: Path) -> None:
         ("1.37", "nodeAllocatableResources", {"mapping": {"deviceMultiplier": "2"}}),
     ],
 )
-@virtually
 async def test_a_pod_counts_with_the_cpus_that_its_device_is(
     tmp_path: Path, version: str, field: str, use: dict[str, Any]
 ) -> None:
@@ -606,7 +581,6 @@ def events(it: Cluster) -> list[str]:
     ]
 
 
-@virtually
 async def test_a_device_that_never_becomes_ready_is_released_in_time(tmp_path: Path) -> None:
     short = """
         apiVersion: kubescheduler.config.k8s.io/v1
@@ -635,7 +609,6 @@ def kinds_that_lack(caplog: pytest.LogCaptureFixture) -> set[str]:
     }
 
 
-@virtually
 async def test_a_server_without_device_apis_is_supported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,6 @@ from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,7 +97,6 @@ def several(namespace: str, count: int, *, first: int = 0, cpu: str = "1", **fie
     ]
 
 
-@virtually
 async def test_a_team_borrows_idle_capacity_and_returns_it(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b", weight=2)) as it:
         it.add_pods(*several("a", 14, priority=1000))
@@ -112,7 +110,6 @@ async def test_a_team_borrows_idle_capacity_and_returns_it(tmp_path: Path) -> No
         assert (len(placed(it, "a")), len(placed(it, "b"))) == (4, 8)
 
 
-@virtually
 async def test_a_lower_demand_of_a_team_requeues_the_waiting_pods_of_others(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b")) as it:
         it.add_pods(*several("b", 12))
@@ -125,7 +122,6 @@ async def test_a_lower_demand_of_a_team_requeues_the_waiting_pods_of_others(tmp_
         await it.until(lambda: len(placed(it, "a")) == 12, seconds=60)
 
 
-@virtually
 async def test_a_max_is_never_exceeded_and_a_change_of_it_requeues_waiting_pods(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a", max={"cpu": 2})) as it:
         it.add_pods(*several("a", 4))
@@ -136,7 +132,6 @@ async def test_a_max_is_never_exceeded_and_a_change_of_it_requeues_waiting_pods(
         await it.until(lambda: len(placed(it, "a")) == 3, seconds=30)
 
 
-@virtually
 async def test_a_large_pod_is_not_starved_by_a_stream_of_small_ones(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=30) as it:
         number = 0
@@ -164,7 +159,6 @@ async def test_a_large_pod_is_not_starved_by_a_stream_of_small_ones(tmp_path: Pa
 LONG = 700
 
 
-@virtually
 async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
     """Three teams of weights 1, 2 and 3 whose pods come and go, more than there is room for."""
     random = Random(1)
@@ -230,7 +224,6 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
         "no operator",
     ],
 )
-@virtually
 async def test_an_invalid_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:
         it.server.store.create(CRDS, DEFINITION)
@@ -239,7 +232,6 @@ async def test_an_invalid_queue_is_refused_at_its_field(tmp_path: Path, spec: An
             it.server.store.create(QUEUES, {**queue("team"), "spec": spec})
 
 
-@virtually
 async def test_the_example_is_accepted_and_shares_are_divided_in_two_levels(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it:
         it.server.store.create(CRDS, DEFINITION)

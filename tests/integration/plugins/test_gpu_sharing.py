@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 CONFIGURATION = Path(__file__).parents[3] / "manifests" / "examples" / "gpu-sharing" / "best-fit.yaml"
 COUNT, MILLI, INDEX = (f"alibabacloud.com/gpu-{name}" for name in ("count", "milli", "index"))
@@ -17,7 +16,6 @@ def asking(name: str, milli: int) -> dict[str, Any]:
     return pod_object(name, annotations={MILLI: str(milli), COUNT: "1", "kept": "as it is"})
 
 
-@virtually
 async def test_pods_get_their_gpus_as_annotations(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon(CONFIGURATION.read_text()):
         it.add_nodes(

@@ -10,7 +10,6 @@ import yaml
 
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +95,6 @@ async def placed(it: Cluster, *names: str) -> Counter[str]:
     return Counter(it.node_of(name) for name in names)
 
 
-@virtually
 async def test_a_burst_fills_the_idle_nodes_evenly_and_leaves_the_busy_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(*(node_object(name, cpu="16") for name in ("idle-1", "idle-2", "busy")))
@@ -107,7 +105,6 @@ async def test_a_burst_fills_the_idle_nodes_evenly_and_leaves_the_busy_one(tmp_p
             assert await placed(it, *(f"web-{n}" for n in range(12))) == {"idle-1": 6, "idle-2": 6}
 
 
-@virtually
 async def test_without_a_metrics_api_pods_are_placed_and_it_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,7 +131,6 @@ async def test_without_a_metrics_api_pods_are_placed_and_it_is_reported_once(
             assert shown(daemon, "failures_total") in {4, 5}
 
 
-@virtually
 async def test_stale_data_score_no_node(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))

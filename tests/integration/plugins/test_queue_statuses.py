@@ -22,7 +22,6 @@ from tests.integration.plugins.test_fair_queues import (
 )
 from tests.support.builders import node_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +46,6 @@ def writes(it: Cluster) -> list[str]:
     return [each.path for each in it.server.requests if "queues" in each.path and each.method == "PATCH"]
 
 
-@virtually
 async def test_the_state_of_queues_is_written_only_when_it_changes(tmp_path: Path) -> None:
     root = {**queue("root"), "spec": {"namespaces": []}}
     async with teams(tmp_path, root, queue("a", parent="root"), queue("b", max={"cpu": 3})) as it:
@@ -81,7 +79,6 @@ async def test_the_state_of_queues_is_written_only_when_it_changes(tmp_path: Pat
         await it.until(lambda: status(it, "root") == nothing)
 
 
-@virtually
 async def test_an_inactive_queue_gets_the_reason_as_status_and_event(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a")) as it:
         await it.until(lambda: accepted(it, "a")[0] == "True")
@@ -100,7 +97,6 @@ async def test_an_inactive_queue_gets_the_reason_as_status_and_event(tmp_path: P
         await it.until(lambda: accepted(it, "second") == ("True", "Valid", ""))
 
 
-@virtually
 async def test_nothing_is_written_if_the_plugin_is_not_enabled(tmp_path: Path) -> None:
     async with teams(tmp_path, queue("a")) as it:
         await it.until(lambda: writes(it))
@@ -111,7 +107,6 @@ async def test_nothing_is_written_if_the_plugin_is_not_enabled(tmp_path: Path) -
         assert not writes(it)
 
 
-@virtually
 async def test_the_longest_wait_of_a_queue_is_a_metric(tmp_path: Path) -> None:
     async with teams_and_daemon(tmp_path, queue("a", max={"cpu": 2}), queue("b")) as (it, daemon):
         it.add_pods(*several("a", 3), *several("b", 1))
@@ -132,7 +127,6 @@ async def test_the_longest_wait_of_a_queue_is_a_metric(tmp_path: Path) -> None:
         await it.until(lambda: shown("longest_wait_seconds", "a") == 0)
 
 
-@virtually
 async def test_only_the_leader_writes_and_exports_the_state_of_queues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,7 +149,6 @@ async def test_only_the_leader_writes_and_exports_the_state_of_queues(
             assert shown(*series) == 0
 
 
-@virtually
 async def test_no_quota_status_is_written_after_the_plugin_is_disabled(tmp_path: Path) -> None:
     text = (quotas.EXAMPLE / "scheduler.yaml").read_text()
     async with cluster(tmp_path, kubelet=True) as it:
@@ -174,7 +167,6 @@ async def test_no_quota_status_is_written_after_the_plugin_is_disabled(tmp_path:
             assert said["used"] == {"cpu": "0"}
 
 
-@virtually
 async def test_statuses_of_many_queues_are_written_at_a_bounded_rate_until_all_are_done(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,6 @@ from scheduler.simulator.apimachinery.status import StatusError
 from tests.integration.plugins.test_quotas import CRDS, QUOTAS, quota, several, teams
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +40,6 @@ def status_writes(it: Cluster) -> int:
     )
 
 
-@virtually
 async def test_the_usage_of_running_pods_is_shown_and_a_burst_is_one_write(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6), b=(4, 4)) as it:
         await it.until(lambda: used(it, "a") == {"cpu": "0"})
@@ -59,7 +57,6 @@ async def test_the_usage_of_running_pods_is_shown_and_a_burst_is_one_write(tmp_p
         await it.until(lambda: used(it, "a") == {"cpu": "3"})
 
 
-@virtually
 async def test_a_second_quota_of_a_namespace_is_reported_as_ignored(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a")[0] == "True")
@@ -75,7 +72,6 @@ async def test_a_second_quota_of_a_namespace_is_reported_as_ignored(tmp_path: Pa
         await it.until(lambda: accepted(it, "second", "a") == ("True", "Valid", ""))
 
 
-@virtually
 async def test_a_min_above_max_is_reported_at_its_field(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(6, 4)) as it:
         reported = "spec.min.cpu: must be at most spec.max.cpu (4), was 6; max holds"
@@ -84,7 +80,6 @@ async def test_a_min_above_max_is_reported_at_its_field(tmp_path: Path) -> None:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
 
 
-@virtually
 async def test_an_amount_that_overflows_is_reported_at_its_field_and_affects_no_other(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(0, 6), b=(4, 4)) as it:
         it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": "8Ei"}}}, namespace="a")
@@ -94,7 +89,6 @@ async def test_an_amount_that_overflows_is_reported_at_its_field_and_affects_no_
         await it.until(lambda: used(it, "b") == {"cpu": "4"})
 
 
-@virtually
 async def test_a_negative_amount_is_refused_by_the_schema(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(0, 6)) as it:
         for wrong in (-1, "-1"):
@@ -118,7 +112,6 @@ def put_conditions(it: Any, namespace: str, *conditions: dict[str, str]) -> None
     it.server.store.patch(QUOTAS, namespace, changed, namespace=namespace, subresource="status")
 
 
-@virtually
 async def test_a_condition_of_another_writer_stays_and_is_not_taken_for_ours(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
@@ -134,7 +127,6 @@ async def test_a_condition_of_another_writer_stays_and_is_not_taken_for_ours(tmp
         assert status_writes(it) == before
 
 
-@virtually
 async def test_a_condition_that_no_watch_has_delivered_yet_stays(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
@@ -149,7 +141,6 @@ async def test_a_condition_that_no_watch_has_delivered_yet_stays(tmp_path: Path)
         assert status(it, "a")["conditions"] == [THEIRS, *ours]
 
 
-@virtually
 async def test_a_foreign_write_over_our_status_is_corrected_within_a_minute(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
@@ -167,7 +158,6 @@ async def test_a_foreign_write_over_our_status_is_corrected_within_a_minute(tmp_
         assert status_writes(it) == before
 
 
-@virtually
 async def test_a_field_that_the_server_drops_is_not_written_again_and_again(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         definition = it.server.store.get(CRDS, "elasticquotas.scheduling.x-k8s.io")
@@ -182,7 +172,6 @@ async def test_a_field_that_the_server_drops_is_not_written_again_and_again(tmp_
         assert "conditions" not in status(it, "a")
 
 
-@virtually
 async def test_nothing_is_written_if_the_plugin_is_not_enabled(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: used(it, "a"))

@@ -14,7 +14,6 @@ from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,7 +71,6 @@ def several(namespace: str, count: int, **fields: Any) -> list[dict[str, Any]]:
     ]
 
 
-@virtually
 async def test_borrowed_capacity_is_reclaimed_across_namespaces(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6), b=(4, 4)) as it:
         it.add_pods(*several("a", 6, priority=1000))
@@ -83,7 +81,6 @@ async def test_borrowed_capacity_is_reclaimed_across_namespaces(tmp_path: Path) 
         assert len(placed(it, "a")) == 2
 
 
-@virtually
 async def test_max_is_never_exceeded_and_a_deleted_pod_requeues_waiting_pods(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(1, 2), b=(9, 9)) as it:
         it.add_pods(*several("a", 3))
@@ -99,7 +96,6 @@ async def test_max_is_never_exceeded_and_a_deleted_pod_requeues_waiting_pods(tmp
         assert len(placed(it, "a")) == 2
 
 
-@virtually
 async def test_another_quota_requeues_waiting_pods(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(1, 1), b=(9, 9)) as it:
         it.add_pods(*several("a", 2))
@@ -109,7 +105,6 @@ async def test_another_quota_requeues_waiting_pods(tmp_path: Path) -> None:
         await it.until(lambda: len(placed(it, "a")) == 2, seconds=30)
 
 
-@virtually
 async def test_a_missing_kind_is_named_and_used_once_it_exists(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,7 +135,6 @@ async def test_a_missing_kind_is_named_and_used_once_it_exists(
     ],
     ids=["no quantity", "neither number nor text", "no mapping"],
 )
-@virtually
 async def test_an_invalid_quota_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:
         it.server.store.create(CRDS, DEFINITION)
@@ -149,7 +143,6 @@ async def test_an_invalid_quota_is_refused_at_its_field(tmp_path: Path, spec: An
             it.server.store.create(QUOTAS, {**quota("default", 1, 1), "spec": spec})
 
 
-@virtually
 async def test_the_example_is_accepted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.server.store.create(CRDS, DEFINITION)

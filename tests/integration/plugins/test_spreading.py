@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +39,6 @@ async def zones_of_six(it: Cluster) -> Counter[str]:
     return Counter(pod["spec"]["nodeName"] for pod in it.pods())
 
 
-@virtually
 async def test_pods_of_a_service_are_spread_by_default(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         add_zones(it)
@@ -57,7 +55,6 @@ async def test_pods_of_a_service_are_spread_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["services", "replicasets", "statefulsets", "replicationcontrollers"])
-@virtually
 async def test_a_server_that_lacks_a_kind_does_not_keep_pods_from_being_placed(
     missing: str, tmp_path: Path
 ) -> None:
@@ -68,7 +65,6 @@ async def test_a_server_that_lacks_a_kind_does_not_keep_pods_from_being_placed(
             assert (await zones_of_six(it)).total() == 6
 
 
-@virtually
 async def test_a_pod_that_fits_in_no_zone_is_placed_after_another_is_deleted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(

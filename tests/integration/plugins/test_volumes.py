@@ -16,7 +16,6 @@ from tests.integration.groups.gangs import add_gang
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -89,7 +88,6 @@ async def placed(it: Cluster, name: str, *, seconds: float = 60.0) -> str:
     return it.node_of(name)
 
 
-@virtually
 async def test_a_pod_goes_where_a_volume_is_ready_and_both_are_bound_first(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, local("on-n2", "n2"), claim("data", class_name="local"))
@@ -106,7 +104,6 @@ async def test_a_pod_goes_where_a_volume_is_ready_and_both_are_bound_first(tmp_p
             assert not failures(it, "db")
 
 
-@virtually
 async def test_a_volume_is_provisioned_at_the_node_of_the_pod_while_others_are_placed(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=100)) as it:
         create(it, claim("data", class_name="made"))
@@ -124,22 +121,18 @@ async def test_a_volume_is_provisioned_at_the_node_of_the_pod_while_others_are_p
 
 
 @pytest.mark.parametrize("class_name", ["local", "made"])
-def test_members_of_a_gang_share_an_unbound_claim(tmp_path: Path, class_name: str) -> None:
-    @virtually
-    async def scenario() -> None:
-        async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=3)) as it:
-            it.add_nodes(node_object("n3", cpu="32"))
-            create(it, local("on-n3", "n3"), claim("data", class_name=class_name))
-            where = {"n3"} if class_name == "local" else {"n1", "n2", "n3"}
-            async with it.daemon():
-                add_gang(it, "g", 6, cpu="100m", volumes=mounted("data"))
-                nodes = {await placed(it, f"g-{number}", seconds=30) for number in range(6)}
+async def test_members_of_a_gang_share_an_unbound_claim(tmp_path: Path, class_name: str) -> None:
+    async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=3)) as it:
+        it.add_nodes(node_object("n3", cpu="32"))
+        create(it, local("on-n3", "n3"), claim("data", class_name=class_name))
+        where = {"n3"} if class_name == "local" else {"n1", "n2", "n3"}
+        async with it.daemon():
+            add_gang(it, "g", 6, cpu="100m", volumes=mounted("data"))
+            nodes = {await placed(it, f"g-{number}", seconds=30) for number in range(6)}
 
-                assert len(nodes) == 1
-                assert nodes <= where
-                assert not any(failures(it, f"g-{number}") for number in range(6))
-
-    scenario()
+            assert len(nodes) == 1
+            assert nodes <= where
+            assert not any(failures(it, f"g-{number}") for number in range(6))
 
 
 def annotations(it: Cluster, name: str) -> dict[str, str]:
@@ -147,7 +140,6 @@ def annotations(it: Cluster, name: str) -> dict[str, str]:
     return found
 
 
-@virtually
 async def test_each_replica_of_a_stateful_set_gets_a_volume_of_its_own(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, kubelet=True) as it:
         create(it, *(local(f"v{number}", f"n{1 + number % 2}") for number in range(4)))
@@ -173,7 +165,6 @@ async def test_each_replica_of_a_stateful_set_gets_a_volume_of_its_own(tmp_path:
         assert volumes == {"v0": "n1", "v1": "n2", "v2": "n1", "v3": "n2"}
 
 
-@virtually
 async def test_two_pods_for_one_volume_get_one_each_when_there_is_another(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, local("v1", "n1"), claim("a", class_name="local"), claim("b", class_name="local"))
@@ -190,7 +181,6 @@ async def test_two_pods_for_one_volume_get_one_each_when_there_is_another(tmp_pa
             assert (bound_to(it, "a"), bound_to(it, "b")) == ("v1", "v2")
 
 
-@virtually
 async def test_a_pod_goes_elsewhere_when_its_volume_cannot_be_provisioned(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         it.server.provisioning_faults.add(ProvisioningFault(provisioner=DRIVER, times=1))
@@ -207,7 +197,6 @@ async def test_a_pod_goes_elsewhere_when_its_volume_cannot_be_provisioned(tmp_pa
             assert 'scheduler_volume_scheduling_stage_error_total{operation="bind"} 1.0' in text
 
 
-@virtually
 async def test_a_pod_stops_waiting_at_its_timeout_and_gets_its_volume_later(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=30)) as it:
         create(it, claim("data", class_name="made"))
@@ -233,7 +222,6 @@ TROUBLES: list[Any] = [
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-@virtually
 async def test_a_failed_write_is_repaired(trouble: Callable[[Cluster], object], tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, local("v1", "n1"), claim("old", class_name="local"), claim("new", class_name="made"))
@@ -247,7 +235,6 @@ async def test_a_failed_write_is_repaired(trouble: Callable[[Cluster], object], 
 
 
 @pytest.mark.parametrize("silent", [VOLUMES, CLAIMS])
-@virtually
 async def test_a_slow_watch_causes_a_delay_and_no_error(silent: str, tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, local("v1", "n1"), local("v2", "n2"))
@@ -264,7 +251,6 @@ async def test_a_slow_watch_causes_a_delay_and_no_error(silent: str, tmp_path: P
             assert {bound_to(it, "a"), bound_to(it, "b")} == {"v1", "v2"}
 
 
-@virtually
 async def test_a_pod_deleted_during_provisioning_releases_its_capacity(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=300)) as it:
         create(it, claim("data", class_name="made"))
@@ -280,7 +266,6 @@ async def test_a_pod_deleted_during_provisioning_releases_its_capacity(tmp_path:
             assert now() < 10
 
 
-@virtually
 async def test_the_next_daemon_continues_the_wait_of_the_last_one(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=100)) as it:
         create(it, local("v1", "n1"), claim("old", class_name="local"), claim("new", class_name="made"))
@@ -295,7 +280,6 @@ async def test_the_next_daemon_continues_the_wait_of_the_last_one(tmp_path: Path
             assert bound_to(it, "new").startswith("pvc-")
 
 
-@virtually
 async def test_a_pod_goes_elsewhere_when_its_node_is_deleted_before_provisioning(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=30)) as it:
         create(it, claim("data", class_name="made"))
@@ -311,7 +295,6 @@ async def test_a_pod_goes_elsewhere_when_its_node_is_deleted_before_provisioning
             assert await placed(it, "db", seconds=300) not in {"", first}
 
 
-@virtually
 async def test_a_pod_waits_until_its_claim_exists_and_is_bound(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         create(it, storage_class("at-once", mode="Immediate"))
@@ -327,7 +310,6 @@ async def test_a_pod_waits_until_its_claim_exists_and_is_bound(tmp_path: Path) -
             assert bound_to(it, "data")
 
 
-@virtually
 async def test_a_claim_of_an_ephemeral_volume_is_created_and_bound_for_its_pod(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it:
         template = {"spec": claim("", class_name="made")["spec"]}
@@ -339,7 +321,6 @@ async def test_a_claim_of_an_ephemeral_volume_is_created_and_bound_for_its_pod(t
             assert bound_to(it, "job-scratch")
 
 
-@virtually
 async def test_a_running_daemon_shows_the_current_volume_that_rejects_a_pod(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path) as it, it.daemon() as daemon:
         create(it, claim("data", class_name="local", storage="10Gi"), local("small", "n1", "5Gi"))

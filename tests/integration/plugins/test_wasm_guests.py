@@ -187,7 +187,9 @@ EVERYTHING = wat(
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["behind the real binder", "in front of it"])
-def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(tmp_path: Path, first: bool) -> None:
+async def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(
+    tmp_path: Path, first: bool
+) -> None:
     path = tmp_path / "guest.wasm"
     path.write_bytes(EVERYTHING)
     configuration = profile(f"guestURL: '{path}'")
@@ -197,15 +199,12 @@ def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(tmp_path:
             "  plugins:\n    bind: {enabled: [{name: wasmplugin1}, {name: DefaultBinder}]}\n",
         )
 
-    async def scenario() -> None:
-        async with cluster(tmp_path) as it, it.daemon(configuration) as daemon:
-            bind = [plugin.name for plugin in daemon.frameworks["custom-scheduler"]._bind]
-            assert bind == (["wasmplugin1", "DefaultBinder"] if first else ["DefaultBinder", "wasmplugin1"])
-            it.add_nodes(node_object("n0"))
-            it.add_pods(pod_object("pod", cpu="100m"))
-            await bound(it, "pod")
-
-    virtual_time.run(scenario())
+    async with cluster(tmp_path) as it, it.daemon(configuration) as daemon:
+        bind = [plugin.name for plugin in daemon.frameworks["custom-scheduler"]._bind]
+        assert bind == (["wasmplugin1", "DefaultBinder"] if first else ["DefaultBinder", "wasmplugin1"])
+        it.add_nodes(node_object("n0"))
+        it.add_pods(pod_object("pod", cpu="100m"))
+        await bound(it, "pod")
 
 
 def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(
@@ -223,7 +222,8 @@ def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(
     run(tmp_path, EVEN_NODES, story)
 
 
-def test_a_reload_accepts_another_guest_and_rejects_a_broken_one(tmp_path: Path) -> None:
+@pytest.mark.run(by=asyncio.run)
+async def test_a_reload_accepts_another_guest_and_rejects_a_broken_one(tmp_path: Path) -> None:
     """In real time: guests are read in a thread."""
     path = tmp_path / "guest.wasm"
     path.write_bytes(EVEN_NODES)
@@ -234,22 +234,19 @@ def test_a_reload_accepts_another_guest_and_rejects_a_broken_one(tmp_path: Path)
             while not holds():  # noqa: ASYNC110 - the cluster does not tell
                 await asyncio.sleep(0.01)
 
-    async def scenario() -> None:
-        async with cluster(tmp_path) as it, it.daemon(text) as daemon:
-            it.add_nodes(*(node_object(f"n{number}") for number in range(4)))
-            it.add_pods(pod_object("before", cpu="100m"))
-            await until(lambda: it.node_of("before"))
-            path.write_bytes(b"broken")
-            with pytest.raises(ConfigurationError, match="wasm: cannot be compiled"):
-                await daemon.reload(parse(text))
-            path.write_bytes(LAST_DIGIT)
+    async with cluster(tmp_path) as it, it.daemon(text) as daemon:
+        it.add_nodes(*(node_object(f"n{number}") for number in range(4)))
+        it.add_pods(pod_object("before", cpu="100m"))
+        await until(lambda: it.node_of("before"))
+        path.write_bytes(b"broken")
+        with pytest.raises(ConfigurationError, match="wasm: cannot be compiled"):
             await daemon.reload(parse(text))
-            it.add_pods(pod_object("after", cpu="100m"))
-            await until(lambda: it.node_of("after"))
-            assert it.node_of("before") in {"n0", "n2"}
-            assert it.node_of("after") == "n3"
-
-    asyncio.run(scenario())
+        path.write_bytes(LAST_DIGIT)
+        await daemon.reload(parse(text))
+        it.add_pods(pod_object("after", cpu="100m"))
+        await until(lambda: it.node_of("after"))
+        assert it.node_of("before") in {"n0", "n2"}
+        assert it.node_of("after") == "n3"
 
 
 LONG_PREFILTER = wat(

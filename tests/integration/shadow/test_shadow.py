@@ -171,30 +171,29 @@ def placed_on(node_name: str) -> Story:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_shadow_agrees_with_the_same_daemon_in_any_order_of_events(tmp_path: Path, seed: int) -> None:
-    async def scenario() -> None:
-        random = Random(seed)
-        async with cluster(tmp_path) as at:
-            at.add_nodes(*(workload.node(number) for number in range(60)))
-            for path, obj in workload.others():
-                at.server.store.create(RESOURCES[path.rpartition("/")[2]], {**obj})
-            at.server.faults.delay((0.0, 0.1), binds)
-            async with shadow(at, sampling=100) as service, at.daemon(THEIR_PROFILE, seed=seed):
-                for number in range(240):
-                    at.server.store.create("pods", workload.pod(number, THEIRS, random))
-                    if number % 3 == 0:
-                        await asyncio.sleep(random.random() / 5)
-                    if number % 10 == 9:
-                        await disturb(at, random)
-                await asyncio.sleep(10)
-            details = service.summary()["profiles"]["default"]
-            assert details["decisions"] > 240
-            assert details["agree"] + details["unknown"] == details["decisions"], json.dumps(
-                service.findings.latest(20)
-            )
-            assert moved(service) > 0
-
-    virtual_time.run(scenario())
+async def test_the_shadow_agrees_with_the_same_daemon_in_any_order_of_events(
+    tmp_path: Path, seed: int
+) -> None:
+    random = Random(seed)
+    async with cluster(tmp_path) as at:
+        at.add_nodes(*(workload.node(number) for number in range(60)))
+        for path, obj in workload.others():
+            at.server.store.create(RESOURCES[path.rpartition("/")[2]], {**obj})
+        at.server.faults.delay((0.0, 0.1), binds)
+        async with shadow(at, sampling=100) as service, at.daemon(THEIR_PROFILE, seed=seed):
+            for number in range(240):
+                at.server.store.create("pods", workload.pod(number, THEIRS, random))
+                if number % 3 == 0:
+                    await asyncio.sleep(random.random() / 5)
+                if number % 10 == 9:
+                    await disturb(at, random)
+            await asyncio.sleep(10)
+        details = service.summary()["profiles"]["default"]
+        assert details["decisions"] > 240
+        assert details["agree"] + details["unknown"] == details["decisions"], json.dumps(
+            service.findings.latest(20)
+        )
+        assert moved(service) > 0
 
 
 RESOURCES = {
@@ -329,52 +328,44 @@ PREEMPTIONS = {
 
 @pytest.mark.parametrize(("pods", "nominated", "victims", "expected"), PREEMPTIONS.values(), ids=PREEMPTIONS)
 @pytest.mark.parametrize("victims_first", [False, True], ids=["nominated first", "victims first"])
-def test_the_verdict_on_a_preemption(
+async def test_the_verdict_on_a_preemption(
     tmp_path: Path, pods: Any, nominated: str, victims: list[str], expected: Any, victims_first: bool
 ) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            names = {each["spec"]["nodeName"] for each in pods} or {"a"}
-            at.add_nodes(*(node(name, cpu="1") for name in sorted(names)))
-            for each in pods:
-                at.add_pods(each)
-                started = {"startTime": each["status"]["startTime"]}
-                at.server.store.patch(
-                    "pods", each["metadata"]["name"], {"status": started}, subresource="status"
-                )
-            async with shadow(at) as service:
-                other = Other(at)
-                at.add_pods(pod("urgent", priority=10))
-                steps = [lambda: other.says("urgent", nominated=nominated)]
-                leaving = [partial(other.preempt, name) for name in victims]
-                for step in [*leaving, *steps] if victims_first else [*steps, *leaving]:
-                    step()
-                await seen(at, service)
-            found = causes(service)
-            if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {
-                EQUIVALENT_VICTIMS: 1
-            }:  # which of two alike we take is ours to choose
-                assert found.keys() <= {PREEMPTS, EQUIVALENT_VICTIMS}
-            else:
-                assert found == expected
-
-    virtual_time.run(scenario())
-
-
-def test_capacity_nominated_for_others_is_kept(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a", cpu="500m"))
+    async with cluster(tmp_path) as at:
+        names = {each["spec"]["nodeName"] for each in pods} or {"a"}
+        at.add_nodes(*(node(name, cpu="1") for name in sorted(names)))
+        for each in pods:
+            at.add_pods(each)
+            started = {"startTime": each["status"]["startTime"]}
+            at.server.store.patch("pods", each["metadata"]["name"], {"status": started}, subresource="status")
+        async with shadow(at) as service:
             other = Other(at)
             at.add_pods(pod("urgent", priority=10))
-            other.says("urgent", nominated="a")
-            async with shadow(at) as service:
-                at.add_pods(pod("new"))
-                other.says("new")
-                await seen(at, service)
-            assert causes(service) == {WAITS: 1}
+            steps = [lambda: other.says("urgent", nominated=nominated)]
+            leaving = [partial(other.preempt, name) for name in victims]
+            for step in [*leaving, *steps] if victims_first else [*steps, *leaving]:
+                step()
+            await seen(at, service)
+        found = causes(service)
+        if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {
+            EQUIVALENT_VICTIMS: 1
+        }:  # which of two alike we take is ours to choose
+            assert found.keys() <= {PREEMPTS, EQUIVALENT_VICTIMS}
+        else:
+            assert found == expected
 
-    virtual_time.run(scenario())
+
+async def test_capacity_nominated_for_others_is_kept(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as at:
+        at.add_nodes(node("a", cpu="500m"))
+        other = Other(at)
+        at.add_pods(pod("urgent", priority=10))
+        other.says("urgent", nominated="a")
+        async with shadow(at) as service:
+            at.add_pods(pod("new"))
+            other.says("new")
+            await seen(at, service)
+        assert causes(service) == {WAITS: 1}
 
 
 # Order.
@@ -449,64 +440,57 @@ def test_a_pod_counts_on_the_node_that_the_other_scheduler_chose(tmp_path: Path)
 # Another profile, and what is shown.
 
 
-def test_another_profile_is_evaluated_beside_the_default_one(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"), node("b"))
-            at.add_pods(pod("there", node="b"))
-            async with shadow(at, candidate=parse(PACKING)) as service:
-                await placed_on("a")(at)
-                await seen(at, service)
-                details = shadow_explanation(service, "default/new", LoopClock())
-            assert (causes(service), causes(service, "config")) == ({BEST: 1}, {WORSE: 1})
-            assert details is not None
-            (found,) = details["shadow"]
-            assert (found["profile"], found["cause"]) == ("config", WORSE)
-            assert (found["theirs"]["node"], found["ours"]["node"]) == ("a", "b")
-            theirs, ours = found["theirs"]["scores"], found["ours"]["scores"]
-            assert theirs["NodeResourcesFit"] < ours["NodeResourcesFit"]
-            assert found["theirs"]["total"] == sum(theirs.values())
-            assert details["attempt"]["chosen"] == "b"
-            assert "NodeResourcesFit" in disagreement(found)
-
-    virtual_time.run(scenario())
+async def test_another_profile_is_evaluated_beside_the_default_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as at:
+        at.add_nodes(node("a"), node("b"))
+        at.add_pods(pod("there", node="b"))
+        async with shadow(at, candidate=parse(PACKING)) as service:
+            await placed_on("a")(at)
+            await seen(at, service)
+            details = shadow_explanation(service, "default/new", LoopClock())
+        assert (causes(service), causes(service, "config")) == ({BEST: 1}, {WORSE: 1})
+        assert details is not None
+        (found,) = details["shadow"]
+        assert (found["profile"], found["cause"]) == ("config", WORSE)
+        assert (found["theirs"]["node"], found["ours"]["node"]) == ("a", "b")
+        theirs, ours = found["theirs"]["scores"], found["ours"]["scores"]
+        assert theirs["NodeResourcesFit"] < ours["NodeResourcesFit"]
+        assert found["theirs"]["total"] == sum(theirs.values())
+        assert details["attempt"]["chosen"] == "b"
+        assert "NodeResourcesFit" in disagreement(found)
 
 
-def test_the_page_shows_counts_and_disagreements_and_the_metrics_show_causes(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"), node("b", cpu="250m"))
-            async with shadow(at) as service:
-                await placed_on("b")(at)
-                await seen(at, service)
-                application = shadow_application(service, stop=asyncio.Event(), clock=LoopClock())
-                page = json.loads(await body_of(application, "/debug/shadow"))
-                text = (await body_of(application, "/debug/shadow", output=["text"])).decode()
-                metrics = (await body_of(application, "/metrics")).decode()
-            assert page["profiles"]["default"]["causes"] == {REFUSED: {"as_seen": 1}}
-            assert [each["theirs"]["reasons"] for each in page["disagreements"]] == [["Insufficient cpu"]]
-            assert "1 decisions, 0 agree (0.00 %)" in text
-            series = 'shadow_decisions_total{cause="refused",order="as_seen",profile="default"} 1.0'
-            assert series in metrics
-
-    virtual_time.run(scenario())
+async def test_the_page_shows_counts_and_disagreements_and_the_metrics_show_causes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as at:
+        at.add_nodes(node("a"), node("b", cpu="250m"))
+        async with shadow(at) as service:
+            await placed_on("b")(at)
+            await seen(at, service)
+            application = shadow_application(service, stop=asyncio.Event(), clock=LoopClock())
+            page = json.loads(await body_of(application, "/debug/shadow"))
+            text = (await body_of(application, "/debug/shadow", output=["text"])).decode()
+            metrics = (await body_of(application, "/metrics")).decode()
+        assert page["profiles"]["default"]["causes"] == {REFUSED: {"as_seen": 1}}
+        assert [each["theirs"]["reasons"] for each in page["disagreements"]] == [["Insufficient cpu"]]
+        assert "1 decisions, 0 agree (0.00 %)" in text
+        series = 'shadow_decisions_total{cause="refused",order="as_seen",profile="default"} 1.0'
+        assert series in metrics
 
 
 @pytest.mark.parametrize(("version", "level"), [("1.36", "ALPHA"), ("1.37", "BETA")])
-def test_the_metrics_are_those_of_the_emulated_version(tmp_path: Path, version: str, level: str) -> None:
-    async def scenario() -> None:
-        configuration = parse(THEIR_PROFILE + f"emulatedVersion: '{version}'\n")
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"))
-            async with shadow(at, candidate=configuration) as service:
-                await placed_on("a")(at)
-                await seen(at, service)
-                application = shadow_application(service, stop=asyncio.Event(), clock=LoopClock())
-                metrics = (await body_of(application, "/metrics")).decode()
-        assert f'git_version="v{version}.0+' in metrics
-        assert f"# HELP scheduler_scheduling_algorithm_duration_seconds [{level}] " in metrics
-
-    virtual_time.run(scenario())
+async def test_the_metrics_are_those_of_the_emulated_version(
+    tmp_path: Path, version: str, level: str
+) -> None:
+    configuration = parse(THEIR_PROFILE + f"emulatedVersion: '{version}'\n")
+    async with cluster(tmp_path) as at:
+        at.add_nodes(node("a"))
+        async with shadow(at, candidate=configuration) as service:
+            await placed_on("a")(at)
+            await seen(at, service)
+            application = shadow_application(service, stop=asyncio.Event(), clock=LoopClock())
+            metrics = (await body_of(application, "/metrics")).decode()
+    assert f'git_version="v{version}.0+' in metrics
+    assert f"# HELP scheduler_scheduling_algorithm_duration_seconds [{level}] " in metrics
 
 
 async def body_of(application: Application, path: str, **query: list[str]) -> bytes:

@@ -10,7 +10,6 @@ import pytest
 from scheduler.simulator.server import ApiServer
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 from tests.support.virtual_time import LoopClock, run
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +55,6 @@ def test_a_refusal_names_the_missing_permission(tmp_path: Path, method: str, pat
     assert run(ask()) == message
 
 
-@virtually
 async def test_a_kubeconfig_connects_to_the_server_and_is_private(tmp_path: Path):
     async with ApiServer(clock=LoopClock(), token="secret", user="me") as server:
         path = server.write_kubeconfig(tmp_path / "config")
@@ -73,7 +71,6 @@ async def test_a_kubeconfig_connects_to_the_server_and_is_private(tmp_path: Path
         assert config["current-context"] == config["contexts"][0]["name"]
 
 
-@virtually
 async def test_a_server_can_be_restarted_with_its_previous_state(tmp_path: Path):
     server = ApiServer(clock=LoopClock(), socket_path=tmp_path / "socket")
     server.store.create("pods", pod("a"))
@@ -112,7 +109,6 @@ def test_a_path_or_method_that_is_not_served_is_refused(tmp_path: Path, method: 
     assert run(ask()) == status
 
 
-@virtually
 async def test_times_are_those_of_the_injected_clock(tmp_path: Path):
     async with (
         serving(tmp_path) as (_, client),
@@ -122,7 +118,6 @@ async def test_times_are_those_of_the_injected_clock(tmp_path: Path):
         assert response.headers["Date"] == "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
-@virtually
 async def test_unknown_fields_cause_a_warning_or_a_refusal(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         wrong = {**pod("a"), "speck": 1}
@@ -135,7 +130,6 @@ async def test_unknown_fields_cause_a_warning_or_a_refusal(tmp_path: Path):
         assert "speck" not in server.store.get("pods", "a")
 
 
-@virtually
 async def test_a_body_in_yaml_is_decoded(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         body = "metadata: {name: c}\ndata: {a: b}\n"
@@ -147,7 +141,6 @@ async def test_a_body_in_yaml_is_decoded(tmp_path: Path):
             assert response.status == 201
 
 
-@virtually
 async def test_an_error_of_the_server_itself_is_an_internal_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

@@ -13,7 +13,6 @@ import pytest
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.access.security import impersonated
 from tests.integration.simulator.simulator_client import PODS, Client, pod, serving
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,22 +86,17 @@ ACCOUNT = {"kind": "ServiceAccount", "name": "web", "namespace": "default"}
         pytest.param({"kind": "Group", "name": "system:authenticated"}, id="as any authenticated user"),
     ],
 )
-def test_a_binding_gives_its_subjects_the_rights_of_its_role(tmp_path: Path, subject: dict[str, str]):
-    @virtually
-    async def test() -> None:
-        async with with_rbac(tmp_path) as ask:
-            assert (await ask("GET", PODS, token="ann"))[0] == 403
-            ask.allow([READ_PODS], subject, namespace="default")
+async def test_a_binding_gives_its_subjects_the_rights_of_its_role(tmp_path: Path, subject: dict[str, str]):
+    async with with_rbac(tmp_path) as ask:
+        assert (await ask("GET", PODS, token="ann"))[0] == 403
+        ask.allow([READ_PODS], subject, namespace="default")
 
-            assert (await ask("GET", PODS, token="ann"))[0] == 200
-            assert (await ask("POST", PODS, pod("a"), token="ann"))[0] == 403
-            assert (await ask("GET", "/api/v1/namespaces/kube-system/pods", token="ann"))[0] == 403
-            assert (await ask("GET", "/api/v1/pods", token="ann"))[0] == 403
-
-    test()
+        assert (await ask("GET", PODS, token="ann"))[0] == 200
+        assert (await ask("POST", PODS, pod("a"), token="ann"))[0] == 403
+        assert (await ask("GET", "/api/v1/namespaces/kube-system/pods", token="ann"))[0] == 403
+        assert (await ask("GET", "/api/v1/pods", token="ann"))[0] == 403
 
 
-@virtually
 async def test_a_refusal_names_the_user_the_verb_and_the_missing_role(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.server.store.create(
@@ -118,7 +112,6 @@ async def test_a_refusal_names_the_user_the_verb_and_the_missing_role(tmp_path: 
         assert answer["details"] == {"name": "a", "kind": "pods"}
 
 
-@virtually
 async def test_a_name_in_the_field_selector_counts_as_the_name_of_the_object(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         rule = {"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"]}
@@ -130,7 +123,6 @@ async def test_a_name_in_the_field_selector_counts_as_the_name_of_the_object(tmp
         assert (await ask("GET", path, token="ann"))[0] == 403
 
 
-@virtually
 async def test_a_namespace_can_be_read_with_a_role_inside_it(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"]}
@@ -150,16 +142,13 @@ async def test_a_namespace_can_be_read_with_a_role_inside_it(tmp_path: Path):
         pytest.param("who", "/version", 401, id="an unknown token"),
     ],
 )
-def test_the_default_roles_give_access_to_their_paths(tmp_path: Path, token: str, path: str, status: int):
-    @virtually
-    async def test() -> None:
-        async with with_rbac(tmp_path) as ask:
-            assert (await ask("GET", path, token=token))[0] == status
-
-    test()
+async def test_the_default_roles_give_access_to_their_paths(
+    tmp_path: Path, token: str, path: str, status: int
+):
+    async with with_rbac(tmp_path) as ask:
+        assert (await ask("GET", path, token=token))[0] == status
 
 
-@virtually
 async def test_a_token_names_its_account_and_its_expiry(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token(expirationSeconds=600)
@@ -178,7 +167,6 @@ async def test_a_token_names_its_account_and_its_expiry(tmp_path: Path):
         assert (await ask("GET", PODS, token=token))[0] == 200
 
 
-@virtually
 async def test_a_token_expires_by_the_clock_of_the_server(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token(expirationSeconds=600)
@@ -196,7 +184,6 @@ async def test_a_token_expires_by_the_clock_of_the_server(tmp_path: Path):
         }
 
 
-@virtually
 async def test_a_token_is_revoked_with_its_account_even_if_another_takes_the_name(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token()
@@ -206,7 +193,6 @@ async def test_a_token_is_revoked_with_its_account_even_if_another_takes_the_nam
         assert (await ask("GET", "/version", token=token))[0] == 401
 
 
-@virtually
 async def test_a_token_bound_to_a_pod_is_revoked_with_it(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.server.store.create("pods", pod("a", serviceAccountName="web"))
@@ -228,18 +214,13 @@ async def test_a_token_bound_to_a_pod_is_revoked_with_it(tmp_path: Path):
         pytest.param({"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "a"}}, 400, "cannot bind token to object of type", id="bound to an unsupported kind"),
     ],
 )  # fmt: skip
-def test_an_invalid_token_request_is_refused(tmp_path: Path, spec: Any, status: int, message: str):
-    @virtually
-    async def test() -> None:
-        async with with_rbac(tmp_path) as ask:
-            code, answer = await ask("POST", f"{ACCOUNTS}/web/token", {"spec": spec})
-            assert code == status
-            assert message in answer["message"]
-
-    test()
+async def test_an_invalid_token_request_is_refused(tmp_path: Path, spec: Any, status: int, message: str):
+    async with with_rbac(tmp_path) as ask:
+        code, answer = await ask("POST", f"{ACCOUNTS}/web/token", {"spec": spec})
+        assert code == status
+        assert message in answer["message"]
 
 
-@virtually
 async def test_a_token_for_another_audience_is_refused(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         token = await ask.token(audiences=["vault"])
@@ -258,7 +239,6 @@ async def test_a_token_for_another_audience_is_refused(tmp_path: Path):
         ]
 
 
-@virtually
 async def test_a_static_token_is_for_this_server_alone(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         path = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -270,7 +250,6 @@ async def test_a_static_token_is_for_this_server_alone(tmp_path: Path):
         assert (await ask("POST", path, {"spec": {}}))[0] == 400
 
 
-@virtually
 async def test_a_forged_token_is_refused(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         head, body, signature = (await ask.token()).split(".")
@@ -283,7 +262,6 @@ async def test_a_forged_token_is_refused(tmp_path: Path):
             assert (await ask("GET", "/version", token=shown))[0] == 401, token
 
 
-@virtually
 async def test_a_user_acts_as_another_only_with_the_right_to_impersonate_it(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -332,7 +310,6 @@ async def _author(ask: Asking, *, verbs: tuple[str, ...] = ()) -> None:
     ask.allow([write, READ_PODS], ANN)
 
 
-@virtually
 async def test_a_user_cannot_write_a_role_with_more_than_its_own_rights(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
@@ -353,7 +330,6 @@ async def test_a_user_cannot_write_a_role_with_more_than_its_own_rights(tmp_path
         assert (await ask("PUT", f"{ROLES}/r", label, token="ann"))[0] == 200, "nothing is granted by that"
 
 
-@virtually
 async def test_a_user_cannot_bind_a_role_with_more_than_its_own_rights(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
@@ -375,7 +351,6 @@ async def test_a_user_cannot_bind_a_role_with_more_than_its_own_rights(tmp_path:
         assert (await ask("POST", BINDINGS, own, token="ann"))[0] == 201
 
 
-@virtually
 async def test_rights_cannot_be_granted_after_an_upgrade_either(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
@@ -387,7 +362,6 @@ async def test_rights_cannot_be_granted_after_an_upgrade_either(tmp_path: Path):
         assert (await ask("POST", ROLES, wider, token="ann"))[0] == 403
 
 
-@virtually
 async def test_the_verbs_escalate_and_bind_lift_these_limits(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask, verbs=("escalate", "bind"))
@@ -401,7 +375,6 @@ async def test_the_verbs_escalate_and_bind_lift_these_limits(tmp_path: Path):
         assert (await ask("POST", BINDINGS, binding, token="ann"))[0] == 201
 
 
-@virtually
 async def test_only_a_user_with_all_rights_aggregates_roles(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await _author(ask)
@@ -431,18 +404,13 @@ async def test_only_a_user_with_all_rights_aggregates_roles(tmp_path: Path):
         pytest.param(f"{RBAC}/clusterrolebindings", {"roleRef": {"kind": "ClusterRole", "name": "x"}, "subjects": [{"kind": "ServiceAccount", "name": "x"}]}, ["subjects[0].namespace"], id="an account of no namespace"),
     ],
 )  # fmt: skip
-def test_an_invalid_role_or_binding_is_refused(tmp_path: Path, path: str, body: Any, fields: list[str]):
-    @virtually
-    async def test() -> None:
-        async with with_rbac(tmp_path) as ask:
-            status, answer = await ask("POST", path, {"metadata": {"name": "system:x"}, **body})
-            assert status == 422, answer
-            assert [cause["field"] for cause in answer["details"]["causes"]] == fields
-
-    test()
+async def test_an_invalid_role_or_binding_is_refused(tmp_path: Path, path: str, body: Any, fields: list[str]):
+    async with with_rbac(tmp_path) as ask:
+        status, answer = await ask("POST", path, {"metadata": {"name": "system:x"}, **body})
+        assert status == 422, answer
+        assert [cause["field"] for cause in answer["details"]["causes"]] == fields
 
 
-@virtually
 async def test_the_role_of_a_binding_is_immutable(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.allow([READ_PODS], ANN, namespace="default")
@@ -461,7 +429,6 @@ def review(**attributes: str) -> dict[str, Any]:
     return {"spec": {"user": "ann", "groups": ["crew"], "resourceAttributes": attributes}}
 
 
-@virtually
 async def test_access_reviews_have_the_result_of_the_request_itself(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.allow([READ_PODS], {"kind": "Group", "name": "crew"}, namespace="default")
@@ -491,7 +458,6 @@ async def test_access_reviews_have_the_result_of_the_request_itself(tmp_path: Pa
         assert answer["status"]["incomplete"] is False
 
 
-@virtually
 async def test_without_rbac_reviews_permit_everything(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -499,7 +465,6 @@ async def test_without_rbac_reviews_permit_everything(tmp_path: Path):
         assert answer["status"] == {"allowed": True}
 
 
-@virtually
 async def test_every_namespace_has_a_service_account_until_it_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -520,7 +485,6 @@ async def test_every_namespace_has_a_service_account_until_it_ends(
         assert server.store.find("namespaces", "shop") is None
 
 
-@virtually
 async def test_each_request_is_logged_with_its_user(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         await ask("GET", PODS, token="ann")
@@ -530,7 +494,6 @@ async def test_each_request_is_logged_with_its_user(tmp_path: Path):
         assert [request.user for request in ask.server.requests][-3:] == ["ann", "bob", ""]
 
 
-@virtually
 async def test_grants_are_recorded_as_used_one_by_one_and_refusals_are_kept(tmp_path: Path):
     async with with_rbac(tmp_path) as ask:
         ask.allow([READ_PODS, {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}], ANN)
@@ -554,7 +517,6 @@ async def test_grants_are_recorded_as_used_one_by_one_and_refusals_are_kept(tmp_
         ]
 
 
-@virtually
 async def test_discovery_lists_the_verbs_of_reviews(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         _, found = await client.ask("GET", "/apis/authorization.k8s.io/v1")
@@ -569,7 +531,6 @@ async def test_discovery_lists_the_verbs_of_reviews(tmp_path: Path):
         assert len(found["resources"]) == 4
 
 
-@virtually
 async def test_an_account_keeps_its_identity_even_without_rbac(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("serviceaccounts", {"metadata": {"name": "web"}})
@@ -611,30 +572,26 @@ ALLOCATION = {"devices": {"results": [{"request": "gpu", **DEVICE}]}}
         ),
     ],
 )
-def test_the_status_of_a_claim_needs_more_rights_than_its_update(
+async def test_the_status_of_a_claim_needs_more_rights_than_its_update(
     tmp_path: Path, status: Any, deed: Any, problem: str
 ):
-    @virtually
-    async def scenario() -> None:
-        async with with_rbac(tmp_path) as ask:
-            store = ask.server.store
-            request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
-            claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
-            store.create("resourceclaims", claim)
-            if "devices" in status:
-                patch = {"status": {"allocation": ALLOCATION}}
-                store.patch("resourceclaims", "c", patch, subresource="status")
-            of_group = {"apiGroups": ["resource.k8s.io"]}
-            rules = [{"verbs": ["patch"], "resources": ["resourceclaims/status"], **of_group}]
-            ask.allow(rules, ANN)
-            merge = {"Content-Type": "application/merge-patch+json"}
-            answer = await ask("PATCH", f"{CLAIM}/status", {"status": status}, token="ann", **merge)
-            assert answer[0] == 422
-            assert answer[1]["message"] == f'ResourceClaim.resource.k8s.io "c" is invalid: {problem}'
+    async with with_rbac(tmp_path) as ask:
+        store = ask.server.store
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+        claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+        store.create("resourceclaims", claim)
+        if "devices" in status:
+            patch = {"status": {"allocation": ALLOCATION}}
+            store.patch("resourceclaims", "c", patch, subresource="status")
+        of_group = {"apiGroups": ["resource.k8s.io"]}
+        rules = [{"verbs": ["patch"], "resources": ["resourceclaims/status"], **of_group}]
+        ask.allow(rules, ANN)
+        merge = {"Content-Type": "application/merge-patch+json"}
+        answer = await ask("PATCH", f"{CLAIM}/status", {"status": status}, token="ann", **merge)
+        assert answer[0] == 422
+        assert answer[1]["message"] == f'ResourceClaim.resource.k8s.io "c" is invalid: {problem}'
 
-            patch = {"rules": [*rules, {**deed, **of_group}]}
-            store.patch("clusterroles.rbac.authorization.k8s.io", "allowed", patch)
-            code, _ = await ask("PATCH", f"{CLAIM}/status", {"status": status}, token="ann", **merge)
-            assert code == 200
-
-    scenario()
+        patch = {"rules": [*rules, {**deed, **of_group}]}
+        store.patch("clusterroles.rbac.authorization.k8s.io", "allowed", patch)
+        code, _ = await ask("PATCH", f"{CLAIM}/status", {"status": status}, token="ann", **merge)
+        assert code == 200

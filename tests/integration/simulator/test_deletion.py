@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.simulator.simulator_client import PODS, pod, serving
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,14 +19,12 @@ if TYPE_CHECKING:
         pytest.param("?dryRun=All", None, id="in the query"),
     ],
 )
-def test_a_dry_run_of_a_deletion_deletes_nothing(tmp_path: Path, query: str, body: dict[str, object] | None):
-    @virtually
-    async def test() -> None:
-        async with serving(tmp_path) as (server, client):
-            await client.ask("POST", PODS, pod("p"))
-            version = server.store.version
-            code, _ = await client.ask("DELETE", f"{PODS}/p{query}", body)
+async def test_a_dry_run_of_a_deletion_deletes_nothing(
+    tmp_path: Path, query: str, body: dict[str, object] | None
+):
+    async with serving(tmp_path) as (server, client):
+        await client.ask("POST", PODS, pod("p"))
+        version = server.store.version
+        code, _ = await client.ask("DELETE", f"{PODS}/p{query}", body)
 
-            assert (code, server.store.version) == (200, version)
-
-    test()
+        assert (code, server.store.version) == (200, version)

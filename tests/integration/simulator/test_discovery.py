@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.simulator.simulator_client import serving
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.definitions import definition
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-@virtually
 async def test_all_resources_are_listed_in_one_response(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         body = definition(subresources={"status": {}})
@@ -54,7 +52,6 @@ async def test_all_resources_are_listed_in_one_response(tmp_path: Path):
         ("1.37", {"GenericWorkload": False}, ["v1/devicetaintrules"]),
     ],
 )  # fmt: skip
-@virtually
 async def test_kinds_are_served_with_their_gates(
     tmp_path: Path, version: str, gates: dict[str, bool], expected: list[str]
 ):
@@ -74,7 +71,6 @@ async def test_kinds_are_served_with_their_gates(
     assert f"{found['major']}.{found['minor']}" == version
 
 
-@virtually
 async def test_a_client_that_prefers_plain_discovery_gets_it(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         _, plain = await client.ask("GET", "/apis", Accept="application/json")
@@ -84,7 +80,6 @@ async def test_a_client_that_prefers_plain_discovery_gets_it(tmp_path: Path):
     assert (plain["kind"], anything["kind"]) == ("APIGroupList", "APIGroupList")
 
 
-@virtually
 async def test_logs_of_containers_that_do_not_run_are_refused_with_a_message(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         code, status = await client.ask("GET", "/api/v1/namespaces/default/pods/p/log")

@@ -9,7 +9,6 @@ import pytest
 from scheduler.simulator.api.requests import RequestInfo
 from scheduler.simulator.faults import binds, requests
 from tests.integration.simulator.simulator_client import PODS, pod, serving
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 BINDING = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
 
 
-@virtually
 async def test_requests_can_be_delayed(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         loop = asyncio.get_running_loop()
@@ -32,7 +30,6 @@ async def test_requests_can_be_delayed(tmp_path: Path):
         assert loop.time() - started == pytest.approx(7.0)
 
 
-@virtually
 async def test_a_delayed_request_whose_client_has_left_has_no_effect(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.delay(7.0, requests(resource="pods", verb="create"), times=1)
@@ -55,7 +52,6 @@ def test_faults_match_requests_by_their_attributes():
     assert not requests(resource="pods", name="b")(binding)
 
 
-@virtually
 async def test_requests_can_be_refused_with_retry_after(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.refuse(429, requests(verb="create"), times=1, retry_after_seconds=3)
@@ -69,7 +65,6 @@ async def test_requests_can_be_refused_with_retry_after(tmp_path: Path):
         assert (await client.ask("POST", PODS, pod("a")))[0] == 201
 
 
-@virtually
 async def test_random_faults_are_repeatable_with_a_seed(tmp_path: Path):
     async def statuses() -> list[int]:
         async with serving(tmp_path, seed=4) as (server, client):
@@ -82,7 +77,6 @@ async def test_random_faults_are_repeatable_with_a_seed(tmp_path: Path):
     assert set(first) == {200, 500}
 
 
-@virtually
 async def test_a_bind_can_take_effect_though_its_response_is_lost(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
@@ -98,7 +92,6 @@ async def test_a_bind_can_take_effect_though_its_response_is_lost(tmp_path: Path
         assert [request.status for request in server.requests] == [0, 409]
 
 
-@virtually
 async def test_watches_can_be_closed(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as pods, client.watch("/api/v1/nodes?watch=1") as nodes:
@@ -109,7 +102,6 @@ async def test_watches_can_be_closed(tmp_path: Path):
         assert not nodes.lost
 
 
-@virtually
 async def test_watches_can_stall_and_catch_up(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1&allowWatchBookmarks=true") as watch:
@@ -124,7 +116,6 @@ async def test_watches_can_stall_and_catch_up(tmp_path: Path):
         assert watch.seen[0] == ("ADDED", "a")
 
 
-@virtually
 async def test_watches_that_begin_during_a_stall_are_stalled_too(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.stall_watches()
@@ -135,7 +126,6 @@ async def test_watches_that_begin_during_a_stall_are_stalled_too(tmp_path: Path)
         assert late.events == []
 
 
-@virtually
 async def test_a_stall_of_present_watches_does_not_affect_later_ones(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as early:
@@ -148,7 +138,6 @@ async def test_a_stall_of_present_watches_does_not_affect_later_ones(tmp_path: P
         assert late.seen == [("ADDED", "a")]
 
 
-@virtually
 async def test_cleared_faults_have_no_effect(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.refuse(503)
@@ -159,7 +148,6 @@ async def test_cleared_faults_have_no_effect(tmp_path: Path):
         assert (await client.ask("GET", PODS))[0] == 200
 
 
-@virtually
 async def test_the_last_requests_are_kept(tmp_path: Path):
     async with serving(tmp_path, logged_requests=2) as (server, client):
         for name in ("a", "b", "c"):

@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import kopf
+import pytest
 
 from scheduler.simulator.server import ApiServer
 from tests.unit.simulator.definitions import definition, widget, with_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 _PATIENCE_SECONDS = 20.0
 
@@ -55,7 +58,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def test_kopf_handles_config_maps():
+async def test_kopf_handles_config_maps():
     registry = kopf.OperatorRegistry()
     seen: list[tuple[str, str]] = []
 
@@ -63,22 +66,19 @@ def test_kopf_handles_config_maps():
     def note(type: str | None, name: str, **_: Any) -> None:  # noqa: A002 - kopf's own name
         seen.append((str(type), name))
 
-    async def test() -> None:
-        async with ApiServer() as server:
-            server.store.create("configmaps", {"metadata": {"name": "first"}})
-            async with operator(registry, server.url):
-                await until(lambda: ("None", "first") in seen)
-                server.store.create("configmaps", {"metadata": {"name": "second"}})
-                await until(lambda: ("ADDED", "second") in seen)
-                server.store.patch("configmaps", "second", {"data": {"a": "b"}})
-                await until(lambda: ("MODIFIED", "second") in seen)
-                server.store.delete("configmaps", "second")
-                await until(lambda: ("DELETED", "second") in seen)
-
-    asyncio.run(test())
+    async with ApiServer() as server:
+        server.store.create("configmaps", {"metadata": {"name": "first"}})
+        async with operator(registry, server.url):
+            await until(lambda: ("None", "first") in seen)
+            server.store.create("configmaps", {"metadata": {"name": "second"}})
+            await until(lambda: ("ADDED", "second") in seen)
+            server.store.patch("configmaps", "second", {"data": {"a": "b"}})
+            await until(lambda: ("MODIFIED", "second") in seen)
+            server.store.delete("configmaps", "second")
+            await until(lambda: ("DELETED", "second") in seen)
 
 
-def test_kopf_handles_custom_resources_and_writes_their_status():
+async def test_kopf_handles_custom_resources_and_writes_their_status():
     registry = kopf.OperatorRegistry()
 
     @kopf.on.create("example.com", "v1", "widgets", registry=registry)
@@ -93,18 +93,15 @@ def test_kopf_handles_custom_resources_and_writes_their_status():
     def status(server: ApiServer) -> Any:
         return server.store.get("widgets", "w").get("status", {}).get("doubled")
 
-    async def test() -> None:
-        async with ApiServer() as server:
-            made = definition(schema=with_spec(size={"type": "integer"}), subresources={"status": {}})
-            server.store.create("customresourcedefinitions", made)
-            await asyncio.sleep(0.05)
-            async with operator(registry, server.url):
-                server.store.create("widgets", widget("w", spec={"size": 2}))
-                await until(lambda: status(server) == 4)
-                assert server.store.get("widgets", "w")["metadata"]["finalizers"]
-                server.store.patch("widgets", "w", {"spec": {"size": 5}})
-                await until(lambda: status(server) == 10)
-                server.store.delete("widgets", "w")
-                await until(lambda: server.store.find("widgets", "w") is None)
-
-    asyncio.run(test())
+    async with ApiServer() as server:
+        made = definition(schema=with_spec(size={"type": "integer"}), subresources={"status": {}})
+        server.store.create("customresourcedefinitions", made)
+        await asyncio.sleep(0.05)
+        async with operator(registry, server.url):
+            server.store.create("widgets", widget("w", spec={"size": 2}))
+            await until(lambda: status(server) == 4)
+            assert server.store.get("widgets", "w")["metadata"]["finalizers"]
+            server.store.patch("widgets", "w", {"spec": {"size": 5}})
+            await until(lambda: status(server) == 10)
+            server.store.delete("widgets", "w")
+            await until(lambda: server.store.find("widgets", "w") is None)

@@ -11,13 +11,11 @@ import pytest
 
 from scheduler.simulator.server import ApiServer
 from tests.integration.simulator.simulator_client import PODS, pod, serving
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@virtually
 async def test_a_unix_socket_that_an_ended_process_left_is_replaced(tmp_path: Path):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "socket"))
@@ -36,7 +34,6 @@ def test_a_file_is_not_replaced_by_a_unix_socket(tmp_path: Path):
     assert path.read_text() == "precious"
 
 
-@virtually
 async def test_a_body_over_the_limit_is_refused_as_by_kube_apiserver(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         body = io.BytesIO(b"x" * (3 * 2**20 + 1))
@@ -48,7 +45,6 @@ async def test_a_body_over_the_limit_is_refused_as_by_kube_apiserver(tmp_path: P
         assert (await client.ask("POST", PODS, pod("a")))[0] == 201
 
 
-@virtually
 async def test_a_selector_may_be_longer_than_a_request_to_the_daemon(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         names = ",".join(f"name-{number}" for number in range(2000))
@@ -56,7 +52,6 @@ async def test_a_selector_may_be_longer_than_a_request_to_the_daemon(tmp_path: P
         assert (await client.ask("GET", f"{PODS}?labelSelector=a+in+({names})"))[0] == 200
 
 
-@virtually
 async def test_watches_end_in_good_order_when_the_server_stops(tmp_path: Path):
     async with serving(tmp_path) as (server, client), client.watch(f"{PODS}?watch=true") as watching:
         await asyncio.sleep(1)
@@ -66,7 +61,6 @@ async def test_watches_end_in_good_order_when_the_server_stops(tmp_path: Path):
         assert watching.ended
 
 
-@virtually
 async def test_idle_connections_are_not_limited_as_those_of_unknown_clients(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         connections = []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.simulator.simulator_client import PODS, pod, serving
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
         pytest.param("", "", "unknown", id="no name"),
     ],
 )
-@virtually
 async def test_a_write_belongs_to_its_field_manager_or_else_to_its_client(
     tmp_path: Path, query: str, user_agent: str, manager: str
 ) -> None:

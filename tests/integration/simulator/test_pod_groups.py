@@ -10,7 +10,7 @@ import pytest
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
 from scheduler.simulator.access.rbac import User
 from tests.integration.simulator.simulator_client import serving
-from tests.support.virtual_time_test import virtually
+from tests.support import virtual_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,6 @@ SCHEDULED = {
 AS_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
-@virtually
 async def test_groups_are_listed_beside_priority_classes(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         _, group = await client.ask("GET", "/apis/scheduling.k8s.io")
@@ -54,7 +53,6 @@ async def test_groups_are_listed_beside_priority_classes(tmp_path: Path):
     assert not any(one.get("shortNames") or one.get("categories") for one in known["resources"])
 
 
-@virtually
 async def test_a_group_is_created_patched_watched_and_printed(tmp_path: Path):
     async with serving(tmp_path) as (_, client), client.watch(f"{BASE}/podgroups?watch=true") as watching:
         await client.ask("POST", WORKLOADS, WORKLOAD)
@@ -122,7 +120,6 @@ def test_the_default_roles_permit_reading_and_creating_groups(
 def _may(tmp_path: Path, user: str, verb: str, resource: str, subresource: str, role: str = "") -> bool:
     answers: list[Any] = []
 
-    @virtually
     async def ask() -> None:
         users = {"theirs": User(user)}
         async with serving(tmp_path, rbac=True, token="root", users=users) as (server, client):
@@ -149,5 +146,5 @@ def _may(tmp_path: Path, user: str, verb: str, resource: str, subresource: str, 
             )
             answers.append(answer["status"]["allowed"])
 
-    ask()
+    virtual_time.run(ask())
     return bool(answers[0])

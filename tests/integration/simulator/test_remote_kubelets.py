@@ -24,7 +24,6 @@ from scheduler.simulator.remote import (
 from scheduler.simulator.scenarios.scenario import NodeGroup
 from scheduler.simulator.server import ApiServer
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import node, pod
 
 if TYPE_CHECKING:
@@ -92,7 +91,6 @@ def annotated(made: Object, **annotations: str) -> Object:
     return made
 
 
-@virtually
 async def test_nodes_are_registered_with_status_addresses_and_leases(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         await asyncio.sleep(1)
@@ -124,7 +122,6 @@ async def test_nodes_are_registered_with_status_addresses_and_leases(tmp_path: P
         assert lease["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
 
 
-@virtually
 async def test_leases_are_renewed_and_conditions_have_new_heartbeats(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         await asyncio.sleep(1)
@@ -140,7 +137,6 @@ async def test_leases_are_renewed_and_conditions_have_new_heartbeats(tmp_path: P
             assert new["lastTransitionTime"] == old["lastTransitionTime"]
 
 
-@virtually
 async def test_a_node_that_became_unknown_is_reported_as_ready_again(tmp_path: Path):
     async with cluster(tmp_path, controllers=True) as at, at.kubelets():
         unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
@@ -153,7 +149,6 @@ async def test_a_node_that_became_unknown_is_reported_as_ready_again(tmp_path: P
         assert not at.store.get("nodes", "sim-0")["spec"].get("taints")
 
 
-@virtually
 async def test_a_bound_pod_runs_with_addresses_conditions_and_container_statuses(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(pod("p"), "sim-1")
@@ -179,7 +174,6 @@ async def test_a_bound_pod_runs_with_addresses_conditions_and_container_statuses
         assert (container["name"], container["ready"], container["started"]) == ("c", True, True)
 
 
-@virtually
 async def test_a_pod_on_the_network_of_its_node_has_the_address_of_the_node(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(pod("p", hostNetwork=True))
@@ -188,7 +182,6 @@ async def test_a_pod_on_the_network_of_its_node_has_the_address_of_the_node(tmp_
         assert at.status("p")["podIP"] == at.status("p")["hostIP"] == "172.16.0.1"
 
 
-@virtually
 async def test_pods_of_other_nodes_and_pending_pods_are_left_alone(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.store.create("nodes", node("real"))
@@ -200,7 +193,6 @@ async def test_pods_of_other_nodes_and_pending_pods_are_left_alone(tmp_path: Pat
         assert at.store.find(LEASES, "real", LEASE_NAMESPACE) is None
 
 
-@virtually
 async def test_a_deleted_pod_stays_for_its_grace_period(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(pod("p"))
@@ -216,7 +208,6 @@ async def test_a_deleted_pod_stays_for_its_grace_period(tmp_path: Path):
         assert deletion.json["preconditions"]["uid"]
 
 
-@virtually
 async def test_a_pod_with_a_finalizer_ends_before_it_is_deleted(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         made = pod("p")
@@ -237,7 +228,6 @@ async def test_a_pod_with_a_finalizer_ends_before_it_is_deleted(tmp_path: Path):
         assert at.store.find("pods", "p") is None
 
 
-@virtually
 async def test_a_pod_that_its_node_cannot_run_is_rejected_with_an_event(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(pod("large", requests={"cpu": "3"}))
@@ -252,7 +242,6 @@ async def test_a_pod_that_its_node_cannot_run_is_rejected_with_an_event(tmp_path
         assert {each["reason"] for each in at.store.list("events")} == {"OutOfcpu", "NodeAffinity"}
 
 
-@virtually
 async def test_a_pod_of_a_job_ends_as_its_annotations_say(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(annotated(pod("good", restartPolicy="Never"), seconds="30"))
@@ -270,7 +259,6 @@ async def test_a_pod_of_a_job_ends_as_its_annotations_say(tmp_path: Path):
         assert container["state"]["terminated"]["exitCode"] == 3
 
 
-@virtually
 async def test_conditions_that_others_write_meanwhile_stay(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(pod("p"))
@@ -286,7 +274,6 @@ async def test_conditions_that_others_write_meanwhile_stay(tmp_path: Path):
         assert at.conditions("pods", "p").items() >= {"example.com/checked": "True", "Ready": "True"}.items()
 
 
-@virtually
 async def test_nothing_is_lost_in_an_outage_and_renewals_do_not_pile_up(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         await asyncio.sleep(1)
@@ -302,7 +289,6 @@ async def test_nothing_is_lost_in_an_outage_and_renewals_do_not_pile_up(tmp_path
         assert len(at.server.requests.matching(method="PATCH", path="/leases/sim-0")) <= 2
 
 
-@virtually
 async def test_kubelets_that_start_again_take_over_their_nodes_and_pods(tmp_path: Path):
     async with cluster(tmp_path) as at:
         async with at.kubelets():
@@ -323,7 +309,6 @@ async def test_kubelets_that_start_again_take_over_their_nodes_and_pods(tmp_path
         assert at.store.find("pods", "q") is None
 
 
-@virtually
 async def test_a_node_of_another_kubelet_is_not_taken_over(tmp_path: Path):
     async with cluster(tmp_path) as at, at.connection() as connection:
         at.store.create("nodes", node("sim-1"))
@@ -334,7 +319,6 @@ async def test_a_node_of_another_kubelet_is_not_taken_over(tmp_path: Path):
         assert "labels" not in at.store.get("nodes", "sim-1")["metadata"]
 
 
-@virtually
 async def test_nodes_and_leases_can_be_deleted(tmp_path: Path):
     async with cluster(tmp_path) as at:
         async with at.kubelets():
@@ -346,7 +330,6 @@ async def test_nodes_and_leases_can_be_deleted(tmp_path: Path):
         assert not at.store.list(LEASES)
 
 
-@virtually
 async def test_the_last_statuses_are_written_before_the_end(tmp_path: Path):
     async with cluster(tmp_path) as at:
         async with at.kubelets():

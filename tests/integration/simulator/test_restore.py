@@ -11,7 +11,6 @@ from scheduler.simulator.server import ApiServer
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 from tests.support.builders import node_object
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +52,6 @@ async def restored(server: ApiServer) -> tuple[int, int]:
     return was, server.store.version
 
 
-@virtually
 async def test_objects_and_versions_are_restored(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         was, now = await restored(server)
@@ -79,7 +77,6 @@ async def test_objects_and_versions_are_restored(tmp_path: Path):
         pytest.param(f"{INITIAL}&resourceVersion={{}}", 3.0, id="a watch that begins with a list"),
     ],
 )
-@virtually
 async def test_a_version_beyond_the_restored_one_is_too_large(tmp_path: Path, query: str, seconds: float):
     async with serving(tmp_path) as (server, client):
         was, now = await restored(server)
@@ -92,7 +89,6 @@ async def test_a_version_beyond_the_restored_one_is_too_large(tmp_path: Path, qu
         assert asyncio.get_running_loop().time() - began == pytest.approx(seconds, abs=0.1)
 
 
-@virtually
 async def test_a_watch_from_a_version_beyond_the_restored_one_waits_for_it(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         was, _ = await restored(server)
@@ -108,7 +104,6 @@ async def test_a_watch_from_a_version_beyond_the_restored_one_waits_for_it(tmp_p
         assert watch.seen == [("ADDED", "seen"), ("BOOKMARK", "")]
 
 
-@virtually
 async def test_its_controllers_continue_with_the_restored_objects(tmp_path: Path):
     path = tmp_path / "s"
     async with ApiServer(clock=LoopClock(), socket_path=path, kubelet=True, controllers=True) as server:
@@ -139,7 +134,6 @@ async def test_its_controllers_continue_with_the_restored_objects(tmp_path: Path
         assert server.store.get("pods", first)["status"]["phase"] == "Running"
 
 
-@virtually
 async def test_a_listening_server_refuses_a_restore(tmp_path: Path):
     async with serving(tmp_path) as (server, _):
         with pytest.raises(RuntimeError, match="stop it first"):

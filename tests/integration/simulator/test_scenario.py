@@ -19,7 +19,7 @@ from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.scenario_source import read_scenario
 from tests.integration.simulator.simulator_client import serving
-from tests.support.virtual_time_test import virtually
+from tests.support import virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,7 +51,6 @@ def play(
     """Play a scenario in virtual time, and look at the server at some moments of it."""
     players = []
 
-    @virtually
     async def playing() -> None:
         async with serving(tmp_path, kubelet=True, controllers=True) as (server, _):
             player = ScenarioPlayer(server, load_scenario(path))
@@ -67,7 +66,7 @@ def play(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    playing()
+    virtual_time.run(playing())
     return players[0]
 
 
@@ -134,25 +133,21 @@ def test_the_example_runs_as_written(tmp_path: Path):
     }
 
 
-def test_a_fault_lasts_as_long_as_the_scenario_states(tmp_path: Path):
+async def test_a_fault_lasts_as_long_as_the_scenario_states(tmp_path: Path):
     (tmp_path / "s.yaml").write_text(
         "steps:\n- {at: 10s, fault: {refuse: 429, retryAfter: 2s, resource: pods, verb: list, for: 5s}}\n"
     )
     codes = []
 
-    @virtually
-    async def playing() -> None:
-        async with serving(tmp_path) as (server, client):
-            player = ScenarioPlayer(server, load_scenario(tmp_path / "s.yaml"))
-            await player.set_up()
-            task = asyncio.create_task(player.play())
-            for _ in range(4):
-                await asyncio.sleep(4)
-                code, _ = await client.ask("GET", "/api/v1/pods")
-                codes.append(code)
-            await task
-
-    playing()
+    async with serving(tmp_path) as (server, client):
+        player = ScenarioPlayer(server, load_scenario(tmp_path / "s.yaml"))
+        await player.set_up()
+        task = asyncio.create_task(player.play())
+        for _ in range(4):
+            await asyncio.sleep(4)
+            code, _ = await client.ask("GET", "/api/v1/pods")
+            codes.append(code)
+        await task
     assert codes == [200, 200, 429, 200]
 
 

@@ -19,9 +19,9 @@ from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
 from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
 from tests.integration.groups.gangs import member
+from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +152,6 @@ def by_daemon(folder: Path, timeline: Timeline) -> dict[str, str]:
     """Return the same of a daemon and a server."""
     found: dict[str, str] = {}
 
-    @virtually
     async def main() -> None:
         async with cluster(folder, kubelet=True) as it, it.daemon():
             it.add_nodes(*nodes())
@@ -166,5 +165,5 @@ def by_daemon(folder: Path, timeline: Timeline) -> dict[str, str]:
             await asyncio.sleep(_END)
             found.update({pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in it.pods()})
 
-    main()
+    virtual_time.run(main())
     return found

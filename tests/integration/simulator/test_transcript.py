@@ -18,7 +18,6 @@ from yarl import URL
 
 from scheduler.simulator.server import ApiServer
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 TRANSCRIPTS = {"": 144, "_storage": 185, "_pods": 69}  # the end of a file's name -> its requests
 TOKEN = "t"
@@ -177,7 +176,6 @@ async def ask(
 
 
 @pytest.mark.parametrize("which", TRANSCRIPTS, ids=lambda which: which.strip("_") or "all_kinds")
-@virtually
 async def test_every_recorded_request_gets_its_recorded_response(tmp_path: Path, which: str):
     transcript = Path(__file__).with_name(f"simulator_transcript{which}.jsonl")
     steps = [json.loads(line) for line in transcript.read_text().splitlines()]

@@ -8,7 +8,6 @@ import pytest
 
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 from tests.support.virtual_time import run
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 INITIAL = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
 
-@virtually
 async def test_a_watch_begins_with_the_existing_objects_and_a_bookmark(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         for name in ("a", "b"):
@@ -32,7 +30,6 @@ async def test_a_watch_begins_with_the_existing_objects_and_a_bookmark(tmp_path:
         assert (bookmark["kind"], bookmark["apiVersion"]) == ("Pod", "v1")
 
 
-@virtually
 async def test_without_initial_events_a_watch_begins_now(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
@@ -45,7 +42,6 @@ async def test_without_initial_events_a_watch_begins_now(tmp_path: Path):
         assert watch.seen == [("ADDED", "b")]
 
 
-@virtually
 async def test_a_watch_from_a_version_delivers_all_changes_since_then(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.create("pods", pod("a"))["metadata"]["resourceVersion"]
@@ -57,7 +53,6 @@ async def test_a_watch_from_a_version_delivers_all_changes_since_then(tmp_path: 
         assert [type_ for type_, _ in watch.seen] == ["MODIFIED", "MODIFIED", "DELETED"]
 
 
-@virtually
 async def test_a_watch_from_a_version_in_the_future_delivers_later_changes(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.version + 2
@@ -69,7 +64,6 @@ async def test_a_watch_from_a_version_in_the_future_delivers_later_changes(tmp_p
         assert watch.seen == [("ADDED", "c")]
 
 
-@virtually
 async def test_a_bound_pod_leaves_a_watch_of_the_unbound(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1&fieldSelector=spec.nodeName%3D") as watch:
@@ -82,7 +76,6 @@ async def test_a_bound_pod_leaves_a_watch_of_the_unbound(tmp_path: Path):
         assert "nodeName" not in watch.events[1]["object"]["spec"]
 
 
-@virtually
 async def test_an_expired_version_gives_an_error_event(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.create("pods", pod("a"))["metadata"]["resourceVersion"]
@@ -96,7 +89,6 @@ async def test_an_expired_version_gives_an_error_event(tmp_path: Path):
         assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
-@virtually
 async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         loop = asyncio.get_running_loop()
@@ -111,7 +103,6 @@ async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(tmp_path: Pat
         assert watch.seen == [("BOOKMARK", "")]
 
 
-@virtually
 async def test_bookmarks_deliver_versions_of_other_kinds_every_minute(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(
@@ -126,7 +117,6 @@ async def test_bookmarks_deliver_versions_of_other_kinds_every_minute(tmp_path: 
         }
 
 
-@virtually
 async def test_a_request_with_a_future_version_waits_for_it(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.version + 1
@@ -159,7 +149,6 @@ def test_a_watch_with_wrong_parameters_is_refused(tmp_path: Path, query: str, st
     assert run(ask()) == status
 
 
-@virtually
 async def test_rows_of_a_table_are_watched_with_columns_once(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
@@ -175,7 +164,6 @@ async def test_rows_of_a_table_are_watched_with_columns_once(tmp_path: Path):
         assert [table["rows"][0]["cells"][6] for table in (first, second)] == ["<none>", "n1"]
 
 
-@virtually
 async def test_events_are_watched_in_both_versions(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with (
@@ -192,7 +180,6 @@ async def test_events_are_watched_in_both_versions(tmp_path: Path):
         assert new.events[0]["object"]["note"] == "m"
 
 
-@virtually
 async def test_the_end_of_the_server_ends_its_watches_cleanly(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as watch:

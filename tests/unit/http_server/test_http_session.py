@@ -12,7 +12,6 @@ import pytest
 
 from scheduler.daemon.server.http_server import Application, serving
 from scheduler.http_server.messages import Page, ServerRequest, ServerResponse
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -182,7 +181,6 @@ async def client() -> AsyncIterator[Client]:
             writer.close()
 
 
-@virtually
 async def test_an_idle_connection_is_kept_for_a_long_time() -> None:
     async with client() as it:
         for _ in range(3):
@@ -191,7 +189,6 @@ async def test_an_idle_connection_is_kept_for_a_long_time() -> None:
             await asyncio.sleep(3000)
 
 
-@virtually
 async def test_pipelined_requests_are_answered_in_order() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/path?n=1"), GET.replace(b"/path", b"/path?n=2"))
@@ -200,7 +197,6 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert await it.answer() == (200, b"/path {'n': ['2']}\n")
 
 
-@virtually
 async def test_a_request_may_arrive_in_any_pieces() -> None:
     async with client() as it:
         for number in range(len(GET)):
@@ -222,7 +218,6 @@ async def test_a_request_may_arrive_in_any_pieces() -> None:
         ),
     ],
 )
-@virtually
 async def test_a_connection_ends_with_the_response(head: bytes) -> None:
     async with client() as it:
         it.say(head)
@@ -261,7 +256,6 @@ async def test_a_connection_ends_with_the_response(head: bytes) -> None:
         ),
     ],
 )  # fmt: skip
-@virtually
 async def test_a_malformed_request_is_refused_and_ends_the_connection(said: bytes, status: bytes) -> None:
     async with client() as it:
         it.say(said)
@@ -280,7 +274,6 @@ def chunked(body: bytes, page: bytes = b"length") -> bytes:
     return b"POST /%b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%b" % (page, body)
 
 
-@virtually
 async def test_a_body_may_arrive_in_chunks() -> None:
     async with client() as it:
         it.say(chunked(b"3;note=x\r\nabc\r\nA\r\n"))
@@ -304,7 +297,6 @@ async def test_a_body_may_arrive_in_chunks() -> None:
         pytest.param(chunked(b"1\r\nx\r\n0\r\n\r\n", b"unread"), b"HTTP/1.1 200 ", id="one that is not read"),
     ],
 )  # fmt: skip
-@virtually
 async def test_a_chunked_body_that_cannot_be_read_ends_the_connection(said: bytes, status: bytes) -> None:
     async with client() as it:
         it.say(said, GET)
@@ -318,7 +310,6 @@ async def test_a_chunked_body_that_cannot_be_read_ends_the_connection(said: byte
 
 
 @pytest.mark.parametrize("page", [b"length", b"unread"])
-@virtually
 async def test_an_unread_body_does_not_run_into_the_next_request(page: bytes) -> None:
     async with client() as it:
         it.say(post(page, b"y" * 700), GET)
@@ -327,7 +318,6 @@ async def test_an_unread_body_does_not_run_into_the_next_request(page: bytes) ->
         assert await it.answer() == (200, b"/path {}\n")
 
 
-@virtually
 async def test_a_body_that_is_too_long_is_skipped_and_refused() -> None:
     async with client() as it:
         it.say(post(b"length", b"y" * (LONGEST_BODY + 1)), GET)
@@ -336,7 +326,6 @@ async def test_a_body_that_is_too_long_is_skipped_and_refused() -> None:
         assert await it.answer() == (200, b"/path {}\n")
 
 
-@virtually
 async def test_a_client_that_expects_100_continue_gets_it() -> None:
     async with client() as it:
         it.say(post(b"length", b"yy", b"Expect: 100-continue")[:-2])
@@ -355,7 +344,6 @@ async def test_a_client_that_expects_100_continue_gets_it() -> None:
         pytest.param(post(b"unread", b"yyy")[:-1], 10, id="half an unread body"),
     ],
 )
-@virtually
 async def test_all_waits_for_a_client_are_bounded(said: bytes, seconds: float) -> None:
     async with client() as it:
         it.say(said)
@@ -366,7 +354,6 @@ async def test_all_waits_for_a_client_are_bounded(said: bytes, seconds: float) -
         assert asyncio.get_running_loop().time() - began == pytest.approx(seconds, abs=1)
 
 
-@virtually
 async def test_a_client_that_disconnects_in_the_middle_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -379,7 +366,6 @@ async def test_a_client_that_disconnects_in_the_middle_is_not_logged(
     assert not caplog.records
 
 
-@virtually
 async def test_a_chunked_response_has_an_end() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/pieces"), LAST)
@@ -389,7 +375,6 @@ async def test_a_chunked_response_has_an_end() -> None:
     assert b"\r\n\r\n6\r\nfirst,\r\n6\r\nsecond\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n" in reported
 
 
-@virtually
 async def test_a_client_without_chunked_encoding_gets_the_whole_response() -> None:
     async with client() as it:
         it.say(b"GET /pieces HTTP/1.0\r\n\r\n")
@@ -400,7 +385,6 @@ async def test_a_client_without_chunked_encoding_gets_the_whole_response() -> No
     assert reported.endswith(b"\r\n\r\nfirst,second")
 
 
-@virtually
 async def test_the_event_loop_continues_while_a_response_is_collected() -> None:
     TURNS.clear()
     async with client() as it:
@@ -411,7 +395,6 @@ async def test_the_event_loop_continues_while_a_response_is_collected() -> None:
     assert len(set(TURNS)) == 5
 
 
-@virtually
 async def test_an_interrupted_response_does_not_look_complete() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/half"))
@@ -421,7 +404,6 @@ async def test_an_interrupted_response_does_not_look_complete() -> None:
     assert reported.endswith(b"6\r\nfirst,\r\n")
 
 
-@virtually
 async def test_a_failing_page_is_logged_and_the_next_one_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -434,7 +416,6 @@ async def test_a_failing_page_is_logged_and_the_next_one_is_answered(
     assert vars(caplog.records[0])["path"] == "/broken"
 
 
-@virtually
 async def test_the_head_of_a_page_contains_its_length() -> None:
     async with client() as it:
         it.say(LAST.replace(b"GET", b"HEAD"))
@@ -455,7 +436,6 @@ async def test_the_head_of_a_page_contains_its_length() -> None:
         pytest.param(b"/length", 405, b"405 method not allowed\n", id="another method"),
     ],
 )
-@virtually
 async def test_a_path_selects_a_page(said: bytes, status: int, expected: bytes) -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", said))
@@ -463,7 +443,6 @@ async def test_a_path_selects_a_page(said: bytes, status: int, expected: bytes) 
         assert await it.answer() == (status, expected)
 
 
-@virtually
 async def test_shutdown_finishes_current_responses_and_waits_for_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -488,7 +467,6 @@ async def test_shutdown_finishes_current_responses_and_waits_for_nothing_else(
         each.writer.close()
 
 
-@virtually
 async def test_shutdown_without_current_requests_is_immediate() -> None:
     loop = asyncio.get_running_loop()
     async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
@@ -500,7 +478,6 @@ async def test_shutdown_without_current_requests_is_immediate() -> None:
     writer.close()
 
 
-@virtually
 async def test_a_streamed_response_is_sent_piece_by_piece() -> None:
     async with client() as it:
         it.say(GET.replace(b"/path", b"/endless"))
@@ -510,7 +487,6 @@ async def test_a_streamed_response_is_sent_piece_by_piece() -> None:
             assert await it.reader.readexactly(9) == b"4\r\ntick\r\n"
 
 
-@virtually
 async def test_a_stream_ends_when_the_client_disconnects() -> None:
     LEFT.clear()
     async with client() as it:
@@ -522,7 +498,6 @@ async def test_a_stream_ends_when_the_client_disconnects() -> None:
         assert LEFT == ["left"]
 
 
-@virtually
 async def test_a_head_request_of_a_stream_gets_no_piece_of_it() -> None:
     async with client() as it:
         it.say(GET.replace(b"GET /path", b"HEAD /endless"), GET)
@@ -531,7 +506,6 @@ async def test_a_head_request_of_a_stream_gets_no_piece_of_it() -> None:
         assert await it.answer() == (200, b"/path {}\n")
 
 
-@virtually
 async def test_an_idle_stream_ends_at_once_when_the_client_disconnects() -> None:
     LEFT.clear()
     async with client() as it:
@@ -544,7 +518,6 @@ async def test_an_idle_stream_ends_at_once_when_the_client_disconnects() -> None
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-@virtually
 async def test_a_handler_knows_whether_the_client_has_left(leaves: bool) -> None:
     LEFT.clear()
     async with client() as it:
@@ -557,7 +530,6 @@ async def test_a_handler_knows_whether_the_client_has_left(leaves: bool) -> None
         assert ["left" if leaves else "there"] == LEFT
 
 
-@virtually
 async def test_a_repeated_header_keeps_its_values_and_a_handler_sets_the_date() -> None:
     async with client() as it:
         it.say(LAST.replace(b"/path", b"/several").replace(b"Host: x", b"X: a,b\r\nHost: x\r\nx: c"))
@@ -572,7 +544,6 @@ async def test_a_repeated_header_keeps_its_values_and_a_handler_sets_the_date() 
 SWITCH = b"GET /switching HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\n"
 
 
-@virtually
 async def test_a_handler_may_switch_to_another_protocol() -> None:
     async with client() as it:
         it.say(SWITCH, b"abc\n")
@@ -586,7 +557,6 @@ async def test_a_handler_may_switch_to_another_protocol() -> None:
     assert b"Content-" not in head
 
 
-@virtually
 async def test_another_protocol_ends_when_the_client_disconnects() -> None:
     LEFT.clear()
     async with client() as it:
@@ -605,7 +575,6 @@ async def test_another_protocol_ends_when_the_client_disconnects() -> None:
         pytest.param(SWITCH, id="another protocol"),
     ],
 )
-@virtually
 async def test_what_has_no_end_does_not_delay_the_shutdown(said: bytes) -> None:
     LEFT.clear()
     loop = asyncio.get_running_loop()

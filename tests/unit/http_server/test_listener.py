@@ -20,7 +20,6 @@ from scheduler.daemon.server.http_server import Application, serving
 from scheduler.daemon.server.tls import tls_context
 from scheduler.http_server.listener import Listener
 from scheduler.http_server.messages import Page, ServerRequest, ServerResponse
-from tests.support.virtual_time_test import virtually
 from tests.unit.http_server.test_http_session import Client
 
 if TYPE_CHECKING:
@@ -129,7 +128,6 @@ async def left_of(clients: list[Client]) -> list[bool]:
         pytest.param(HALF, STRANGERS, id="ones with half a request"),
     ],
 )
-@virtually
 async def test_connections_over_the_limit_replace_the_oldest(said: bytes, bound: int) -> None:
     async with listener() as it:
         flood = await it.flood(said)
@@ -142,7 +140,6 @@ async def test_connections_over_the_limit_replace_the_oldest(said: bytes, bound:
         assert it.connection_rejected == {"crowded": FLOOD - sum(left)}
 
 
-@virtually
 async def test_an_idle_connection_of_an_unknown_client_can_be_replaced() -> None:
     async with listener() as it:
         flood = await it.flood(GET)
@@ -152,7 +149,6 @@ async def test_an_idle_connection_of_an_unknown_client_can_be_replaced() -> None
         assert sum(await left_of(flood)) == STRANGERS
 
 
-@virtually
 async def test_an_authenticated_connection_is_not_replaced_by_an_unknown_one() -> None:
     async with listener() as it:
         guests = await it.flood(asked_for(b"known"), times=STRANGERS + 10)
@@ -165,7 +161,6 @@ async def test_an_authenticated_connection_is_not_replaced_by_an_unknown_one() -
             assert await guest.answer() == (200, b"here\n")
 
 
-@virtually
 async def test_authenticated_connections_are_bounded_too() -> None:
     async with listener() as it:
         guests = await it.flood(asked_for(b"known"), times=KNOWN + 10)
@@ -175,7 +170,6 @@ async def test_authenticated_connections_are_bounded_too() -> None:
         assert sum(await left_of(guests)) == KNOWN
 
 
-@virtually
 async def test_a_connection_with_a_current_request_is_not_replaced() -> None:
     async with listener() as it:
         client = await it.connect(asked_for(b"slow"))
@@ -186,7 +180,6 @@ async def test_a_connection_with_a_current_request_is_not_replaced() -> None:
         assert await client.answer() == (200, b"at last\n")
 
 
-@virtually
 async def test_rejected_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     async with listener() as it:
         await it.flood(times=SILENT + 5)
@@ -203,7 +196,6 @@ async def test_rejected_connections_are_logged_once_a_minute(caplog: pytest.LogC
         )
 
 
-@virtually
 async def test_many_requests_at_once_leave_time_for_the_event_loop() -> None:
     turns = 0
 
@@ -225,7 +217,6 @@ async def test_many_requests_at_once_leave_time_for_the_event_loop() -> None:
     assert turns >= 500
 
 
-@virtually
 async def test_unknown_clients_get_a_thousand_responses_a_second_in_total() -> None:
     loop = asyncio.get_running_loop()
     async with listener() as it:
@@ -241,7 +232,6 @@ async def test_unknown_clients_get_a_thousand_responses_a_second_in_total() -> N
         assert loop.time() - began == pytest.approx(0.5, abs=0.05)
 
 
-@virtually
 async def test_idle_unknown_clients_delay_no_requests() -> None:
     loop = asyncio.get_running_loop()
     async with listener() as it:
@@ -255,7 +245,6 @@ async def test_idle_unknown_clients_delay_no_requests() -> None:
         assert loop.time() - began < 0.05
 
 
-@virtually
 async def test_a_silent_connection_needs_only_a_socket() -> None:
     async with tls_context(None) as tls, listener(tls) as it:
         before = len(asyncio.all_tasks())
@@ -264,7 +253,6 @@ async def test_a_silent_connection_needs_only_a_socket() -> None:
         assert len(asyncio.all_tasks()) == before
 
 
-@virtually
 async def test_only_a_few_of_many_handshakes_start_per_turn_of_the_event_loop() -> None:
     begun = []
     async with tls_context(None) as tls, listener(tls) as it:
@@ -286,7 +274,6 @@ async def test_only_a_few_of_many_handshakes_start_per_turn_of_the_event_loop() 
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", 0, "no_tls", id="no handshake"),
     ],
 )
-@virtually
 async def test_a_handshake_has_a_timeout(
     said: bytes, seconds: float, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -302,7 +289,6 @@ async def test_a_handshake_has_a_timeout(
     assert not caplog.records
 
 
-@virtually
 async def test_a_connection_closed_by_the_client_is_not_counted_as_rejected() -> None:
     async with listener() as it:
         for client in await it.flood(times=20):
@@ -312,7 +298,6 @@ async def test_a_connection_closed_by_the_client_is_not_counted_as_rejected() ->
         assert not it.connection_rejected
 
 
-@virtually
 async def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
     async with listener() as it:
         client = await it.connect(asked_for(b"large"))
@@ -324,7 +309,6 @@ async def test_a_client_that_does_not_read_its_response_is_disconnected() -> Non
         assert it.connection_rejected == {"late": 1}
 
 
-@virtually
 async def test_the_number_of_large_bodies_read_at_once_is_bounded() -> None:
     def post(length: int) -> bytes:
         return b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length
@@ -357,7 +341,6 @@ class Exhausted(socket.socket):
         return super().accept()
 
 
-@virtually
 async def test_without_file_descriptors_the_listener_waits(caplog: pytest.LogCaptureFixture) -> None:
     listening = Exhausted(fileno=socket.create_server(("127.0.0.1", 0)).detach())
     listening.setblocking(False)

@@ -10,7 +10,6 @@ import pytest
 from scheduler.daemon.app.capabilities import BackgroundTasks
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.errors import ApiError
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -38,7 +37,6 @@ async def cancelled() -> None:
     ],
     ids=["the server refuses", "a mistake", "an exit", "an await is cancelled"],
 )
-@virtually
 async def test_a_failed_task_is_logged_and_ends_nothing_else(
     work: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -51,7 +49,6 @@ async def test_a_failed_task_is_logged_and_ends_nothing_else(
     assert vars(caplog.records[0])["work"] == "giving back"
 
 
-@virtually
 async def test_a_task_cancelled_with_the_daemon_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
     async with Tasks() as tasks:
         background = BackgroundTasks(tasks)

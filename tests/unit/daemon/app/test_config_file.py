@@ -14,7 +14,6 @@ from scheduler.daemon.app import config_file
 from scheduler.daemon.app.config_file import POLL_SECONDS, ConfigFile, lease_of
 from scheduler.engine.runtime.registry import PluginFiles
 from scheduler.errors import ConfigurationError, PluginLoadError
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,25 +33,21 @@ algorithmSource: {policy: {file: {path: "a\\0"}}}
 @pytest.mark.parametrize(
     "text", [PLUGIN, POLICY, "a: [", "\0"], ids=["plugin", "policy", "syntax", "no text"]
 )
-def test_no_file_name_ends_the_watch(tmp_path: Path, text: str) -> None:
-    @virtually
-    async def scenario() -> None:
-        path = tmp_path / "config.yaml"
-        path.write_text(NEWEST)
-        file = ConfigFile(path)
-        file.load()
-        offers: list[Offer] = []
-        about = lease_of(default().settings.leader_election)
-        following = asyncio.create_task(file.follow(offers.append, about))
-        for content in (text, NEWEST):
-            path.write_text(content)
-            await asyncio.sleep(3 * POLL_SECONDS)
-        following.cancel()
+async def test_no_file_name_ends_the_watch(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(NEWEST)
+    file = ConfigFile(path)
+    file.load()
+    offers: list[Offer] = []
+    about = lease_of(default().settings.leader_election)
+    following = asyncio.create_task(file.follow(offers.append, about))
+    for content in (text, NEWEST):
+        path.write_text(content)
+        await asyncio.sleep(3 * POLL_SECONDS)
+    following.cancel()
 
-        assert len(offers) == 2
-        assert offers[1].read().settings == default().settings
-
-    scenario()
+    assert len(offers) == 2
+    assert offers[1].read().settings == default().settings
 
 
 def fifo(path: Path) -> None:
@@ -79,45 +74,42 @@ def without_end(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["config.yaml", "gpu.py"])
-def test_a_directory_in_place_of_the_file_is_reported_until_the_file_is_back(
+async def test_a_directory_in_place_of_the_file_is_reported_until_the_file_is_back(
     tmp_path: Path, name: str, put: Callable[[Path], object], expected: str
 ) -> None:
-    @virtually
-    async def scenario() -> None:
-        texts = {
-            "config.yaml": f"{NEWEST}profiles: [{{plugins: {{filter: {{enabled: [{{name: gpu.py}}]}}}}}}]\n",
-            "gpu.py": "",
-        }
-        for file, text in texts.items():
-            (tmp_path / file).write_text(text)
-        followed = ConfigFile(tmp_path / "config.yaml")
-        followed.load()
-        digest = followed.digest
-        offers: list[Offer] = []
-        following = asyncio.create_task(
-            followed.follow(offers.append, lease_of(default().settings.leader_election))
-        )
-        (tmp_path / name).unlink()
-        put(tmp_path / name)
-        await asyncio.sleep(5 * POLL_SECONDS)
+    texts = {
+        "config.yaml": f"{NEWEST}profiles: [{{plugins: {{filter: {{enabled: [{{name: gpu.py}}]}}}}}}]\n",
+        "gpu.py": "",
+    }
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text)
+    followed = ConfigFile(tmp_path / "config.yaml")
+    followed.load()
+    digest = followed.digest
+    offers: list[Offer] = []
+    following = asyncio.create_task(
+        followed.follow(offers.append, lease_of(default().settings.leader_election))
+    )
+    (tmp_path / name).unlink()
+    put(tmp_path / name)
+    await asyncio.sleep(5 * POLL_SECONDS)
 
-        (offer,) = offers
-        if name == "config.yaml":
-            with pytest.raises(ConfigurationError, match=f"config.yaml: {expected}"):
-                offer.read()
-        else:  # the error comes from the build of the plugin
-            with pytest.raises(PluginLoadError, match=r"gpu\.py"):
-                PluginFiles().load(tmp_path / name, "", name)
-        (tmp_path / name).rename(tmp_path / "away")
-        (tmp_path / name).write_text(texts[name])
-        await asyncio.sleep(5 * POLL_SECONDS)
-        following.cancel()
-        assert (len(offers), followed.digest) == (2, digest)
-
-    scenario()
+    (offer,) = offers
+    if name == "config.yaml":
+        with pytest.raises(ConfigurationError, match=f"config.yaml: {expected}"):
+            offer.read()
+    else:  # the error comes from the build of the plugin
+        with pytest.raises(PluginLoadError, match=r"gpu\.py"):
+            PluginFiles().load(tmp_path / name, "", name)
+    (tmp_path / name).rename(tmp_path / "away")
+    (tmp_path / name).write_text(texts[name])
+    await asyncio.sleep(5 * POLL_SECONDS)
+    following.cancel()
+    assert (len(offers), followed.digest) == (2, digest)
 
 
-def test_a_hanging_file_system_holds_up_neither_the_loop_nor_the_exit(
+@pytest.mark.run(by=asyncio.run)
+async def test_a_hanging_file_system_holds_up_neither_the_loop_nor_the_exit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "config.yaml"
@@ -130,20 +122,17 @@ def test_a_hanging_file_system_holds_up_neither_the_loop_nor_the_exit(
         asked.append(threading.current_thread())
         answers.wait(60)
 
-    async def scenario() -> None:
-        monkeypatch.setattr(config_file, "POLL_SECONDS", 0.001)
-        monkeypatch.setattr(config_file, "_state_of", hang)
-        about = lease_of(default().settings.leader_election)
-        following = asyncio.create_task(followed.follow(lambda _: None, about))
-        while not asked:  # noqa: ASYNC110 - a thread tells nobody
-            await asyncio.sleep(0.001)
-        for _ in range(10):
-            await asyncio.sleep(0.001)
-        following.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await following
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(config_file, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(config_file, "_state_of", hang)
+    about = lease_of(default().settings.leader_election)
+    following = asyncio.create_task(followed.follow(lambda _: None, about))
+    while not asked:  # noqa: ASYNC110 - a thread tells nobody
+        await asyncio.sleep(0.001)
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
     assert len(asked) == 1
     assert asked[0] is not threading.current_thread()
     answers.set()

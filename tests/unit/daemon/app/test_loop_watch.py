@@ -23,6 +23,8 @@ from tests.unit.engine.queue.cluster import NODE_LABEL, Cluster
 if TYPE_CHECKING:
     from scheduler.daemon.app.loop_watch import Holder
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 
 def test_a_description_reads_only_parameters_of_its_function() -> None:
     with pytest.raises(TypeError, match="run has no parameter speed"):
@@ -135,7 +137,7 @@ def test_garbage_collection_is_reported_separately(caplog: pytest.LogCaptureFixt
     assert caplog.records[0].__dict__["holder"] == "garbage collection"
 
 
-def test_a_thread_sees_the_work_that_blocks_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_sees_the_work_that_blocks_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = threading.Event()
     frames: list[Any] = []
 
@@ -145,9 +147,6 @@ def test_a_thread_sees_the_work_that_blocks_a_real_loop(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(LoopWatch, "look", look)
 
-    async def hold() -> None:
-        async with watching_loop(Metrics().loop):
-            assert seen.wait(10), "nobody looked"
-
-    asyncio.run(hold())
+    async with watching_loop(Metrics().loop):
+        assert seen.wait(10), "nobody looked"
     assert frames[0] is not None

@@ -12,7 +12,6 @@ from weakref import ref
 from scheduler.daemon.app.object_statuses import ObjectStatuses
 from scheduler.framework import Acceptance, StatusSource, WantedStatus
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +99,6 @@ def made(place: int) -> Mapping[str, Any]:
     }
 
 
-@virtually
 async def test_statuses_of_many_objects_are_compared_in_many_turns() -> None:
     cluster = Cluster()
     await cluster.run(0.5)
@@ -108,7 +106,6 @@ async def test_statuses_of_many_objects_are_compared_in_many_turns() -> None:
     assert cluster.source.computed_in.total() >= N_OBJECTS
 
 
-@virtually
 async def test_a_status_is_kept_no_longer_than_it_is_written() -> None:
     cluster = Cluster()
     await cluster.run(0.5)
@@ -116,7 +113,6 @@ async def test_a_status_is_kept_no_longer_than_it_is_written() -> None:
     assert max(cluster.kept_statuses) == 1
 
 
-@virtually
 async def test_each_status_is_written_once_and_again_when_another_client_changed_it() -> None:
     cluster = Cluster(60)
     await cluster.run(30)

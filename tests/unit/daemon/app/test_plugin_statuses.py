@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from scheduler.daemon.app.object_statuses import PluginStatuses
 from scheduler.framework import Plugin, StatusSource
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     import pytest
@@ -93,7 +92,6 @@ class Daemon:
             await asyncio.wait_for(self.statuses.run(), seconds)
 
 
-@virtually
 async def test_one_source_has_the_instances_of_all_profiles() -> None:
     first, second = Things(), Things()
     await Daemon([first], [second]).run(2.5)
@@ -104,7 +102,6 @@ async def test_one_source_has_the_instances_of_all_profiles() -> None:
     assert source.called_at == [0.0, 1.0, 2.0]
 
 
-@virtually
 async def test_a_reload_ends_the_sources_of_the_old_profiles() -> None:
     old, new = Things(), Things()
     daemon = Daemon([old])
@@ -118,7 +115,6 @@ async def test_a_reload_ends_the_sources_of_the_old_profiles() -> None:
     assert new.made[0].called_at[0] == 3.0
 
 
-@virtually
 async def test_a_source_that_fails_is_called_again_later(caplog: pytest.LogCaptureFixture) -> None:
     broken, others = Things(), Others()
     broken.fails = True
@@ -131,7 +127,6 @@ async def test_a_source_that_fails_is_called_again_later(caplog: pytest.LogCaptu
     assert "Plugin has no statuses" in caplog.text
 
 
-@virtually
 async def test_one_plugin_writes_a_kind(caplog: pytest.LogCaptureFixture) -> None:
     first, second = Things(), Others()
     await Daemon([first, second]).run(1.5)

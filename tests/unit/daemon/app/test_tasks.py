@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.errors import SchedulerError
-from tests.support.virtual_time_test import virtually
 
 
 async def sleep() -> None:
@@ -20,7 +19,6 @@ async def fail() -> None:
     raise OSError("lost")
 
 
-@virtually
 async def test_tasks_end_with_the_block() -> None:
     async with Tasks() as tasks:
         task = tasks.spawn(sleep(), "sleeper")
@@ -30,7 +28,6 @@ async def test_tasks_end_with_the_block() -> None:
     assert asyncio.get_running_loop().time() == 1
 
 
-@virtually
 async def test_a_failing_task_ends_the_block() -> None:
     async def block() -> None:
         async with Tasks() as tasks:
@@ -44,7 +41,6 @@ async def test_a_failing_task_ends_the_block() -> None:
     assert [str(error) for error in raised.value.exceptions] == ["lost"]
 
 
-@virtually
 async def test_an_exception_of_the_block_is_raised_unchanged() -> None:
     begun: list[asyncio.Task[None]] = []
 
@@ -59,7 +55,6 @@ async def test_an_exception_of_the_block_is_raised_unchanged() -> None:
     assert begun[0].cancelled()
 
 
-@virtually
 async def test_a_cancelled_block_cancels_its_tasks() -> None:
     tasks = Tasks()
 
@@ -76,7 +71,6 @@ async def test_a_cancelled_block_cancels_its_tasks() -> None:
     assert running.cancelled()
 
 
-@virtually
 async def test_no_task_starts_outside_the_block() -> None:
     tasks = Tasks()
     with pytest.raises(SchedulerError, match="not running"):

@@ -20,7 +20,6 @@ from scheduler.kube.certificates import Issued, issue
 from scheduler.kube.tls import load_key_pair
 from scheduler.urls import shown_url
 from tests.support.virtual_time import run
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -79,7 +78,6 @@ async def get(url: str, **options: Any) -> bytes:
         return await asking.http_get(url, **options)
 
 
-@virtually
 async def test_an_unknown_authority_is_trusted_only_if_given_or_with_verification_off(
     issued: Issued, tmp_path: Path
 ) -> None:
@@ -92,7 +90,6 @@ async def test_an_unknown_authority_is_trusted_only_if_given_or_with_verificatio
         assert await get(url, insecure=True) == b"nobody"
 
 
-@virtually
 async def test_a_certificate_is_trusted_as_its_own_authority(issued: Issued, tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.crt"
     ca_file.write_bytes(issued.serving[issued.serving.index(b"-----BEGIN CERTIFICATE") :])
@@ -100,7 +97,6 @@ async def test_a_certificate_is_trusted_as_its_own_authority(issued: Issued, tmp
         assert await get(url, ca_file=str(ca_file)) == b"nobody"
 
 
-@virtually
 async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text=f"through the proxy to {request.url}")
@@ -115,7 +111,6 @@ async def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPa
             await get("http://nodes.example/load")
 
 
-@virtually
 async def test_a_replaced_authority_is_read_again(issued: Issued, tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.crt"
     ca_file.write_bytes(issue("another").authority)
@@ -128,7 +123,6 @@ async def test_a_replaced_authority_is_read_again(issued: Issued, tmp_path: Path
         assert await asking.http_get(url, ca_file=str(ca_file)) == b"nobody"
 
 
-@virtually
 async def test_a_token_is_read_for_each_request(tmp_path: Path) -> None:
     token = tmp_path / "token"
     async with serving() as url, client() as asking:
@@ -152,7 +146,6 @@ async def test_a_token_is_read_for_each_request(tmp_path: Path) -> None:
         ),
     ],
 )
-@virtually
 async def test_an_invalid_file_is_named(
     tmp_path: Path, option: str, content: bytes | None, expected: str
 ) -> None:
@@ -163,14 +156,14 @@ async def test_an_invalid_file_is_named(
 
 
 @pytest.mark.parametrize("option", ["bearer_token_file", "ca_file"])
-@virtually
 async def test_a_fifo_in_place_of_a_file_is_refused_at_once(tmp_path: Path, option: str) -> None:
     os.mkfifo(tmp_path / "given")
     with pytest.raises(OSError, match=r"is a FIFO.*given"):
         await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
 
 
-def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for_all(
+@pytest.mark.run(by=asyncio.run)
+async def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, asked = threading.Event(), []
@@ -180,21 +173,17 @@ def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for
         answers.wait(60)
         return b"token"
 
-    async def scenario() -> None:
-        monkeypatch.setattr(assembly, "read_regular", hang)
-        async with client() as asking:
-            for _ in range(3):
-                with pytest.raises(OSError, match=r"given: not read within 0\.01 seconds"):
-                    await asking.http_get(
-                        "http://127.0.0.1:1/", bearer_token_file=str(tmp_path / "given"), timeout_seconds=0.01
-                    )
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(assembly, "read_regular", hang)
+    async with client() as asking:
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"given: not read within 0\.01 seconds"):
+                await asking.http_get(
+                    "http://127.0.0.1:1/", bearer_token_file=str(tmp_path / "given"), timeout_seconds=0.01
+                )
     assert asked == [1]
     answers.set()
 
 
-@virtually
 async def test_another_status_and_a_missing_response_are_errors_that_name_the_url() -> None:
     async with serving() as url:
         with pytest.raises(OSError, match=rf"GET {url}\?status=xxxxx: 503: b'nobody'"):
@@ -204,7 +193,6 @@ async def test_another_status_and_a_missing_response_are_errors_that_name_the_ur
 
 
 @pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:x"])
-@virtually
 async def test_an_address_that_cannot_be_sent_is_an_error_that_names_the_url(host: str) -> None:
     with pytest.raises(OSError, match=f"GET {shown_url(f'http://{host}/')}: its host or port cannot be part"):
         await get(f"http://{host}/")
@@ -234,7 +222,6 @@ async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
         await asyncio.gather(*answering)
 
 
-@virtually
 async def test_a_response_has_a_maximum_size() -> None:
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
     async with saying(head + bytes(MAX_BYTES - len(head))) as url:
@@ -244,7 +231,6 @@ async def test_a_response_has_a_maximum_size() -> None:
             await get(url)
 
 
-@virtually
 async def test_an_incomplete_response_ends_with_a_timeout() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg", ends=False) as url:
         begun = asyncio.get_running_loop().time()

@@ -12,6 +12,8 @@ from scheduler.daemon.server.http_server import serving
 from scheduler.errors import ConfigurationError
 from tests.unit.daemon.server.one_request import some_pages
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 
 def status_at(host: str, url_host: str) -> int:
     async def question() -> int:
@@ -39,21 +41,15 @@ def test_one_address_may_be_named(host: str, asked: str) -> None:
     assert status_at(host, asked) == 200
 
 
-def test_a_port_in_use_is_named() -> None:
-    async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            port = other.getsockname()[1]
-            with pytest.raises(ConfigurationError, match=rf"cannot listen on port {port} of 127\.0\.0\.1: "):
-                async with serving(some_pages(), "127.0.0.1", port):
-                    pass
-
-    asyncio.run(scenario())
-
-
-def test_an_invalid_address_is_named() -> None:
-    async def scenario() -> None:
-        with pytest.raises(ConfigurationError, match=r"cannot listen on port 0 of nowhere\.invalid: "):
-            async with serving(some_pages(), "nowhere.invalid", 0):
+async def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=rf"cannot listen on port {port} of 127\.0\.0\.1: "):
+            async with serving(some_pages(), "127.0.0.1", port):
                 pass
 
-    asyncio.run(scenario())
+
+async def test_an_invalid_address_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot listen on port 0 of nowhere\.invalid: "):
+        async with serving(some_pages(), "nowhere.invalid", 0):
+            pass

@@ -30,6 +30,8 @@ from tests.unit.daemon.server.one_request import some_pages
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -124,41 +126,35 @@ async def until_logged(caplog: pytest.LogCaptureFixture, message: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_changed_certificate_is_served_without_a_restart(
+async def test_a_changed_certificate_is_served_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls, "_REREAD_SECONDS", 0.01)
     pair = write_pair(tmp_path)
 
-    async def scenario() -> None:
-        async with secure(pair) as port, asyncio.timeout(10):
-            before = (await shown_at(port, trusting_anybody()))[0]
-            write_pair(tmp_path)
-            await until_logged(caplog, "Certificate changed")
-            now = (await shown_at(port, trusting_anybody()))[0]
-            assert now != before
-            assert now == certificate_in(pair)
-
-    asyncio.run(scenario())
+    async with secure(pair) as port, asyncio.timeout(10):
+        before = (await shown_at(port, trusting_anybody()))[0]
+        write_pair(tmp_path)
+        await until_logged(caplog, "Certificate changed")
+        now = (await shown_at(port, trusting_anybody()))[0]
+        assert now != before
+        assert now == certificate_in(pair)
 
 
-def test_invalid_files_leave_the_certificate_in_use(
+async def test_invalid_files_leave_the_certificate_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls, "_REREAD_SECONDS", 0.01)
     pair = write_pair(tmp_path)
 
-    async def scenario() -> None:
-        async with secure(pair) as port, asyncio.timeout(10):
-            before = (await shown_at(port, trusting_anybody()))[0]
-            pair.key.write_bytes(another_key())
-            await until_logged(caplog, "Certificate could not be read again")
-            assert (await shown_at(port, trusting_anybody()))[0] == before
-
-    asyncio.run(scenario())
+    async with secure(pair) as port, asyncio.timeout(10):
+        before = (await shown_at(port, trusting_anybody()))[0]
+        pair.key.write_bytes(another_key())
+        await until_logged(caplog, "Certificate could not be read again")
+        assert (await shown_at(port, trusting_anybody()))[0] == before
 
 
-def test_a_certificate_is_read_again_after_a_time_without_descriptors(
+async def test_a_certificate_is_read_again_after_a_time_without_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tls, "_REREAD_SECONDS", 0.01)
@@ -167,16 +163,13 @@ def test_a_certificate_is_read_again_after_a_time_without_descriptors(
     def without_descriptors(_: str) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def scenario() -> None:
-        async with secure(pair) as port, asyncio.timeout(10):
-            with monkeypatch.context() as crowded:
-                crowded.setattr(os, "memfd_create", without_descriptors)
-                await until_logged(caplog, "Certificate could not be read again")
-            write_pair(tmp_path)
-            await until_logged(caplog, "Certificate changed")
-            assert (await shown_at(port, trusting_anybody()))[0] == certificate_in(pair)
-
-    asyncio.run(scenario())
+    async with secure(pair) as port, asyncio.timeout(10):
+        with monkeypatch.context() as crowded:
+            crowded.setattr(os, "memfd_create", without_descriptors)
+            await until_logged(caplog, "Certificate could not be read again")
+        write_pair(tmp_path)
+        await until_logged(caplog, "Certificate changed")
+        assert (await shown_at(port, trusting_anybody()))[0] == certificate_in(pair)
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
@@ -195,7 +188,7 @@ def test_an_encrypted_key_is_refused_without_a_password_prompt(tmp_path: Path) -
     refused(pair, "is not a certificate of the unencrypted key")
 
 
-def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+async def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     pair.key.unlink()
     os.mkfifo(pair.key)
@@ -205,15 +198,12 @@ def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     os.mkfifo(tmp_path / "clients.crt")
 
-    async def asking() -> None:
-        with pytest.raises(
-            ConfigurationError,
-            match=r"--client-ca-file: .*clients\.crt cannot be read as certificates: is a FIFO",
-        ):
-            async with tls_context(pair, client_authority=tmp_path / "clients.crt"):
-                pass
-
-    asyncio.run(asking())
+    with pytest.raises(
+        ConfigurationError,
+        match=r"--client-ca-file: .*clients\.crt cannot be read as certificates: is a FIFO",
+    ):
+        async with tls_context(pair, client_authority=tmp_path / "clients.crt"):
+            pass
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -236,14 +226,11 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_no_key_is_left_open_behind(tmp_path: Path) -> None:
+async def test_no_key_is_left_open_behind(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     before = open_files()
 
-    async def scenario() -> None:
-        async with tls_context(pair):
-            pass
-
-    asyncio.run(scenario())
+    async with tls_context(pair):
+        pass
 
     assert open_files() == before

@@ -23,8 +23,8 @@ from scheduler.framework import (
     Wait,
 )
 from tests.support import scripted_plugins as puppets
+from tests.support import virtual_time
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster, Event, Patch, terminating
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ async def bound(cluster: Cluster, name: str = "web") -> None:
     await cluster.until(lambda: cluster.node_of(name) and not cluster.binding.under_way)
 
 
-@virtually
 async def test_a_bound_pod_leaves_the_queue_with_an_event():
     cluster = Cluster()
     async with cluster.running():
@@ -68,7 +67,6 @@ async def test_a_bound_pod_leaves_the_queue_with_an_event():
         assert cluster.counts.bound_pods == ["web"]
 
 
-@virtually
 async def test_an_unchanged_node_is_not_evaluated_again_before_a_binding():
     cluster = Cluster(fit := puppets.NodeFilter("Fit"))
     async with cluster.running():
@@ -78,7 +76,6 @@ async def test_an_unchanged_node_is_not_evaluated_again_before_a_binding():
         assert fit.called() == ["filter_node"]
 
 
-@virtually
 async def test_a_node_that_changed_after_the_decision_is_evaluated_again_before_a_binding():
     cluster = Cluster(fit := puppets.NodeFilter("Fit"), Permit("Hold", Wait(60)))
     async with cluster.running():
@@ -91,7 +88,6 @@ async def test_a_node_that_changed_after_the_decision_is_evaluated_again_before_
         assert fit.called() == ["filter_node", "filter_node"]
 
 
-@virtually
 async def test_a_bound_pod_stays_assumed_until_the_watch_confirms_it():
     cluster = Cluster()
     async with cluster.running():
@@ -113,7 +109,6 @@ UNCLEAR = [pytest.param(status, id=str(status)) for status in (0, 409, 500, 502,
 def test_a_pod_that_is_on_our_node_is_bound_after_any_response(
     status: int, watch_seconds: float, caplog: pytest.LogCaptureFixture
 ):
-    @virtually
     async def scenario() -> None:
         cluster = Cluster()
         async with cluster.running():
@@ -132,13 +127,12 @@ def test_a_pod_that_is_on_our_node_is_bound_after_any_response(
             assert cluster.place_of("web") is Place.OUTSIDE
 
     with caplog.at_level(logging.INFO):
-        scenario()
+        virtual_time.run(scenario())
     assert "Pod was bound although the response was an error" in [
         record.getMessage() for record in caplog.records
     ]
 
 
-@virtually
 async def test_a_pod_that_is_found_bound_elsewhere_is_forgotten_and_not_retried():
     cluster = Cluster()
     cluster.nodes.on_add(node("n2", unschedulable=True))
@@ -158,26 +152,21 @@ async def test_a_pod_that_is_found_bound_elsewhere_is_forgotten_and_not_retried(
 
 
 @pytest.mark.parametrize("successor", [None, pod("web", uid="another")], ids=["deleted", "recreated"])
-def test_a_pod_that_is_found_deleted_is_forgotten_and_not_retried(successor: Any):
-    @virtually
-    async def scenario() -> None:
-        cluster = Cluster()
-        async with cluster.running():
-            cluster.api.create(WEB)
-            cluster.api.pods.clear()
-            if successor is not None:
-                cluster.api.pods["default/web"] = successor
-            await cluster.until(lambda: cluster.api.binds and not cluster.binding.under_way)
+async def test_a_pod_that_is_found_deleted_is_forgotten_and_not_retried(successor: Any):
+    cluster = Cluster()
+    async with cluster.running():
+        cluster.api.create(WEB)
+        cluster.api.pods.clear()
+        if successor is not None:
+            cluster.api.pods["default/web"] = successor
+        await cluster.until(lambda: cluster.api.binds and not cluster.binding.under_way)
 
-            assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
-            assert cluster.place_of("web") is Place.OUTSIDE
-            assert cluster.api.events == []
-            cluster.api._seen(WEB, None)
-
-    scenario()
+        assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
+        assert cluster.place_of("web") is Place.OUTSIDE
+        assert cluster.api.events == []
+        cluster.api._seen(WEB, None)
 
 
-@virtually
 async def test_the_capacity_of_a_pod_that_is_found_deleted_requeues_others():
     cluster = Cluster(Permit("Hold", lambda _state, each, _node: Status.unschedulable("no") if each.name == "other" else None))  # fmt: skip
     async with cluster.running():
@@ -190,7 +179,6 @@ async def test_the_capacity_of_a_pod_that_is_found_deleted_requeues_others():
         cluster.api._seen(WEB, None)
 
 
-@virtually
 async def test_a_bind_with_an_unknown_outcome_is_retried():
     cluster = Cluster()
     async with cluster.running():
@@ -205,7 +193,6 @@ async def test_a_bind_with_an_unknown_outcome_is_retried():
         assert len(cluster.api.binds) == 2
 
 
-@virtually
 async def test_a_pod_that_cannot_be_read_back_is_retried():
     cluster = Cluster()
     async with cluster.running():
@@ -217,7 +204,6 @@ async def test_a_pod_that_cannot_be_read_back_is_retried():
         assert len(cluster.api.binds) == 2
 
 
-@virtually
 async def test_a_refused_bind_is_an_error_and_is_retried_after_a_backoff():
     cluster = Cluster()
     async with cluster.running():
@@ -241,7 +227,6 @@ async def test_a_refused_bind_is_an_error_and_is_retried_after_a_backoff():
         ]
 
 
-@virtually
 async def test_a_failed_bind_releases_its_reservations_and_requeues_others():
     reserve = Reserve("Notes")
     waits = Permit(
@@ -261,7 +246,6 @@ async def test_a_failed_bind_releases_its_reservations_and_requeues_others():
         assert of_web == ["reserve", "unreserve", "reserve"]
 
 
-@virtually
 async def test_pre_bind_comes_before_bind_and_post_bind_after_it():
     log: list[str] = []
 
@@ -279,7 +263,6 @@ async def test_pre_bind_comes_before_bind_and_post_bind_after_it():
     assert log == ["pre_bind", "post_bind"]
 
 
-@virtually
 async def test_a_pod_that_waits_in_pre_bind_is_nominated_first():
     cluster = Cluster(puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300)))
     async with cluster.running():
@@ -290,7 +273,6 @@ async def test_a_pod_that_waits_in_pre_bind_is_nominated_first():
         await bound(cluster)
 
 
-@virtually
 async def test_a_pod_without_work_in_pre_bind_is_not_nominated():
     cluster = Cluster(puppets.PreBind("A", pre_bind_pre_flight=SKIP, pre_bind=KeyError("run")))
     async with cluster.running():
@@ -309,27 +291,22 @@ async def test_a_pod_without_work_in_pre_bind_is_not_nominated():
     ],
 )
 @pytest.mark.parametrize("kind", [puppets.PreBind, puppets.Bind])
-def test_a_failure_after_permit_is_retried_after_backoff(kind: Any, answer: Any, reason: str):
-    @virtually
-    async def scenario() -> None:
-        plugin = kind("A", **{kind.__name__.lower().replace("preb", "pre_b"): answer})
-        cluster = Cluster(plugin)
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.notes("web"))
-            assert cluster.place_of("web") is Place.BACKOFF
-            assert not cluster.notes("web")[0].startswith("0/1")
-            conditions = [patch.condition for patch in cluster.api.patches if patch.condition]
-            assert [condition.reason for condition in conditions] == [reason]
+async def test_a_failure_after_permit_is_retried_after_backoff(kind: Any, answer: Any, reason: str):
+    plugin = kind("A", **{kind.__name__.lower().replace("preb", "pre_b"): answer})
+    cluster = Cluster(plugin)
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await cluster.until(lambda: cluster.notes("web"))
+        assert cluster.place_of("web") is Place.BACKOFF
+        assert not cluster.notes("web")[0].startswith("0/1")
+        conditions = [patch.condition for patch in cluster.api.patches if patch.condition]
+        assert [condition.reason for condition in conditions] == [reason]
 
-            plugin.answers = {}
-            plugin.answer = SKIP if kind is puppets.Bind else None
-            await bound(cluster)
-
-    scenario()
+        plugin.answers = {}
+        plugin.answer = SKIP if kind is puppets.Bind else None
+        await bound(cluster)
 
 
-@virtually
 async def test_a_failing_pre_flight_is_an_error_and_releases_the_waiting_pod():
     cluster = Cluster(Permit("Hold", Wait(600)), puppets.PreBind("A", pre_bind_pre_flight=KeyError("x")))
     async with cluster.running():
@@ -341,7 +318,6 @@ async def test_a_failing_pre_flight_is_an_error_and_releases_the_waiting_pod():
 
 
 class TestPermit:
-    @virtually
     async def test_a_waiting_pod_is_bound_once_it_is_allowed(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
@@ -355,7 +331,6 @@ class TestPermit:
             cluster.waiting_pods.allow(WEB.uid, "Hold")
             await bound(cluster)
 
-    @virtually
     async def test_a_waiting_pod_that_is_rejected_waits_for_events_of_the_rejecting_plugin(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
@@ -372,7 +347,6 @@ class TestPermit:
             assert cluster.place_of("web") is Place.UNSCHEDULABLE
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
 
-    @virtually
     async def test_the_capacity_of_a_rejected_pod_requeues_others(self):
         refuse = Permit(
             "Hold",
@@ -389,7 +363,6 @@ class TestPermit:
             await cluster.until(lambda: len(cluster.notes("other")) == 2, seconds=30)
             assert len(cluster.notes("web")) == 1
 
-    @virtually
     async def test_a_waiting_pod_is_rejected_at_its_timeout(self):
         cluster = Cluster(Permit("Hold", Wait(90)))
         async with cluster.running():
@@ -401,7 +374,6 @@ class TestPermit:
             assert cluster.notes("web") == [f"0/1 nodes are available: 1 {reported}."]
             assert cluster.clock.monotonic() - begin == pytest.approx(90, abs=1)
 
-    @virtually
     async def test_many_pods_wait_at_permit_at_once(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
@@ -474,7 +446,6 @@ class TestReserveAndPermitAtOnce:
 
 
 class TestEventsDuringBinding:
-    @virtually
     async def test_a_pod_deleted_while_it_waits_at_permit_is_rejected_and_gone(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
@@ -488,7 +459,6 @@ class TestEventsDuringBinding:
             assert cluster.api.binds == []
             assert cluster.api.events == []
 
-    @virtually
     async def test_a_pod_deleted_during_binding_frees_its_capacity_at_once(self):
         cluster = Cluster()
         async with cluster.running():
@@ -502,7 +472,6 @@ class TestEventsDuringBinding:
             assert cluster.place_of("web") is Place.OUTSIDE
             assert cluster.api.events == []
 
-    @virtually
     async def test_resources_reserved_by_a_pod_deleted_during_binding_requeue_others_later(self):
         reserved: set[str] = set()
 
@@ -530,7 +499,6 @@ class TestEventsDuringBinding:
 
             assert cluster.clock.monotonic() < 100
 
-    @virtually
     async def test_a_pod_that_terminates_while_it_waits_at_permit_is_rejected(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
@@ -545,7 +513,6 @@ class TestEventsDuringBinding:
             assert cluster.notes("web")[-1] == "skip schedule deleting pod: default/web"
             cluster.api.delete("default/web")
 
-    @virtually
     async def test_a_returned_pod_has_its_newest_version(self):
         cluster = Cluster()
         async with cluster.running():
@@ -561,7 +528,6 @@ class TestEventsDuringBinding:
             assert queued is not None
             assert queued.pod is newest
 
-    @virtually
     async def test_an_update_of_an_unconfirmed_bound_pod_does_not_requeue_it(self):
         cluster = Cluster()
         async with cluster.running():
@@ -574,7 +540,6 @@ class TestEventsDuringBinding:
             await asyncio.sleep(61)
             assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
 
-    @virtually
     async def test_events_are_not_recorded_for_a_pod_that_can_only_fail_with_an_error(self):
         cluster = Cluster(
             puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300)), puppets.NodeFilter("B")
@@ -587,7 +552,6 @@ class TestEventsDuringBinding:
             assert cluster.queue.in_flight_events == {}
             assert cluster.place_of("web") is Place.IN_FLIGHT
 
-    @virtually
     async def test_a_waiting_pod_bound_by_another_scheduler_stays_on_its_node(self):
         cluster = Cluster(Permit("Hold", Wait(60)))
         async with cluster.running():

@@ -11,7 +11,6 @@ from scheduler.engine.cycle.group_binding import GroupBinding, GroupRelease
 from scheduler.framework import PodGroup
 from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from tests.support.builders import pod
-from tests.support.virtual_time import run
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -49,59 +48,43 @@ def binding_of(min_groups: int, placed: dict[GroupKey, int]) -> tuple[GroupBindi
         pytest.param(2, {A: 2, B: 1}, ["a-0"], True, id="only one pod was missing"),
     ],
 )
-def test_no_pod_is_bound_before_enough_groups_are_ready(
+async def test_no_pod_is_bound_before_enough_groups_are_ready(
     min_groups: int, placed: dict[GroupKey, int], ready: list[str], *, is_decided: bool
 ) -> None:
-    async def play() -> None:
-        binding, members = binding_of(min_groups, placed)
-        waiting = [asyncio.create_task(binding.wait_ready(members[name], lambda: True)) for name in ready]
-        await asyncio.sleep(1)
-        assert [each.done() for each in waiting] == [is_decided] * len(ready)
-        assert all(each.result().is_success for each in waiting if each.done())
-        for each in waiting:
-            each.cancel()
-
-    run(play())
+    binding, members = binding_of(min_groups, placed)
+    waiting = [asyncio.create_task(binding.wait_ready(members[name], lambda: True)) for name in ready]
+    await asyncio.sleep(1)
+    assert [each.done() for each in waiting] == [is_decided] * len(ready)
+    assert all(each.result().is_success for each in waiting if each.done())
+    for each in waiting:
+        each.cancel()
 
 
-def test_pods_that_are_gone_do_not_count() -> None:
-    async def play() -> None:
-        binding, members = binding_of(1, {})
-        gone = asyncio.create_task(binding.wait_ready(members["a-0"], lambda: False))
-        other = asyncio.create_task(binding.wait_ready(members["a-1"], lambda: True))
-        await asyncio.sleep(1)
-        assert not gone.done()
-        assert not other.done()
-        last = [
-            asyncio.create_task(binding.wait_ready(members[name], lambda: True)) for name in ("b-0", "b-1")
-        ]
-        await asyncio.sleep(1)
-        assert all(each.done() and each.result().is_success for each in (other, *last))
-
-    run(play())
+async def test_pods_that_are_gone_do_not_count() -> None:
+    binding, members = binding_of(1, {})
+    gone = asyncio.create_task(binding.wait_ready(members["a-0"], lambda: False))
+    other = asyncio.create_task(binding.wait_ready(members["a-1"], lambda: True))
+    await asyncio.sleep(1)
+    assert not gone.done()
+    assert not other.done()
+    last = [asyncio.create_task(binding.wait_ready(members[name], lambda: True)) for name in ("b-0", "b-1")]
+    await asyncio.sleep(1)
+    assert all(each.done() and each.result().is_success for each in (other, *last))
 
 
-def test_all_pods_go_back_once_too_few_groups_are_left() -> None:
-    async def play() -> None:
-        binding, members = binding_of(2, {})
-        waiting = asyncio.create_task(binding.wait_ready(members["a-0"], lambda: True))
-        await asyncio.sleep(0)
-        assert not binding.lost(members["b-1"], "its volume cannot be attached")
-        status = await waiting
-        assert binding.is_given_up
-        assert status.message.endswith("too few members can be bound: pod b-1: its volume cannot be attached")
-
-    run(play())
+async def test_all_pods_go_back_once_too_few_groups_are_left() -> None:
+    binding, members = binding_of(2, {})
+    waiting = asyncio.create_task(binding.wait_ready(members["a-0"], lambda: True))
+    await asyncio.sleep(0)
+    assert not binding.lost(members["b-1"], "its volume cannot be attached")
+    status = await waiting
+    assert binding.is_given_up
+    assert status.message.endswith("too few members can be bound: pod b-1: its volume cannot be attached")
 
 
-def test_the_loss_of_a_group_that_is_not_needed_does_no_harm() -> None:
-    async def play() -> None:
-        binding, members = binding_of(1, {})
-        binding.lost(members["b-1"], "why")
-        ready = [
-            asyncio.create_task(binding.wait_ready(members[name], lambda: True)) for name in ("a-0", "a-1")
-        ]
-        await asyncio.sleep(1)
-        assert [each.result().is_success for each in ready] == [True, True]
-
-    run(play())
+async def test_the_loss_of_a_group_that_is_not_needed_does_no_harm() -> None:
+    binding, members = binding_of(1, {})
+    binding.lost(members["b-1"], "why")
+    ready = [asyncio.create_task(binding.wait_ready(members[name], lambda: True)) for name in ("a-0", "a-1")]
+    await asyncio.sleep(1)
+    assert [each.result().is_success for each in ready] == [True, True]

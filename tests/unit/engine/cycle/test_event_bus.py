@@ -19,7 +19,6 @@ from scheduler.framework.events import (
     EventResource,
 )
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.queue.cluster import Cluster
 
 
@@ -27,7 +26,6 @@ def bus() -> EventBus:
     return EventBus(Cluster().queue)
 
 
-@virtually
 async def test_a_plugin_resumes_at_the_first_matching_event():
     it, n1, n2 = bus(), node("n1"), node("n2")
     asked: list[Any] = []
@@ -47,7 +45,6 @@ async def test_a_plugin_resumes_at_the_first_matching_event():
     assert isinstance(it, WaitForEvent)
 
 
-@virtually
 async def test_a_wait_for_an_event_returns_false_at_its_timeout():
     it = bus()
 
@@ -56,7 +53,6 @@ async def test_a_wait_for_an_event_returns_false_at_its_timeout():
     assert not it._waiters
 
 
-@virtually
 async def test_a_cancelled_wait_leaves_nothing_behind():
     it = bus()
     waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
@@ -69,7 +65,6 @@ async def test_a_cancelled_wait_leaves_nothing_behind():
     it.happened(NODE_ADD, None, node("n1"))
 
 
-@virtually
 async def test_a_filter_that_raises_resumes_its_own_plugin_only(caplog: Any):
     it = bus()
 
@@ -88,7 +83,6 @@ async def test_a_filter_that_raises_resumes_its_own_plugin_only(caplog: Any):
     assert [record.getMessage() for record in caplog.records] == ["A plugin's event filter failed"]
 
 
-@virtually
 async def test_every_event_reaches_the_queue_and_wakes_the_loop():
     cluster = Cluster()
     it = EventBus(cluster.queue)
@@ -102,7 +96,6 @@ async def test_every_event_reaches_the_queue_and_wakes_the_loop():
     assert cluster.queue.place_of(pod("web").uid) is Place.BACKOFF
 
 
-@virtually
 async def test_a_wake_before_the_wait_counts_once():
     it = bus()
     it.wake()
@@ -114,7 +107,6 @@ async def test_a_wake_before_the_wait_counts_once():
     assert asyncio.get_running_loop().time() == 60
 
 
-@virtually
 async def test_pods_that_a_plugin_activates_wake_the_loop():
     cluster = Cluster()
     it = EventBus(cluster.queue)
@@ -126,7 +118,6 @@ async def test_pods_that_a_plugin_activates_wake_the_loop():
     assert isinstance(it, PodActivator)
 
 
-@virtually
 async def test_plugins_receive_events_even_without_queued_pods():
     it = EventBus(Cluster().queue)
     waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
@@ -150,7 +141,6 @@ OF_OBJECTS = [
 
 
 @pytest.mark.parametrize(("awaited", "event"), OF_OBJECTS)
-@virtually
 async def test_a_wait_for_objects_ends_only_by_their_changes(awaited: Any, event: Any):
     it = bus()
     waiting = asyncio.create_task(
@@ -168,7 +158,6 @@ async def test_a_wait_for_objects_ends_only_by_their_changes(awaited: Any, event
     assert not it._waiting_for
 
 
-@virtually
 async def test_a_wait_for_objects_ends_by_a_wildcard_event():
     it = bus()
     waiting = asyncio.create_task(
@@ -180,7 +169,6 @@ async def test_a_wait_for_objects_ends_by_a_wildcard_event():
     assert await waiting is True
 
 
-@virtually
 async def test_several_tasks_may_wait_for_one_object_and_time_out_separately():
     it, objects = bus(), [(EventResource.NODE, "n1")]
     early = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=10))

@@ -15,7 +15,6 @@ from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
 from scheduler.objects.wording import Duration
 from tests.support.builders import node, pod
 from tests.support.extender_server import Hangs, scripted_extender
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import PROFILE, Cluster
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ async def extended(
             await extenders.close()
 
 
-@virtually
 async def test_an_extender_chooses_among_the_feasible_nodes() -> None:
     cluster = Cluster(OnePerNode(), Favourite(), nodes=("n1", "n2", "n3"))
     answers = {"filter": {"NodeNames": ["n2", "n3"]}, "prioritize": [{"Host": "n3", "Score": 6}]}
@@ -89,7 +87,6 @@ async def test_an_extender_chooses_among_the_feasible_nodes() -> None:
     assert scores.total.tolist() == [0, 60]
 
 
-@virtually
 async def test_negative_totals_are_compared_and_explained() -> None:
     cluster = Cluster(Favourite(), nodes=("n1", "n2"))
     answers = {"prioritize": [{"Host": "n1", "Score": -9}, {"Host": "n2", "Score": -1}]}
@@ -105,7 +102,6 @@ async def test_negative_totals_are_compared_and_explained() -> None:
     }
 
 
-@virtually
 async def test_a_pod_that_an_extender_rejects_waits_with_the_reason() -> None:
     cluster = Cluster(nodes=("n1", "n2"))
     answers = {"filter": {"NodeNames": [], "FailedNodes": {"n1": "no licence", "n2": "no licence"}}}
@@ -116,7 +112,6 @@ async def test_a_pod_that_an_extender_rejects_waits_with_the_reason() -> None:
     assert cluster.counts.decisions[0].diagnosis.unschedulable_plugins == {"Extender"}
 
 
-@virtually
 async def test_a_failed_extender_request_is_retried() -> None:
     cluster = Cluster()
     answers: dict[str, Any] = {"filter": 500}
@@ -132,7 +127,6 @@ async def test_a_failed_extender_request_is_retried() -> None:
     assert heard.failures == ["web filter"]
 
 
-@virtually
 async def test_nothing_changes_during_an_extender_request() -> None:
     cluster = Cluster(OnePerNode(), nodes=("n1", "n2"))
     seen: list[int] = []
@@ -159,7 +153,6 @@ async def test_nothing_changes_during_an_extender_request() -> None:
         await cluster.until(lambda: cluster.cache.snapshot().pod_count.sum() > 0)
 
 
-@virtually
 async def test_bindings_continue_during_an_extender_request() -> None:
     cluster = Cluster(OnePerNode(), nodes=("n1", "n2"))
     cluster.api.bind_seconds = 0.1
@@ -176,7 +169,6 @@ async def test_bindings_continue_during_an_extender_request() -> None:
         hangs.until.set()
 
 
-@virtually
 async def test_a_binding_that_fails_during_an_extender_request_is_undone_afterwards() -> None:
     cluster = Cluster(OnePerNode(), nodes=("n1",))
     cluster.api.bind_seconds = 0.1
@@ -201,7 +193,6 @@ async def test_a_binding_that_fails_during_an_extender_request_is_undone_afterwa
     assert counted == [1]
 
 
-@virtually
 async def test_an_extender_binds_in_place_of_the_plugins() -> None:
     cluster = Cluster(nodes=("n1", "n2"))
 
@@ -218,7 +209,6 @@ async def test_an_extender_binds_in_place_of_the_plugins() -> None:
     assert cluster.api.binds == []
 
 
-@virtually
 async def test_a_binding_with_a_lost_response_is_looked_up() -> None:
     cluster = Cluster()
 
@@ -234,7 +224,6 @@ async def test_a_binding_with_a_lost_response_is_looked_up() -> None:
     assert cluster.notes("web") == []
 
 
-@virtually
 async def test_plugins_bind_where_an_ignorable_extender_cannot() -> None:
     cluster = Cluster()
     async with extended(cluster, {"bind": {"Error": "out of order"}}, ignorable=True):

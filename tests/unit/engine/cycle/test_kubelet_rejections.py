@@ -16,7 +16,6 @@ from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.errors import ApiError
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -85,7 +84,6 @@ def bound(**fields: Any) -> PodInfo:
     return pod("web", **{"node": "n1", "status": {"phase": "Pending"}, **fields})
 
 
-@virtually
 async def test_a_kubelet_rejection_is_counted_and_logged_and_its_node_avoided():
     scene = Scene()
     async with scene.watching():
@@ -98,7 +96,6 @@ async def test_a_kubelet_rejection_is_counted_and_logged_and_its_node_avoided():
     assert scene.avoided() == {"n1": "its kubelet rejected pod default/web: OutOfcpu: no room"}
 
 
-@virtually
 async def test_without_pauses_a_rejection_is_still_counted_and_logged():
     scene = Scene()
     scene.cache.pauses.configure(initial_seconds=0, max_seconds=0)
@@ -122,7 +119,6 @@ async def test_without_pauses_a_rejection_is_still_counted_and_logged():
     ],
     ids=["deleted at once", "deleted and recreated", "failed otherwise", "done quickly"],
 )
-@virtually
 async def test_a_pod_that_left_for_another_reason_is_no_rejection(before: PodInfo, after: PodInfo | None):
     scene = Scene()
     async with scene.watching():
@@ -138,7 +134,6 @@ async def test_a_pod_that_left_for_another_reason_is_no_rejection(before: PodInf
     [bound(scheduler_name="other"), bound(status={"phase": "Running"}), pod("web")],
     ids=["another scheduler's", "ran", "never bound"],
 )
-@virtually
 async def test_pods_that_cannot_have_been_rejected_are_not_read(before: PodInfo):
     scene = Scene()
     async with scene.watching():
@@ -147,7 +142,6 @@ async def test_pods_that_cannot_have_been_rejected_are_not_read(before: PodInfo)
     assert scene.asked == []
 
 
-@virtually
 async def test_a_standby_reads_no_pods():
     scene = Scene()
     scene.is_leading = False
@@ -157,7 +151,6 @@ async def test_a_standby_reads_no_pods():
     assert scene.asked == []
 
 
-@virtually
 async def test_a_pod_created_on_its_node_is_ignored():
     scene = Scene()
     async with scene.watching():
@@ -166,7 +159,6 @@ async def test_a_pod_created_on_its_node_is_ignored():
     assert (scene.asked, scene.reasons, scene.avoided()) == ([], {}, {})
 
 
-@virtually
 async def test_a_pod_bound_to_our_node_by_another_scheduler_is_ignored():
     scene = Scene()
     async with scene.watching():
@@ -178,7 +170,6 @@ async def test_a_pod_bound_to_our_node_by_another_scheduler_is_ignored():
     assert scene.asked == []
 
 
-@virtually
 async def test_a_pod_bound_to_another_node_by_another_scheduler_is_ignored():
     scene = Scene()
     async with scene.watching():
@@ -188,7 +179,6 @@ async def test_a_pod_bound_to_another_node_by_another_scheduler_is_ignored():
     assert scene.asked == []
 
 
-@virtually
 async def test_a_node_is_not_paused_for_a_problem_of_the_pod_alone():
     scene = Scene()
     status = {"phase": "Failed", "reason": "SysctlForbidden", "message": "Pod was rejected: forbidden sysctl"}
@@ -202,7 +192,6 @@ async def test_a_node_is_not_paused_for_a_problem_of_the_pod_alone():
     assert scene.avoided() == {}
 
 
-@virtually
 async def test_a_pod_without_an_observed_binding_is_read():
     scene = Scene()
     async with scene.watching():
@@ -216,7 +205,6 @@ async def test_a_pod_without_an_observed_binding_is_read():
     scene.queue.delete(pod("web"))
 
 
-@virtually
 async def test_an_unreadable_pod_does_not_stop_the_reads(caplog: pytest.LogCaptureFixture):
     scene = Scene()
     scene.api.reads = [ApiError(403, "Forbidden", "no")]
@@ -237,7 +225,6 @@ async def rejected_scene() -> Scene:
     return scene
 
 
-@virtually
 async def test_a_pause_continues_after_pods_leave_since_others_want_the_same_capacity():
     scene = await rejected_scene()
     await scene.leave(pod("old", node="n1", status={"phase": "Running"}), None)
@@ -245,7 +232,6 @@ async def test_a_pause_continues_after_pods_leave_since_others_want_the_same_cap
     assert scene.avoided()
 
 
-@virtually
 async def test_a_pause_ends_when_the_node_changes_and_not_with_a_heartbeat():
     scene = await rejected_scene()
     scene.nodes.on_update(node("n1"), node("n1"))
@@ -255,7 +241,6 @@ async def test_a_pause_ends_when_the_node_changes_and_not_with_a_heartbeat():
     assert scene.avoided() == {}
 
 
-@virtually
 async def test_a_pause_ends_with_the_deletion_of_the_node():
     scene = await rejected_scene()
     scene.nodes.on_delete(node("n1"))
@@ -264,7 +249,6 @@ async def test_a_pause_ends_with_the_deletion_of_the_node():
     assert scene.avoided() == {}
 
 
-@virtually
 async def test_pods_avoid_a_paused_node_and_use_it_again_afterwards():
     scene = Scene(likes("n1"))
     async with scene.running():
@@ -278,7 +262,6 @@ async def test_pods_avoid_a_paused_node_and_use_it_again_afterwards():
     assert (scene.node_of("first"), scene.node_of("second")) == ("n2", "n1")
 
 
-@virtually
 async def test_an_avoided_node_is_chosen_at_once_if_no_other_node_fits():
     scene = Scene(nodes=("n1",))
     async with scene.running():

@@ -20,7 +20,6 @@ from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter, framework_of
 from tests.support.snapshots import snapshot_of
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import PROFILE, Cluster, terminating
 
 if TYPE_CHECKING:
@@ -96,7 +95,6 @@ def cluster_with(*plugins: Any, **options: Any) -> Cluster:
     return Cluster(*plugins, budget=LoopBudget(now, used=now), **options)
 
 
-@virtually
 async def test_other_pods_are_bound_while_a_long_attempt_runs() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -118,7 +116,6 @@ async def test_other_pods_are_bound_while_a_long_attempt_runs() -> None:
     assert plugin.closed == ["heavy"]
 
 
-@virtually
 async def test_long_attempts_get_half_of_the_time_while_pods_wait_and_else_all_of_it() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin, NodeFilter("Slow", lambda *_: spend(0.003)))
@@ -135,7 +132,6 @@ async def test_long_attempts_get_half_of_the_time_while_pods_wait_and_else_all_o
         assert cluster.clock.monotonic() - began <= left + 0.2
 
 
-@virtually
 async def test_the_loop_runs_between_two_slices() -> None:
     cluster = cluster_with(Hungry())
     cluster.api.create(hungry("heavy", 200))
@@ -149,7 +145,6 @@ async def test_the_loop_runs_between_two_slices() -> None:
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
-@virtually
 async def test_a_pod_deleted_during_a_long_attempt_is_dropped_and_its_work_closed(is_begun: bool) -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -168,7 +163,6 @@ async def test_a_pod_deleted_during_a_long_attempt_is_dropped_and_its_work_close
     assert not [attempt for attempt in cluster.counts.attempts if attempt[1] == "error"]
 
 
-@virtually
 async def test_a_pod_changed_during_a_long_attempt_is_tried_in_its_new_version() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -180,7 +174,6 @@ async def test_a_pod_changed_during_a_long_attempt_is_tried_in_its_new_version()
     assert plugin.closed == ["heavy"]
 
 
-@virtually
 async def test_a_pod_that_terminates_during_a_long_attempt_is_skipped() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -193,7 +186,6 @@ async def test_a_pod_that_terminates_during_a_long_attempt_is_skipped() -> None:
     assert cluster.place_of("heavy") is Place.OUTSIDE
 
 
-@virtually
 async def test_a_pod_bound_by_another_scheduler_during_a_long_attempt_is_dropped() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -206,7 +198,6 @@ async def test_a_pod_bound_by_another_scheduler_during_a_long_attempt_is_dropped
     assert not cluster.api.binds
 
 
-@virtually
 async def test_a_reload_during_a_long_attempt_starts_it_again() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -223,7 +214,6 @@ async def test_a_reload_during_a_long_attempt_starts_it_again() -> None:
 MESSAGE = f'running PreFilter plugin "Hungry": over budget: more than {LONG_SECONDS:g}s had been used'
 
 
-@virtually
 async def test_the_next_leader_reads_the_growing_quarantine_of_a_pod() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -258,7 +248,6 @@ async def test_the_next_leader_reads_the_growing_quarantine_of_a_pod() -> None:
         assert another.place_of("heavy") is Place.BACKOFF
 
 
-@virtually
 async def test_the_results_of_long_attempts_are_counted() -> None:
     plugin, ends = Hungry(), list[tuple[str, str, str]]()
     cluster = cluster_with(plugin)
@@ -279,7 +268,6 @@ async def test_the_results_of_long_attempts_are_counted() -> None:
     assert not len(cluster.scheduler._long)
 
 
-@virtually
 async def test_a_plugin_without_a_time_limit_is_not_stopped() -> None:
     plugin = Hungry(is_unlimited=True)
     cluster = cluster_with(plugin)
@@ -290,7 +278,6 @@ async def test_a_plugin_without_a_time_limit_is_not_stopped() -> None:
     assert not cluster.notes("heavy")
 
 
-@virtually
 async def test_a_choice_is_released_while_a_plugin_needs_time_at_reserve() -> None:
     plugin, before = Hungry(at="reserve"), Hungry(at="never")
     before.name = "Before"
@@ -305,7 +292,6 @@ async def test_a_choice_is_released_while_a_plugin_needs_time_at_reserve() -> No
     assert before.reserved == plugin.reserved == {pod("heavy").uid}
 
 
-@virtually
 async def test_a_plugin_whose_work_raises_has_failed() -> None:
     plugin = Hungry()
     plugin.error = ValueError("no")
@@ -317,7 +303,6 @@ async def test_a_plugin_whose_work_raises_has_failed() -> None:
         assert cluster.place_of("heavy") is Place.BACKOFF
 
 
-@virtually
 async def test_only_a_few_long_attempts_run_in_turn_and_the_others_wait() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -332,7 +317,6 @@ async def test_only_a_few_long_attempts_run_in_turn_and_the_others_wait() -> Non
     assert [name for name, _ in cluster.api.binds] == [f"heavy-{number}" for number in range(10)]
 
 
-@virtually
 async def test_shutdown_closes_the_work_and_leaves_the_pod_to_the_next_leader() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -344,7 +328,6 @@ async def test_shutdown_closes_the_work_and_leaves_the_pod_to_the_next_leader() 
     assert not cluster.api.events
 
 
-@virtually
 async def test_an_event_during_a_long_attempt_is_not_recorded_and_not_missed() -> None:
     plugin = Hungry()
     rule = NodeFilter(
@@ -362,7 +345,6 @@ async def test_an_event_during_a_long_attempt_is_not_recorded_and_not_missed() -
     assert not cluster.notes("heavy")
 
 
-@virtually
 async def test_the_history_of_a_pod_names_the_plugin_that_needs_time() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -387,7 +369,6 @@ def test_plugins_get_no_extra_time_outside_of_attempts() -> None:
     assert cluster.place_of("web") is Place.GATED
 
 
-@virtually
 async def test_an_offline_caller_runs_the_work_at_once() -> None:
     plugin = Hungry()
     framework = framework_of(plugin)
@@ -399,7 +380,6 @@ async def test_an_offline_caller_runs_the_work_at_once() -> None:
     assert plugin.seconds["heavy"] == pytest.approx(0.1)
 
 
-@virtually
 async def test_objects_of_an_attempt_that_needs_time_are_freed_at_once() -> None:
     framework, snapshot = framework_of(Hungry()), snapshot_of(node("n"))
     gc.disable()

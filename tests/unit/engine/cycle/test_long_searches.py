@@ -22,7 +22,6 @@ from scheduler.framework.sliced_work import run_to_end
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 from tests.unit.engine.cycle.test_time_slices import SlowClock, full
 from tests.unit.plugins.plugin_calls import made
@@ -114,7 +113,6 @@ def nothing(_: Cluster) -> None:
     pass
 
 
-@virtually
 async def test_other_pods_are_bound_during_a_search_for_victims() -> None:
     it = Searching()
     cluster = it.cluster
@@ -133,7 +131,6 @@ async def test_other_pods_are_bound_during_a_search_for_victims() -> None:
     assert not it.plugin._searches.of(urgent())
 
 
-@virtually
 async def test_a_node_whose_pods_leave_during_the_search_is_chosen_without_evictions() -> None:
     it = Searching()
 
@@ -146,7 +143,6 @@ async def test_a_node_whose_pods_leave_during_the_search_is_chosen_without_evict
     assert not it.started.found
 
 
-@virtually
 async def test_new_pods_of_higher_priority_are_not_evicted() -> None:
     it = Searching()
 
@@ -159,7 +155,6 @@ async def test_new_pods_of_higher_priority_are_not_evicted() -> None:
     assert it.started.found == {"urgent": ("n3", ["v3-0", "v3-1"])}
 
 
-@virtually
 async def test_the_victims_are_those_present_at_the_end_of_the_search() -> None:
     it = Searching()
 
@@ -172,7 +167,6 @@ async def test_the_victims_are_those_present_at_the_end_of_the_search() -> None:
     assert it.started.found == {"urgent": ("n0", ["v0-1", "w0-0"])}
 
 
-@virtually
 async def test_a_rejected_node_is_evaluated_again_if_its_pods_have_changed() -> None:
     it = Searching(hopeless=True)
 
@@ -184,7 +178,6 @@ async def test_a_rejected_node_is_evaluated_again_if_its_pods_have_changed() -> 
     assert it.started.found == {"urgent": ("n0", ["v0-0", "w0-1"])}
 
 
-@virtually
 async def test_a_node_deleted_during_the_search_is_not_chosen_and_a_new_one_is() -> None:
     it = Searching()
     await it.meanwhile(lambda cluster: cluster.nodes.on_delete(node("n0", cpu="2")), urgent())
@@ -196,7 +189,6 @@ async def test_a_node_deleted_during_the_search_is_not_chosen_and_a_new_one_is()
     assert it.cluster.node_of("urgent") == "new"
 
 
-@virtually
 async def test_two_concurrent_searches_do_not_evict_for_the_same_capacity() -> None:
     it = Searching()
     await it.meanwhile(nothing, urgent("one"), urgent("two"))
@@ -204,7 +196,6 @@ async def test_two_concurrent_searches_do_not_evict_for_the_same_capacity() -> N
     assert it.started.attempts == 2
 
 
-@virtually
 async def test_the_search_of_a_deleted_pod_is_dropped() -> None:
     it = Searching()
     cluster = it.cluster

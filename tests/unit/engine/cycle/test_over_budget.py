@@ -51,7 +51,6 @@ from tests.support.scripted_plugins import (
     Reserve,
     framework_of,
 )
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 from tests.unit.plugins.plugin_calls import made
 
@@ -392,7 +391,6 @@ def test_an_awaiting_plugin_can_be_cancelled_under_a_budget(quick: LoopBudget) -
     assert said == ["cleaned up"]
 
 
-@virtually
 async def test_time_that_an_attempt_awaits_does_not_count_against_its_budget() -> None:
     loop = asyncio.get_running_loop()
     budget = LoopBudget(loop.time, seconds=0.5)
@@ -416,7 +414,6 @@ async def test_time_that_an_attempt_awaits_does_not_count_against_its_budget() -
     assert cluster.place_of("web") is Place.UNSCHEDULABLE
 
 
-@virtually
 async def test_deferred_changes_are_applied_after_an_attempt_over_budget() -> None:
     loop: Any = asyncio.get_running_loop()
 

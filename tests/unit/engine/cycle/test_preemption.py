@@ -13,7 +13,6 @@ from scheduler.engine.queue import Place
 from scheduler.framework import Status
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 from tests.unit.plugins.plugin_calls import made
 
@@ -47,7 +46,6 @@ async def preempt(cluster: Cluster) -> None:
         await asyncio.sleep(0.1)
 
 
-@virtually
 async def test_an_unwritten_nomination_that_ends_requeues_the_pods_that_it_rejected():
     cluster = begun()
     await preempt(cluster)
@@ -56,7 +54,6 @@ async def test_an_unwritten_nomination_that_ends_requeues_the_pods_that_it_rejec
     assert cluster.place_of("low") is not Place.UNSCHEDULABLE
 
 
-@virtually
 async def test_a_nomination_that_the_server_has_ends_by_the_watch():
     cluster = begun()
     written = pod("nominated", cpu="2", priority=5, status={"nominatedNodeName": "n1"})
@@ -67,7 +64,6 @@ async def test_a_nomination_that_the_server_has_ends_by_the_watch():
     assert cluster.nominator.node_of(NOMINATED.uid) == "n1"
 
 
-@virtually
 async def test_a_deferred_decision_applies_the_end_of_the_nomination():
     cluster = begun()
     cluster.parts.freeze.begin()
@@ -78,7 +74,6 @@ async def test_a_deferred_decision_applies_the_end_of_the_nomination():
     assert cluster.nominator.node_of(NOMINATED.uid) == ""
 
 
-@virtually
 async def test_a_new_nomination_to_another_node_stays():
     cluster = begun()
     cluster.parts.freeze.begin()
@@ -89,7 +84,6 @@ async def test_a_new_nomination_to_another_node_stays():
     assert cluster.nominator.node_of(NOMINATED.uid) == "n2"
 
 
-@virtually
 async def test_an_unwritten_nomination_ends_with_its_pod():
     cluster = begun()
     cluster.api.delete(NOMINATED.key)
@@ -98,7 +92,6 @@ async def test_an_unwritten_nomination_ends_with_its_pod():
 
 
 @pytest.mark.parametrize("refused_by", ["Filter", "Reserve"])
-@virtually
 async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_it(
     refused_by: str,
 ) -> None:
@@ -116,7 +109,6 @@ async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_
 
 
 @pytest.mark.parametrize("is_written", [True, False], ids=["written", "not written yet"])
-@virtually
 async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bool) -> None:
     only = puppets.NodeFilter(
         "Only", lambda _state, each, there: Status.unschedulable("no", resolvable=False) if each.name == "low" and there.name == "n2" else None
@@ -157,7 +149,6 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
         "the preemptor releases it",
     ],
 )
-@virtually
 async def test_a_preemptor_is_not_retried_while_its_victims_stay(
     bound_by: str, watch_seconds: float, place: Place
 ) -> None:
@@ -179,7 +170,6 @@ async def test_a_preemptor_is_not_retried_while_its_victims_stay(
         assert cluster.place_of("preemptor") is Place.ACTIVE
 
 
-@virtually
 async def test_a_preemption_that_starts_before_another_ends_is_independent() -> None:
     """The watch reports the last victim before the server's response, and more capacity is needed."""
     cluster = Cluster()
@@ -199,7 +189,6 @@ async def test_a_preemption_that_starts_before_another_ends_is_independent() -> 
     assert not {each.key for each in victims} & cluster.api.pods.keys()
 
 
-@virtually
 async def test_an_internal_error_fails_one_preemption_only(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     victim = pod("victim", node="n1")

@@ -26,8 +26,8 @@ from scheduler.framework import (
     Wait,
 )
 from tests.support import scripted_plugins as puppets
+from tests.support import virtual_time
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import PROFILE, Cluster, terminating
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ class Room(puppets.NodeFilter):
         ]
 
 
-@virtually
 async def test_pods_are_bound_in_order_of_arrival_and_priority():
     cluster = Cluster()
     for name, priority in [("low", 0), ("high", 9), ("middle", 5)]:
@@ -81,7 +80,6 @@ def with_terms(name: str, count: int) -> PodInfo:
     return pod(name, node="n1", affinity=affinity)
 
 
-@virtually
 async def test_pods_do_not_wait_until_the_affinity_terms_of_a_bound_pod_are_counted():
     cluster = Cluster(slice_seconds=0.005)
     async with cluster.running():
@@ -102,7 +100,6 @@ async def test_pods_do_not_wait_until_the_affinity_terms_of_a_bound_pod_are_coun
     assert cluster.counts.late == 1
 
 
-@virtually
 async def test_affinity_terms_of_a_few_pods_are_counted_before_the_first_attempt():
     cluster = Cluster(slice_seconds=0.005)
     for number in range(5):
@@ -117,7 +114,6 @@ async def test_affinity_terms_of_a_few_pods_are_counted_before_the_first_attempt
     assert were_counted == [True, None]
 
 
-@virtually
 async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
     cluster = Cluster(slice_seconds=0.005)
     for number in range(5):
@@ -133,7 +129,6 @@ async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
     assert were_counted == [False, None]
 
 
-@virtually
 async def test_the_pod_of_the_current_attempt_is_reported_until_the_attempt_ends():
     reported: list[str | None] = []
 
@@ -155,7 +150,6 @@ async def test_the_pod_of_the_current_attempt_is_reported_until_the_attempt_ends
     assert reported == ["web", None, "breaks", None]
 
 
-@virtually
 async def test_data_by_row_are_dropped_while_a_pod_waits_to_be_bound_and_the_rest_stays():
     kept = []
 
@@ -174,7 +168,6 @@ async def test_data_by_row_are_dropped_while_a_pod_waits_to_be_bound_and_the_res
     assert kept == [(False, "told")]
 
 
-@virtually
 async def test_each_pod_sees_the_placements_of_those_before_it():
     cluster = Cluster(Room(answer=at_most(2)), nodes=("n1", "n2", "n3"))
     cluster.api.bind_seconds = 5
@@ -189,7 +182,6 @@ async def test_each_pod_sees_the_placements_of_those_before_it():
         assert cluster.notes(left) == ["0/3 nodes are available: 3 Too many pods."]
 
 
-@virtually
 async def test_a_rejected_pod_waits_for_an_event_that_may_help():
     cluster = Cluster(Room("Room", at_most(1)))
     cluster.api.create(pod("first"))
@@ -203,7 +195,6 @@ async def test_a_rejected_pod_waits_for_an_event_that_may_help():
         await cluster.until(lambda: cluster.node_of("second") == "n2", seconds=15)
 
 
-@virtually
 async def test_a_deleted_pod_frees_capacity_for_a_waiting_one():
     cluster = Cluster(Room("Room", at_most(1)))
     cluster.api.create(pod("first"))
@@ -214,7 +205,6 @@ async def test_a_deleted_pod_frees_capacity_for_a_waiting_one():
         await cluster.until(lambda: cluster.node_of("second") == "n1", seconds=15)
 
 
-@virtually
 async def test_without_nodes_a_pod_is_retried_after_a_backoff_and_bound_to_a_new_node():
     cluster = Cluster(nodes=())
     cluster.api.create(WEB)
@@ -225,7 +215,6 @@ async def test_without_nodes_a_pod_is_retried_after_a_backoff_and_bound_to_a_new
         await cluster.until(lambda: cluster.node_of("web"), seconds=15)
 
 
-@virtually
 async def test_a_pod_that_is_being_deleted_is_skipped_with_an_event():
     cluster = Cluster()
     cluster.api.create(terminating("web"))
@@ -281,7 +270,6 @@ def test_a_nomination_counts_at_once_and_keeps_others_off_the_node():
     assert cluster.notes("low") == ["0/1 nodes are available: 1 Too many pods."]
 
 
-@virtually
 async def test_a_plugin_that_awaits_a_cancelled_task_fails_one_attempt():
     async def waits(*_: Any) -> None:
         task = asyncio.ensure_future(asyncio.sleep(60))
@@ -299,7 +287,6 @@ async def test_a_plugin_that_awaits_a_cancelled_task_fails_one_attempt():
         await cluster.until(lambda: cluster.node_of("other"), seconds=5)
 
 
-@virtually
 async def test_a_nomination_ends_when_the_pod_is_placed():
     cluster = Cluster()
     cluster.api.bind_seconds = 30
@@ -311,7 +298,6 @@ async def test_a_nomination_ends_when_the_pod_is_placed():
         assert cluster.nominator.node_of(WEB.uid) == ""
 
 
-@virtually
 async def test_a_rejected_pod_whose_nomination_is_not_renewed_loses_it():
     cluster = Cluster(Room("Room", at_most(0)))
     async with cluster.running():
@@ -322,7 +308,6 @@ async def test_a_rejected_pod_whose_nomination_is_not_renewed_loses_it():
         assert cluster.nominator.node_of(WEB.uid) == ""
 
 
-@virtually
 async def test_shutdown_finishes_the_current_bindings():
     cluster = Cluster()
     async with cluster.running():
@@ -334,25 +319,20 @@ async def test_shutdown_finishes_the_current_bindings():
     assert cluster.binding.under_way == 0
 
 
-def test_shutdown_does_not_wait_for_pods_at_permit(caplog: pytest.LogCaptureFixture):
-    @virtually
-    async def scenario() -> None:
-        cluster = Cluster(puppets.Permit("Hold", Wait(600)))
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.binding.under_way)
-            begin = cluster.clock.monotonic()
+async def test_shutdown_does_not_wait_for_pods_at_permit(caplog: pytest.LogCaptureFixture):
+    cluster = Cluster(puppets.Permit("Hold", Wait(600)))
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await cluster.until(lambda: cluster.binding.under_way)
+        begin = cluster.clock.monotonic()
 
-        assert cluster.clock.monotonic() - begin == pytest.approx(10)
-        assert cluster.api.binds == []
-        assert cluster.api.events == []
-
-    scenario()
+    assert cluster.clock.monotonic() - begin == pytest.approx(10)
+    assert cluster.api.binds == []
+    assert cluster.api.events == []
     [record] = caplog.records
     assert (record.getMessage(), vars(record)["task"]) == ("Binding cycle is abandoned", "bind default/web")
 
 
-@virtually
 async def test_pods_dropped_at_shutdown_are_not_reported_as_errors():
     cluster = Cluster(puppets.Permit("Hold", Wait(600)))
     async with cluster.running():
@@ -363,7 +343,6 @@ async def test_pods_dropped_at_shutdown_are_not_reported_as_errors():
     assert cluster.scheduler.has_in_hand(WEB.uid)
 
 
-@virtually
 async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
     cluster = Cluster()
     async with cluster.running():
@@ -375,7 +354,6 @@ async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
         await cluster.until(lambda: cluster.node_of("web"), seconds=70)
 
 
-@virtually
 async def test_an_update_that_helps_a_waiting_pod_wakes_the_loop():
     gate = puppets.Gate("Gate", lambda each: None if each.labels else Status.unschedulable("unlabelled"))
     cluster = Cluster(gate)
@@ -391,7 +369,6 @@ async def test_an_update_that_helps_a_waiting_pod_wakes_the_loop():
 class TestInternalErrors:
     """A bug affects one attempt only."""
 
-    @virtually
     async def test_an_internal_error_wakes_the_loop_for_its_pod(self):
         cluster = Cluster(puppets.PreBind("Slow", pre_bind=lambda *_: asyncio.sleep(30)))
         _break_once(cluster.framework, "run_bind")
@@ -399,7 +376,6 @@ class TestInternalErrors:
             cluster.api.create(WEB)
             await cluster.until(lambda: cluster.node_of("web"), seconds=70)
 
-    @virtually
     async def test_an_internal_error_releases_its_pod_from_permit(self):
         cluster = Cluster(puppets.Permit("Hold", Wait(600)))
         _break_once(cluster.api, "patch_pod_status")
@@ -425,37 +401,31 @@ class TestInternalErrors:
             ("measure_plugins", [], "Scheduling cycle failed"),
         ],
     )
-    def test_an_error_in_a_cycle_is_logged_and_the_pods_are_bound(
+    async def test_an_error_in_a_cycle_is_logged_and_the_pods_are_bound(
         self, where: str, answers: list[ApiError], message: str, caplog: pytest.LogCaptureFixture
     ):
-        @virtually
-        async def scenario() -> None:
-            cluster = Cluster()
-            cluster.api.answers = list(answers)
-            _break_once(cluster.framework, where)
-            async with cluster.running():
-                cluster.api.create(WEB)
-                cluster.api.create(pod("other"))
-                await cluster.until(lambda: cluster.node_of("web") and cluster.node_of("other"))
-
-        scenario()
+        cluster = Cluster()
+        cluster.api.answers = list(answers)
+        _break_once(cluster.framework, where)
+        async with cluster.running():
+            cluster.api.create(WEB)
+            cluster.api.create(pod("other"))
+            await cluster.until(lambda: cluster.node_of("web") and cluster.node_of("other"))
         assert message in [record.getMessage() for record in caplog.records]
 
-    def test_an_error_in_reporting_is_logged_and_the_pods_are_bound(self, caplog: pytest.LogCaptureFixture):
-        @virtually
-        async def scenario() -> None:
-            cluster = Cluster(Room("Room", at_most(1)))
-            _break_once(cluster.api, "record")
-            _break_once(cluster.api, "patch_pod_status")
-            async with cluster.running():
-                for name in ("a", "b", "c"):
-                    cluster.api.create(pod(name))
-                await cluster.until(lambda: cluster.queue.count(Place.UNSCHEDULABLE) == 2)
-                cluster.nodes.on_add(node("n2"))
-                cluster.nodes.on_add(node("n3"))
-                await cluster.until(lambda: all(each.node_name for each in cluster.api.pods.values()))
-
-        scenario()
+    async def test_an_error_in_reporting_is_logged_and_the_pods_are_bound(
+        self, caplog: pytest.LogCaptureFixture
+    ):
+        cluster = Cluster(Room("Room", at_most(1)))
+        _break_once(cluster.api, "record")
+        _break_once(cluster.api, "patch_pod_status")
+        async with cluster.running():
+            for name in ("a", "b", "c"):
+                cluster.api.create(pod(name))
+            await cluster.until(lambda: cluster.queue.count(Place.UNSCHEDULABLE) == 2)
+            cluster.nodes.on_add(node("n2"))
+            cluster.nodes.on_add(node("n3"))
+            await cluster.until(lambda: all(each.node_name for each in cluster.api.pods.values()))
         assert caplog.records
 
 
@@ -580,7 +550,6 @@ class Trouble:
 def test_no_pod_is_lost_for_any_results_of_plugins_and_the_api_server(
     seed: int, caplog: pytest.LogCaptureFixture
 ):
-    @virtually
     async def scenario() -> None:
         trouble = Trouble(seed)
         cluster, api = trouble.cluster, trouble.api
@@ -605,10 +574,9 @@ def test_no_pod_is_lost_for_any_results_of_plugins_and_the_api_server(
         assert {profile for profile, _ in cluster.counts.attempts} == {PROFILE}
 
     with caplog.at_level(logging.CRITICAL):
-        scenario()
+        virtual_time.run(scenario())
 
 
-@virtually
 async def test_bindings_end_with_a_loop_that_is_cancelled():
     cluster = Cluster()
     cluster.api.bind_seconds = 60

@@ -23,7 +23,6 @@ from scheduler.framework import PostFilterPlugin, PostFilterResult
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 from tests.unit.plugins.plugin_calls import made
 
@@ -80,7 +79,6 @@ def test_without_a_freeze_changes_are_applied_at_once() -> None:
     assert tell_everything(heard) == heard.calls
 
 
-@virtually
 async def test_changes_during_a_freeze_are_applied_in_order_at_its_end() -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
@@ -92,7 +90,6 @@ async def test_changes_during_a_freeze_are_applied_in_order_at_its_end() -> None
     assert heard.calls == expected
 
 
-@virtually
 async def test_a_failing_deferred_change_does_not_block_the_others(caplog: pytest.LogCaptureFixture) -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
@@ -104,7 +101,6 @@ async def test_a_failing_deferred_change_does_not_block_the_others(caplog: pytes
     assert "A deferred change failed" in caplog.text
 
 
-@virtually
 async def test_a_waiting_task_continues_only_without_a_freeze() -> None:
     freeze, seen = ClusterFreeze(), []
 
@@ -144,7 +140,6 @@ def test_short_work_neither_waits_nor_freezes() -> None:
     assert not freeze.is_on
 
 
-@virtually
 async def test_other_tasks_run_between_slices_and_the_cluster_is_frozen() -> None:
     freeze, turns = ClusterFreeze(), []
 
@@ -192,7 +187,6 @@ def preempting(clock: Any) -> tuple[Cluster, list[str]]:
     return cluster, nominated
 
 
-@virtually
 async def test_events_during_a_search_for_victims_are_applied_afterwards() -> None:
     judged_at_once, expected = preempting(ManualClock(0.0))
     judged_at_once.api.create(pod("urgent", cpu="2", priority=9))
@@ -236,7 +230,6 @@ class Broken(PostFilterPlugin):
         raise ValueError("no")
 
 
-@virtually
 async def test_a_freeze_ends_with_its_attempt_in_any_case() -> None:
     freeze = ClusterFreeze()
     cluster = Cluster(

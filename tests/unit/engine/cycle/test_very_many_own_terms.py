@@ -15,7 +15,6 @@ from scheduler.snapshot.pod_tally import PodTally
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.cycle.cluster import Cluster
 from tests.unit.plugins.inter_pod_affinity.test_very_many_own_terms import TermKind, pending
 from tests.unit.snapshot.test_many_affinity_terms import SHAPES
@@ -55,7 +54,6 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return namespaces
 
 
-@virtually
 async def test_innocent_pods_are_bound_while_one_with_very_many_terms_is_counted(
     looked_up: list[str],
 ) -> None:

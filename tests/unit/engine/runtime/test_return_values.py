@@ -32,7 +32,6 @@ from tests.support import scripted_plugins as puppets
 from tests.support.builders import pod
 from tests.support.scripted_plugins import Puppet, framework_of
 from tests.support.snapshots import snapshot_of
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -314,7 +313,6 @@ def test_unreserve_and_post_bind_that_raise_are_logged_and_the_others_run(
     assert [vars(record)["plugin"] for record in caplog.records] == ["B", "D"]
 
 
-@virtually
 async def test_a_plugin_that_awaits_a_cancelled_task_has_failed():
     async def waits(*_: Any) -> None:
         task = asyncio.ensure_future(asyncio.sleep(60))
@@ -327,7 +325,6 @@ async def test_a_plugin_that_awaits_a_cancelled_task_has_failed():
     assert "CancelledError" in status.message
 
 
-@virtually
 async def test_a_refresh_that_awaits_a_cancelled_task_has_failed_and_stops_nothing():
     class Refreshed(puppets.Gate):
         refresh_seconds = 1.0
@@ -342,7 +339,6 @@ async def test_a_refresh_that_awaits_a_cancelled_task_has_failed_and_stops_nothi
         await framework_of(plugin).run_refresh(plugin)
 
 
-@virtually
 async def test_a_binding_that_is_cancelled_from_outside_ends():
     framework = framework_of(puppets.Bind("Mine", lambda *_: asyncio.sleep(60)))
     task = asyncio.create_task(framework.run_bind(STATE, POD, "n0"))

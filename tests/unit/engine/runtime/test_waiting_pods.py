@@ -11,7 +11,6 @@ from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
 from scheduler.framework import Code, Status
 from scheduler.framework.capabilities import WaitingPods
 from tests.support.builders import pod
-from tests.support.virtual_time_test import virtually
 
 POD = pod("web")
 
@@ -36,7 +35,6 @@ async def decide(pods: WaitingPodsMap, *moves: tuple[float, str, str]) -> tuple[
     return status, loop.time()
 
 
-@virtually
 async def test_a_waiting_pod_continues_when_all_its_plugins_allowed_it():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10, "B": 20})
@@ -45,7 +43,6 @@ async def test_a_waiting_pod_continues_when_all_its_plugins_allowed_it():
     assert not pods.holds(POD.uid)
 
 
-@virtually
 async def test_only_a_plugin_that_holds_a_pod_can_allow_it():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
@@ -55,7 +52,6 @@ async def test_only_a_plugin_that_holds_a_pod_can_allow_it():
     assert status.is_rejected
 
 
-@virtually
 async def test_one_rejection_by_any_plugin_is_enough():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10, "B": 20})
@@ -63,7 +59,6 @@ async def test_one_rejection_by_any_plugin_is_enough():
     assert await decide(pods, (4, "reject", "C")) == (Status(Code.UNSCHEDULABLE, ("not today",), "C"), 4)
 
 
-@virtually
 async def test_the_first_result_counts():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
@@ -77,21 +72,16 @@ async def test_the_first_result_counts():
 @pytest.mark.parametrize(
     ("seconds", "written"), [(10, "10s"), (90, "1m30s"), (900, "15m0s"), (0.5, "500ms"), (0, "0s")]
 )
-def test_the_shortest_timeout_ends_the_wait_and_is_written_as_in_go(seconds: float, written: str):
-    @virtually
-    async def wait() -> None:
-        pods = WaitingPodsMap()
-        pods.hold(POD, {"B": 1000, "A": seconds})
+async def test_the_shortest_timeout_ends_the_wait_and_is_written_as_in_go(seconds: float, written: str):
+    pods = WaitingPodsMap()
+    pods.hold(POD, {"B": 1000, "A": seconds})
 
-        status, at = await decide(pods)
+    status, at = await decide(pods)
 
-        assert (status.code, status.plugin, at) == (Code.UNSCHEDULABLE, "A", pytest.approx(seconds))
-        assert status.message == f"rejected due to timeout after waiting {written} at plugin A"
-
-    wait()
+    assert (status.code, status.plugin, at) == (Code.UNSCHEDULABLE, "A", pytest.approx(seconds))
+    assert status.message == f"rejected due to timeout after waiting {written} at plugin A"
 
 
-@virtually
 async def test_the_timeout_of_a_plugin_that_allowed_no_longer_counts():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 5, "B": 20})
@@ -99,7 +89,6 @@ async def test_the_timeout_of_a_plugin_that_allowed_no_longer_counts():
     assert (await decide(pods, (4, "allow", "A"), (19, "allow", "B")))[1] == 19
 
 
-@virtually
 async def test_the_seconds_left_are_those_of_the_plugins_that_still_hold_the_pod():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 5, "B": 20})
@@ -111,12 +100,10 @@ async def test_the_seconds_left_are_those_of_the_plugins_that_still_hold_the_pod
     pods.release(POD.uid)
 
 
-@virtually
 async def test_a_pod_without_waiting_plugins_continues_at_once():
     assert (await WaitingPodsMap().wait_until_decided(POD.uid)).is_success
 
 
-@virtually
 async def test_a_result_for_a_pod_that_does_not_wait_is_ignored():
     pods = WaitingPodsMap()
     pods.allow("nobody", "A")
@@ -126,7 +113,6 @@ async def test_a_result_for_a_pod_that_does_not_wait_is_ignored():
     assert list(pods.waiting()) == []
 
 
-@virtually
 async def test_plugins_see_the_waiting_pods():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
@@ -135,7 +121,6 @@ async def test_plugins_see_the_waiting_pods():
     assert list(pods.waiting()) == [POD]
 
 
-@virtually
 async def test_a_released_pod_does_not_wait_and_its_timers_are_gone():
     pods = WaitingPodsMap()
     pods.hold(POD, {"A": 10})
@@ -147,7 +132,6 @@ async def test_a_released_pod_does_not_wait_and_its_timers_are_gone():
     assert not outcome.done()
 
 
-@virtually
 async def test_the_duration_of_the_wait_is_measured():
     waits = Waits()
     pods = WaitingPodsMap(waits)

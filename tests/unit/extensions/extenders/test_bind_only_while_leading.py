@@ -13,7 +13,6 @@ from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.extensions.extenders import Extenders
 from tests.support.builders import pod
 from tests.support.extender_server import scripted_extender
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,7 +52,6 @@ async def binding(right: Right) -> AsyncIterator[tuple[Extenders, ScriptedExtend
             await chain.close()
 
 
-@virtually
 async def test_a_leader_sends_a_bind_to_the_extender() -> None:
     async with binding(Right(2)) as (chain, server):
         assert await chain.bind(POD, "n1")
@@ -61,7 +59,6 @@ async def test_a_leader_sends_a_bind_to_the_extender() -> None:
 
 
 @pytest.mark.parametrize("holds_for", [0, 1], ids=["until a connection is there", "until headers are ready"])
-@virtually
 async def test_a_former_leader_sends_no_bind(holds_for: int) -> None:
     async with binding(Right(holds_for)) as (chain, server):
         with pytest.raises((NotLeadingError, ExtenderError)):

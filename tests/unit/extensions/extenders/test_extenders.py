@@ -21,7 +21,6 @@ from scheduler.urls import shown_url
 from tests.support.builders import node, pod
 from tests.support.extender_server import Hangs, scripted_extender
 from tests.support.snapshots import snapshot_of
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -60,7 +59,6 @@ def asking(url: str) -> HttpExtender:
     )
 
 
-@virtually
 async def test_a_very_long_response_is_an_error_and_not_read_to_the_end() -> None:
     async with very_long() as url:
         extender = asking(url)
@@ -69,7 +67,6 @@ async def test_a_very_long_response_is_an_error_and_not_read_to_the_end() -> Non
         await extender.close()
 
 
-@virtually
 async def test_a_stored_error_retains_nothing_of_the_response() -> None:
     async with very_long() as url:
         extender = asking(url)
@@ -88,7 +85,6 @@ async def test_a_stored_error_retains_nothing_of_the_response() -> None:
     assert kept < MIB
 
 
-@virtually
 async def test_a_response_may_repeat_the_names_of_its_request_with_reasons() -> None:
     names = [f"n{number}" for number in range(10_000)]
     answer = {"NodeNames": names, "FailedNodes": dict.fromkeys(names, "x" * 500)}
@@ -164,7 +160,6 @@ async def scored(
     return {name: scores.tolist() for name, scores in found.items()}
 
 
-@virtually
 async def test_each_filter_evaluates_the_result_of_the_previous_one() -> None:
     first = {"ask": {"NodeNames": ["n3", "n1"], "FailedNodes": {"n2": "too warm"}}}
     second = {"ask": {"NodeNames": ["n3"], "FailedAndUnresolvableNodes": {"n1": "no licence"}}}
@@ -177,7 +172,6 @@ async def test_each_filter_evaluates_the_result_of_the_previous_one() -> None:
     assert diagnosis.unschedulable_plugins == {"Extender"}
 
 
-@virtually
 async def test_an_unresolvable_rejection_takes_precedence() -> None:
     both = {"ask": {"NodeNames": [], "FailedNodes": {"n1": "a"}, "FailedAndUnresolvableNodes": {"n1": "b"}}}
     async with chain_of((both, FILTER)) as (chain, _, _):
@@ -186,14 +180,12 @@ async def test_an_unresolvable_rejection_takes_precedence() -> None:
     assert diagnosis.outcome_of(2) == ("Extender", (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (LEFT_OUT,)))
 
 
-@virtually
 async def test_an_extender_is_not_called_without_nodes() -> None:
     async with chain_of(({"ask": {"NodeNames": []}}, FILTER), ({"ask": {}}, FILTER)) as (chain, served, _):
         assert (await filtered(chain))[0] == []
         assert served[1].asked == []
 
 
-@virtually
 async def test_whole_nodes_are_sent_to_an_extender_without_a_node_cache() -> None:
     answer = {"ask": lambda said: {"Nodes": {"items": said["Nodes"]["items"][:1]}}}
     async with chain_of((answer, {**FILTER, "node_cache_capable": False})) as (chain, served, _):
@@ -203,7 +195,6 @@ async def test_whole_nodes_are_sent_to_an_extender_without_a_node_cache() -> Non
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("ignorable", [True, False], ids=["ignorable", "not ignorable"])
-@virtually
 async def test_a_filter_that_fails_ends_the_attempt_unless_it_is_ignorable(
     failure: tuple[Any, str], ignorable: bool
 ) -> None:
@@ -223,7 +214,6 @@ async def test_a_filter_that_fails_ends_the_attempt_unless_it_is_ignorable(
     assert error.startswith(expected)
 
 
-@virtually
 async def test_an_unreachable_extender_is_named() -> None:
     chain = Extenders([Extender(url_prefix="http://127.0.0.1:1/", **FILTER)], Heard())
     with pytest.raises(
@@ -254,7 +244,6 @@ def test_an_invalid_url_is_reported(host: str) -> None:
     ]
 
 
-@virtually
 async def test_priorities_are_weighted_and_brought_to_the_scale_of_plugins() -> None:
     first = {
         "ask": [{"Host": "n1", "Score": 10}, {"Host": "n3", "Score": 1}, {"Host": "unknown", "Score": 9}]
@@ -264,7 +253,6 @@ async def test_priorities_are_weighted_and_brought_to_the_scale_of_plugins() -> 
         assert await scored(chain, rows=(0, 2)) == {served[0].url: [300, 30], served[1].url: [0, 50]}
 
 
-@virtually
 async def test_all_priorities_are_requested_concurrently() -> None:
     hangs = Hangs()  # the first answers only after the second was called
 
@@ -280,7 +268,6 @@ async def test_all_priorities_are_requested_concurrently() -> None:
         ]
 
 
-@virtually
 async def test_invalid_priorities_of_an_extender_are_ignored() -> None:
     lying = {"ask": [{"Host": "n1", "Score": "99"}]}
     honest = {"ask": [{"Host": "n2", "Score": 1}]}
@@ -290,7 +277,6 @@ async def test_invalid_priorities_of_an_extender_are_ignored() -> None:
     assert heard.fatal == [False]
 
 
-@virtually
 async def test_priorities_have_no_range() -> None:
     """kube-scheduler 1.36, schedule_one.go, prioritizeNodes: the score times the weight times 10, without a check."""
     answer = {"ask": [{"Host": "n1", "Score": 50}, {"Host": "n2", "Score": -3}]}
@@ -310,7 +296,6 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("case", TOO_LARGE.values(), ids=TOO_LARGE)
-@virtually
 async def test_an_extender_fails_if_a_total_exceeds_64_bits(case: tuple[Any, int]) -> None:
     answer, weighted = case
     other = {"ask": [{"Host": "n1", "Score": 2}]}
@@ -320,7 +305,6 @@ async def test_an_extender_fails_if_a_total_exceeds_64_bits(case: tuple[Any, int
         assert heard.failures == [("prioritize", "default/web", f'extender "{served[0].url}": {problem}')]
 
 
-@virtually
 async def test_an_extender_fails_if_its_score_exceeds_64_bits_after_another_one() -> None:
     first, second = ({"ask": [{"Host": "n1", "Score": LARGEST // 10}]} for _ in range(2))
     async with chain_of((first, RANK), (second, RANK)) as (chain, served, heard):
@@ -328,7 +312,6 @@ async def test_an_extender_fails_if_its_score_exceeds_64_bits_after_another_one(
         assert len(heard.failures) == 1
 
 
-@virtually
 async def test_only_pods_that_request_a_managed_resource_are_sent() -> None:
     gpu = ManagedResource(name="example.com/gpu")
     settings = {**FILTER, "managed_resources": (gpu,)}
@@ -343,7 +326,6 @@ async def test_only_pods_that_request_a_managed_resource_are_sent() -> None:
         assert chain.may_change_victims(pod("c", **in_init))
 
 
-@virtually
 async def test_the_first_binder_that_works_binds() -> None:
     broken, works = {"bind": {"Error": "no"}}, {"bind": {}}
     bind = {"bind_verb": "bind"}
@@ -369,7 +351,6 @@ async def victims_of(chain: Extenders) -> dict[str, tuple[list[str], int]]:
     return {name: ([each.name for each in pods], violations) for name, (pods, violations) in found.items()}
 
 
-@virtually
 async def test_an_extender_may_take_nodes_from_preemption() -> None:
     keeps = {"ask": {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "uid-old"}], "NumPDBViolations": 0}}}}
     nothing: dict[str, Any] = {"ask": {}}
@@ -394,7 +375,6 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-@virtually
 async def test_invalid_victims_are_refused(lie: tuple[Any, str]) -> None:
     answer, problem = lie
     async with chain_of(({"ask": {"NodeNameToMetaVictims": answer}}, PREEMPT)) as (chain, served, heard):
@@ -404,7 +384,6 @@ async def test_invalid_victims_are_refused(lie: tuple[Any, str]) -> None:
         assert heard.failures[0][0] == "preempt"
 
 
-@virtually
 async def test_an_ignorable_extender_without_victims_only_removes_the_node() -> None:
     answer = {"ask": {"NodeNameToMetaVictims": {"n1": {"Pods": []}}}}
     async with chain_of((answer, {**PREEMPT, "ignorable": True})) as (chain, _, _):
@@ -415,7 +394,6 @@ def test_an_empty_list_of_extenders_has_no_chain() -> None:
     assert not Extenders([], Heard())
 
 
-@virtually
 async def test_ignorable_extenders_are_called_after_all_others() -> None:
     first: dict[str, Any] = {"ask": {"NodeNames": ["n1", "n2"]}}
     second: dict[str, Any] = {"ask": {"NodeNames": ["n1"]}}

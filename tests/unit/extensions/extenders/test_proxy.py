@@ -18,7 +18,6 @@ from scheduler.kube.certificates import issue
 from scheduler.kube.tls import load_key_pair
 from tests.support.builders import node, pod
 from tests.support.extender_server import scripted_extender
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,7 +73,6 @@ async def tunnel(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
             await each.wait()
 
 
-@virtually
 async def test_http_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted_extender(FILTERED) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
@@ -83,7 +81,6 @@ async def test_http_uses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [verb for verb, _ in proxy.asked] == ["filter"]
 
 
-@virtually
 async def test_https_uses_the_proxy_and_verifies_the_extender(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,7 +100,6 @@ async def test_https_uses_the_proxy_and_verifies_the_extender(
             await ask("https://extender.example")
 
 
-@virtually
 async def test_a_refusing_proxy_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -119,7 +115,6 @@ async def test_a_refusing_proxy_is_reported_without_its_password(monkeypatch: py
     assert "secret" not in str(raised.value)
 
 
-@virtually
 async def test_localhost_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted_extender(FILTERED) as server:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -127,7 +122,6 @@ async def test_localhost_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "http://[", "http://proxy:x"])
-@virtually
 async def test_a_proxy_of_another_scheme_is_an_error_of_the_extender(
     monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
@@ -136,7 +130,6 @@ async def test_a_proxy_of_another_scheme_is_an_error_of_the_extender(
         await ask("http://extender.example")
 
 
-@virtually
 async def test_a_former_leader_sends_no_bind_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     def check() -> None:
         raise NotLeadingError("kube-system/custom-scheduler")

@@ -19,7 +19,6 @@ from scheduler.extensions.extenders import HttpExtender
 from scheduler.kube.certificates import Issued, issue
 from scheduler.kube.tls import load_key_pair
 from tests.support.extender_server import scripted_extender
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +66,6 @@ async def ask(context: ssl.SSLContext, **settings: Any) -> bytes:
             await asked.close()
 
 
-@virtually
 async def test_a_certificate_of_an_unknown_authority_is_not_trusted(issued: Issued) -> None:
     with pytest.raises(ExtenderError, match="certificate is not trusted"):
         await ask(serving(issued))
@@ -78,7 +76,6 @@ async def test_a_certificate_of_an_unknown_authority_is_not_trusted(issued: Issu
     [{"enable_https": True}, {"tls_config": ExtenderTLS(insecure=True)}],
     ids=["enableHTTPS without an authority", "insecure"],
 )
-@virtually
 async def test_any_certificate_is_trusted_if_the_configuration_permits_it(
     issued: Issued, settings: dict[str, Any]
 ) -> None:
@@ -86,7 +83,6 @@ async def test_any_certificate_is_trusted_if_the_configuration_permits_it(
 
 
 @pytest.mark.parametrize("how", ["data", "file"])
-@virtually
 async def test_the_given_authority_is_trusted(issued: Issued, how: str, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     file.write_bytes(issued.authority)
@@ -94,20 +90,17 @@ async def test_the_given_authority_is_trusted(issued: Issued, how: str, tmp_path
     assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
 
 
-@virtually
 async def test_a_bundle_may_have_comments_in_any_language(issued: Issued) -> None:
     tls = ExtenderTLS(ca_data="# Főtanúsítvány\n".encode() + issued.authority)
     assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
 
 
-@virtually
 async def test_a_given_certificate_is_trusted_without_its_authority(issued: Issued) -> None:
     _, begin, rest = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
     tls = ExtenderTLS(ca_data=begin + rest)  # of another authority
     assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
 
 
-@virtually
 async def test_another_authority_is_not_trusted(issued: Issued) -> None:
     tls = ExtenderTLS(ca_data=issue("other", addresses=["127.0.0.1"]).authority)
     with pytest.raises(ExtenderError, match="certificate is not trusted"):
@@ -115,7 +108,6 @@ async def test_another_authority_is_not_trusted(issued: Issued) -> None:
 
 
 @pytest.mark.parametrize(("name", "believed"), [("extender.example.com", True), ("other.example.com", False)])
-@virtually
 async def test_the_server_name_must_be_in_the_certificate(issued: Issued, name: str, believed: bool) -> None:
     tls = ExtenderTLS(ca_data=issued.authority, server_name=name)
     if believed:
@@ -126,7 +118,6 @@ async def test_the_server_name_must_be_in_the_certificate(issued: Issued, name: 
 
 
 @pytest.mark.parametrize("how", ["data", "files"])
-@virtually
 async def test_a_client_certificate_is_sent(issued: Issued, how: str, tmp_path: Path) -> None:
     key, certificate = client_pair()
     given: dict[str, Any] = {"key_data": key, "cert_data": certificate}

@@ -18,7 +18,6 @@ from scheduler.errors import ApiError, ConfigurationError
 from scheduler.kube.client import login
 from scheduler.kube.client.connect import REFRESH_SECONDS, Credentials, connect
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 
 PLUGIN_API = "client.authentication.k8s.io/v1"
 
@@ -196,7 +195,6 @@ def test_an_invalid_kubeconfig_of_the_environment_is_reported_with_its_name(
         asyncio.run(Credentials(None).load())
 
 
-@virtually
 async def test_the_token_of_a_service_account_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -227,7 +225,6 @@ def test_a_token_of_the_kubeconfig_is_sent(tmp_path: Path):
     assert asyncio.run(attempt()) == ["Bearer secret"]
 
 
-@virtually
 async def test_a_token_file_is_read_again(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("one\n")
@@ -242,7 +239,6 @@ async def test_a_token_file_is_read_again(tmp_path: Path):
         assert listener.tokens == ["Bearer one", "Bearer two"]
 
 
-@virtually
 async def test_credentials_that_cannot_be_reread_stay_in_use(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -259,7 +255,6 @@ async def test_credentials_that_cannot_be_reread_stay_in_use(
         assert [record.message for record in caplog.records] == ["Credentials could not be read again"]
 
 
-@virtually
 async def test_a_fifo_in_place_of_a_token_or_certificate_is_refused_at_once(
     tmp_path: Path,
 ):
@@ -389,15 +384,13 @@ def test_the_terminal_prompt_of_a_plugin_is_visible(
     assert capfd.readouterr().err == "enter code 7\n"
 
 
-def test_a_plugin_whose_credentials_expire_at_the_zero_time_of_go_runs_again(tmp_path: Path):
+@pytest.mark.run(by=asyncio.run)
+async def test_a_plugin_whose_credentials_expire_at_the_zero_time_of_go_runs_again(tmp_path: Path):
     user = answering(tmp_path, "", token="it", expirationTimestamp="0001-01-01T00:00:00Z")
     credentials = Credentials(kubeconfig(tmp_path, **user))
 
-    async def load_twice() -> None:
-        await credentials.load()
-        await credentials.load()
-
-    asyncio.run(load_twice())
+    await credentials.load()
+    await credentials.load()
 
     assert credentials.header() == "Bearer it"
 

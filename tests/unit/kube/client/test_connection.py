@@ -9,7 +9,6 @@ from scheduler.errors import ApiError
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT, ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
 
 PODS = "/api/v1/pods"
@@ -34,7 +33,6 @@ async def lines_of(connection: ApiConnection, *, silence_seconds: float = 60.0) 
     ]
 
 
-@virtually
 async def test_a_response_has_a_status_and_bytes():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, Answer(201, b'{"a":1}', {"X-Thing": "y"}))
@@ -48,7 +46,6 @@ async def test_a_response_has_a_status_and_bytes():
         assert re.fullmatch(r"custom-scheduler/\d+\.\d+.*", received.headers["User-Agent"])
 
 
-@virtually
 async def test_a_refusal_is_an_error_with_the_message_of_the_server():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, failure(429, "TooManyRequests", Retry_After="7"))
@@ -61,7 +58,6 @@ async def test_a_refusal_is_an_error_with_the_message_of_the_server():
         assert str(error) == "POST /api/v1/pods: 429: so it is"
 
 
-@virtually
 async def test_a_refusal_by_a_proxy_without_a_status_is_still_an_error():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Answer(502, b"<html>Bad gateway</html>", {"Retry-After": "tomorrow"}))
@@ -73,7 +69,6 @@ async def test_a_refusal_by_a_proxy_without_a_status_is_still_an_error():
         assert "<html>Bad gateway</html>" in str(caught.value)
 
 
-@virtually
 async def test_no_listener_means_the_request_was_never_sent():
     async with ApiConnection(Endpoint("http://localhost", unix_socket="/nowhere/s")) as connection:
         with pytest.raises(ApiError) as caught:
@@ -82,7 +77,6 @@ async def test_no_listener_means_the_request_was_never_sent():
     assert (caught.value.status, caught.value.reason) == (0, NOT_CONNECTED)
 
 
-@virtually
 async def test_a_lost_response_is_an_error_without_status_and_is_not_sent_again():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, NoAnswer(), Answer(201))
@@ -94,7 +88,6 @@ async def test_a_lost_response_is_an_error_without_status_and_is_not_sent_again(
         assert len(server.received) == 1
 
 
-@virtually
 async def test_a_slow_response_times_out():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, Answer(201, after=100.0))
@@ -106,7 +99,6 @@ async def test_a_slow_response_times_out():
         assert asyncio.get_running_loop().time() == pytest.approx(4.0)
 
 
-@virtually
 async def test_every_request_has_the_current_token():
     token = Token()
     async with scripted_server() as server, server.connection(authorization=token) as connection:
@@ -121,7 +113,6 @@ async def test_every_request_has_the_current_token():
         assert token.was_rejected
 
 
-@virtually
 async def test_new_requests_use_a_replaced_endpoint_while_old_streams_continue():
     async with scripted_server() as first, scripted_server() as second, first.connection() as connection:
         first.script("GET", PODS, Stream([{"n": 1}, 5.0, {"n": 2}], then="close"))
@@ -136,7 +127,6 @@ async def test_new_requests_use_a_replaced_endpoint_while_old_streams_continue()
         assert await old == [b'{"n": 1}', b'{"n": 2}']
 
 
-@virtually
 async def test_lines_of_any_length_and_in_any_pieces_are_complete():
     long = b"x" * 3_000_000
     async with scripted_server() as server, server.connection() as connection:
@@ -145,7 +135,6 @@ async def test_lines_of_any_length_and_in_any_pieces_are_complete():
         assert await lines_of(connection) == [b"a", b"bcd", b"e", long, b"tail"]
 
 
-@virtually
 async def test_a_silent_stream_times_out():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Stream([b"a\n", 20.0, b"b\n"]))
@@ -157,7 +146,6 @@ async def test_a_silent_stream_times_out():
         assert asyncio.get_running_loop().time() == pytest.approx(50.0, abs=1.0)
 
 
-@virtually
 async def test_an_interrupted_stream_is_a_lost_connection():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Stream([b"a\nb"], then="cut"))
@@ -168,7 +156,6 @@ async def test_an_interrupted_stream_is_a_lost_connection():
         assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
 
 
-@virtually
 async def test_a_refused_stream_is_an_error_with_the_status():
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, failure(410, "Expired"))
@@ -179,7 +166,6 @@ async def test_a_refused_stream_is_an_error_with_the_status():
         assert (caught.value.status, caught.value.reason) == (410, "Expired")
 
 
-@virtually
 async def test_long_lines_come_in_small_batches():
     async with scripted_server() as server, server.connection() as connection:
         lines = [b"x" * 50_000 + b"\n"] * 60
@@ -192,7 +178,6 @@ async def test_long_lines_come_in_small_batches():
         assert max(sum(map(len, batch)) for batch in batches) < 150_000
 
 
-@virtually
 async def test_other_tasks_run_during_a_flood_of_lines():
     turns = 0
 

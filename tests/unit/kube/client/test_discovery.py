@@ -12,7 +12,6 @@ from scheduler.errors import ApiError
 from scheduler.kube.client.discovery import ServedVersions, read_server_version, served_versions
 from scheduler.kube.client.resources import PODS, Resource
 from scheduler.kube.http.request import Response
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +72,6 @@ CASES = [
 
 @pytest.mark.parametrize("answers", [aggregated, by_group])
 @pytest.mark.parametrize(("served", "expected", "best"), CASES)
-@virtually
 async def test_a_kind_is_found_in_the_versions_that_both_know(
     answers: Any, served: dict[str, tuple[str, ...]], expected: set[str], best: str
 ):
@@ -83,14 +81,12 @@ async def test_a_kind_is_found_in_the_versions_that_both_know(
     assert (await ServedVersions(server.send).find(THINGS)).api_version == f"example.com/{best}"
 
 
-@virtually
 async def test_a_group_that_the_server_does_not_have_is_no_error():
     server = Server({"/apis": {"kind": "APIGroupList", "groups": []}})
 
     assert await served_versions(server.send, THINGS) == frozenset()
 
 
-@virtually
 async def test_an_absent_kind_is_asked_for_again_after_five_minutes_or_for_another_server():
     server = Server(aggregated())
     versions = ServedVersions(server.send)
@@ -105,7 +101,6 @@ async def test_an_absent_kind_is_asked_for_again_after_five_minutes_or_for_anoth
     assert len(server.asked) == 3
 
 
-@virtually
 async def test_a_kind_that_was_served_is_asked_for_each_time():
     server = Server(aggregated(v2=("things",)))
     versions = ServedVersions(server.send)
@@ -118,7 +113,6 @@ async def test_a_kind_that_was_served_is_asked_for_each_time():
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"major": 1}'])
-@virtually
 async def test_an_answer_that_is_no_document_is_an_error_of_the_server(body: bytes):
     server = Server({"/version": body, "/apis": b"no JSON"})
 
@@ -129,12 +123,10 @@ async def test_an_answer_that_is_no_document_is_an_error_of_the_server(body: byt
 
 
 @pytest.mark.parametrize("status", [401, 403])
-@virtually
 async def test_a_client_that_may_not_ask_reads_the_usual_version(status: int):
     assert await ServedVersions(Server({"/apis": status}).send).find(THINGS) is THINGS
 
 
-@virtually
 async def test_a_server_that_does_not_answer_is_an_error():
     with pytest.raises(ApiError):
         await ServedVersions(Server({"/apis": 503}).send).find(THINGS)

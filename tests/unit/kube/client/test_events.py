@@ -16,7 +16,6 @@ from scheduler.kube.client.writer import ApiWriter
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import pod, pod_object
 from tests.support.virtual_time import EPOCH, LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import (
     Answer,
     NoAnswer,
@@ -71,7 +70,6 @@ async def case() -> AsyncIterator[Case]:
             running.cancel()
 
 
-@virtually
 async def test_an_event_is_written_as_kube_scheduler_does():
     async with case() as at:
         found = pod_object("low", uid="0fb98389")
@@ -110,7 +108,6 @@ async def test_an_event_is_written_as_kube_scheduler_does():
         }
 
 
-@virtually
 async def test_the_other_object_of_an_event_is_named():
     async with case() as at:
         other = ObjectReference(kind="Pod", namespace="default", name="high", uid="u", api_version="v1")
@@ -125,7 +122,6 @@ async def test_the_other_object_of_an_event_is_named():
         }
 
 
-@virtually
 async def test_an_event_about_a_cluster_scoped_object_goes_to_default():
     async with case() as at:
         node = ObjectReference(kind="Node", name="n1", uid="n1", api_version="v1")
@@ -136,7 +132,6 @@ async def test_an_event_about_a_cluster_scoped_object_goes_to_default():
         assert written[0].json["metadata"]["namespace"] == "default"
 
 
-@virtually
 async def test_events_of_the_same_time_have_distinct_names():
     async with case() as at:
         for n in range(20):
@@ -146,7 +141,6 @@ async def test_events_of_the_same_time_have_distinct_names():
         assert len(names) == 20
 
 
-@virtually
 async def test_a_name_too_long_for_an_object_is_replaced():
     async with case() as at:
         at.fail("x" * 250)
@@ -164,7 +158,6 @@ async def test_a_name_too_long_for_an_object_is_replaced():
         pytest.param("x" + "ü" * 512, "x" + "ü" * 509 + " ...", id="not cut inside a letter"),
     ],
 )
-@virtually
 async def test_a_long_note_is_cut(note: str, written: str):
     async with case() as at:
         at.fail(note=note)
@@ -172,7 +165,6 @@ async def test_a_long_note_is_cut(note: str, written: str):
         assert (await at.written())[0].json["note"] == written
 
 
-@virtually
 async def test_a_repeated_event_becomes_a_series_and_is_then_only_counted():
     async with case() as at:
         at.fail()
@@ -189,7 +181,6 @@ async def test_a_repeated_event_becomes_a_series_and_is_then_only_counted():
         assert second.path == f"{EVENTS}/{first.json['metadata']['name']}"
 
 
-@virtually
 async def test_the_end_of_a_series_writes_its_count_and_the_next_event_is_new():
     async with case() as at:
         at.fail()
@@ -208,7 +199,6 @@ async def test_the_end_of_a_series_writes_its_count_and_the_next_event_is_new():
         assert "series" not in written[3].json
 
 
-@virtually
 async def test_a_single_event_is_dropped_after_six_minutes():
     async with case() as at:
         at.fail()
@@ -218,7 +208,6 @@ async def test_a_single_event_is_dropped_after_six_minutes():
         assert [each.method for each in await at.written()] == ["POST", "POST"]
 
 
-@virtually
 async def test_a_series_lasts_as_long_whatever_the_time_of_day_does():
     """A host whose time of day is set back or ahead by an hour does not end or prolong series."""
     clock = ShiftedClock()
@@ -250,7 +239,6 @@ class ShiftedClock(LoopClock):
         return super().utc_now() + self.shift
 
 
-@virtually
 async def test_a_long_series_is_refreshed_every_half_hour():
     async with case() as at:
         at.fail()
@@ -276,7 +264,6 @@ async def test_a_long_series_is_refreshed_every_half_hour():
     ],
     ids=lambda other: next(iter(other)),
 )
-@virtually
 async def test_different_events_are_no_series(other: dict[str, Any]):
     async with case() as at:
         at.fail()
@@ -285,7 +272,6 @@ async def test_different_events_are_no_series(other: dict[str, Any]):
         assert [each.method for each in await at.written()] == ["POST", "POST"]
 
 
-@virtually
 async def test_an_event_repeated_before_it_is_sent_is_sent_once_with_its_count():
     async with case() as at:
         for _ in range(3):
@@ -296,7 +282,6 @@ async def test_an_event_repeated_before_it_is_sent_is_sent_once_with_its_count()
         assert written[0].json["series"]["count"] == 3
 
 
-@virtually
 async def test_an_event_repeated_while_it_is_sent_is_patched_afterwards():
     async with case() as at:
         at.creations(Answer(201, after=3.0))
@@ -310,7 +295,6 @@ async def test_an_event_repeated_while_it_is_sent_is_patched_afterwards():
         assert written[1].json["series"]["count"] == 2
 
 
-@virtually
 async def test_a_series_whose_event_has_expired_is_written_whole():
     async with case() as at:
         at.fail()
@@ -324,7 +308,6 @@ async def test_a_series_whose_event_has_expired_is_written_whole():
         assert written[2].json == {**written[0].json, "series": written[1].json["series"]}
 
 
-@virtually
 async def test_an_event_with_a_lost_response_is_not_written_twice():
     async with case() as at:
         at.creations(NoAnswer(), failure(409, "AlreadyExists"))
@@ -338,7 +321,6 @@ async def test_an_event_with_a_lost_response_is_not_written_twice():
         assert written[0].json == written[1].json
 
 
-@virtually
 async def test_an_event_that_the_server_refuses_is_dropped(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.creations(failure(403, "Forbidden"))
@@ -350,7 +332,6 @@ async def test_an_event_that_the_server_refuses_is_dropped(caplog: pytest.LogCap
         ]
 
 
-@virtually
 async def test_the_oldest_events_are_dropped_when_there_are_too_many():
     recorder = EventRecorder(lambda _: True, LoopClock(), "s")
     for n in range(KNOWN_LIMIT + 100):
@@ -359,7 +340,6 @@ async def test_the_oldest_events_are_dropped_when_there_are_too_many():
     assert len(recorder._known) == KNOWN_LIMIT
 
 
-@virtually
 async def test_the_last_count_of_a_forgotten_event_is_sent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("scheduler.kube.client.events.KNOWN_LIMIT", 1)
     async with case() as at:
@@ -377,7 +357,6 @@ async def test_the_last_count_of_a_forgotten_event_is_sent(monkeypatch: pytest.M
         ]
 
 
-@virtually
 async def test_a_flush_writes_every_count():
     async with case() as at:
         at.fail()
@@ -391,7 +370,6 @@ async def test_a_flush_writes_every_count():
         assert (await at.written())[-1].json["series"]["count"] == 6
 
 
-@virtually
 async def test_the_events_of_an_object_can_be_listed():
     async with case() as at:
         at.fail("web")

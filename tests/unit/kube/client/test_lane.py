@@ -9,7 +9,6 @@ from scheduler.kube.client.connection import TIMEOUT
 from scheduler.kube.client.writer import AdaptiveLimit, Lane
 from scheduler.kube.http.request import Request, Response
 from scheduler.retries import DEFERRED
-from tests.support.virtual_time_test import virtually
 
 DONE = Response(201, b"")
 
@@ -51,7 +50,6 @@ def lane(server: Server, limit: int, *, maximum: int | None = None) -> Lane:
     return Lane(server, AdaptiveLimit(initial=limit, maximum=maximum or limit, slow_seconds=5.0))
 
 
-@virtually
 async def test_requests_are_sent_in_order_and_within_the_limit():
     server = Server()
     at = lane(server, 3)
@@ -63,7 +61,6 @@ async def test_requests_are_sent_in_order_and_within_the_limit():
     assert [when for _, when in server.came] == [0, 0, 0, 1, 1, 1, 2, 2]
 
 
-@virtually
 async def test_lines_are_served_in_turn_and_each_keeps_its_order():
     server = Server()
     at = lane(server, 1)
@@ -76,7 +73,6 @@ async def test_lines_are_served_in_turn_and_each_keeps_its_order():
     assert server.names == "abc1d2e3fgh"
 
 
-@virtually
 async def test_a_deferred_request_goes_first_in_its_line():
     server = Server()
     at = lane(server, 1)
@@ -88,7 +84,6 @@ async def test_a_deferred_request_goes_first_in_its_line():
     assert server.names == "aa1b2"
 
 
-@virtually
 async def test_a_request_has_the_delay_of_each_of_its_tries():
     server = Server()
     at = lane(server, 1)
@@ -100,7 +95,6 @@ async def test_a_request_has_the_delay_of_each_of_its_tries():
     assert held_back == [("a", 0), ("b", 1), ("b", 10), ("c", 12)]
 
 
-@virtually
 async def test_a_deferred_request_stops_the_lane_and_then_goes_first():
     server = Server()
     at = lane(server, 2)
@@ -113,7 +107,6 @@ async def test_a_deferred_request_stops_the_lane_and_then_goes_first():
     assert [when for _, when in server.came] == pytest.approx([0, 0, 10, 11, 11])
 
 
-@virtually
 async def test_503_with_retry_after_defers_a_request_and_without_it_is_an_error():
     server = Server()
     at = lane(server, 1)
@@ -126,7 +119,6 @@ async def test_503_with_retry_after_defers_a_request_and_without_it_is_an_error(
     assert [when for _, when in server.came] == [0, 3]
 
 
-@virtually
 async def test_a_request_that_the_server_defers_forever_fails():
     server = Server()
     at = lane(server, 4)
@@ -141,7 +133,6 @@ async def test_a_request_that_the_server_defers_forever_fails():
 
 
 @pytest.mark.parametrize("error", [ApiError(409, "Conflict", "bound"), ApiError(0, TIMEOUT, "lost")])
-@virtually
 async def test_a_refusal_fails_only_its_caller(error: ApiError):
     server = Server()
     at = lane(server, 1)
@@ -155,7 +146,6 @@ async def test_a_refusal_fails_only_its_caller(error: ApiError):
     assert server.names == "ab"
 
 
-@virtually
 async def test_a_cancelled_request_frees_its_place_for_the_next():
     server = Server()
     at = lane(server, 1)
@@ -170,7 +160,6 @@ async def test_a_cancelled_request_frees_its_place_for_the_next():
     assert at.present == 0
 
 
-@virtually
 async def test_a_request_cancelled_at_its_turn_frees_its_place_for_the_next():
     server = Server()
     at = lane(server, 1)
@@ -189,7 +178,6 @@ async def test_a_request_cancelled_at_its_turn_frees_its_place_for_the_next():
     assert server.names == "ac"
 
 
-@virtually
 async def test_an_idle_lane_has_no_waiting_and_no_current_requests():
     server = Server()
     at = lane(server, 1)
@@ -203,7 +191,6 @@ async def test_an_idle_lane_has_no_waiting_and_no_current_requests():
     assert all(task.done() for task in tasks)
 
 
-@virtually
 async def test_a_full_lane_grows_while_responses_are_fast():
     server = Server()
     at = lane(server, 4, maximum=20)

@@ -21,7 +21,6 @@ from scheduler.kube.http.request import Request
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ async def writing() -> AsyncIterator[tuple[ScriptedServer, ApiWriter, Right]]:
         yield server, writer, right
 
 
-@virtually
 async def test_a_leader_sends_requests_unchanged():
     async with guarded() as (server, requests, _):
         server.script("POST", "/a", Answer(201, {"b": 1}))
@@ -84,7 +82,6 @@ async def test_a_leader_sends_requests_unchanged():
         assert (got.query, got.body, got.headers["Content-Type"]) == ({"q": "1"}, b"{}", "text/x")
 
 
-@virtually
 async def test_without_leadership_nothing_is_sent_and_the_error_has_no_status():
     async with guarded() as (server, requests, right):
         right.is_held = False
@@ -97,7 +94,6 @@ async def test_without_leadership_nothing_is_sent_and_the_error_has_no_status():
 
 
 @pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
-@virtually
 async def test_a_request_that_waited_for_a_connection_checks_leadership_again(body: bytes | None):
     async with guarded(connecting_seconds=9.0) as (server, requests, right):
         asking = asyncio.create_task(requests.send(Request("POST", "/a", body)))
@@ -134,7 +130,6 @@ class WrittenTo(Endpoint):
 
 
 @pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
-@virtually
 async def test_no_task_runs_between_the_last_check_and_the_first_byte(body: bytes | None):
     async with scripted_server() as server:
         endpoint = WrittenTo("http://localhost", unix_socket=server.socket)
@@ -151,7 +146,6 @@ async def test_no_task_runs_between_the_last_check_and_the_first_byte(body: byte
         assert endpoint.story[endpoint.story.index("written") - 1] == "asked"
 
 
-@virtually
 async def test_a_bind_that_waited_in_the_lane_checks_leadership_at_its_turn():
     async with writing() as (server, writer, right):
         for number in range(100):
@@ -169,7 +163,6 @@ async def test_a_bind_that_waited_in_the_lane_checks_leadership_at_its_turn():
         assert writer.pending()["binds"] == 0
 
 
-@virtually
 async def test_a_deferred_bind_checks_leadership_before_it_is_sent_again():
     async with writing() as (server, writer, right):
         server.script("POST", f"{PODS}/p/binding", failure(429, Retry_After="5"), Answer(201))
@@ -183,7 +176,6 @@ async def test_a_deferred_bind_checks_leadership_before_it_is_sent_again():
         assert len(server.received) == 1
 
 
-@virtually
 async def test_without_leadership_no_patches_events_or_deletions_are_written(
     caplog: pytest.LogCaptureFixture,
 ):
@@ -202,7 +194,6 @@ async def test_without_leadership_no_patches_events_or_deletions_are_written(
         assert not caplog.messages, "it is no fault"
 
 
-@virtually
 async def test_without_an_election_the_daemon_always_leads():
     leadership = Leadership()
     await leadership.acquire()

@@ -11,7 +11,6 @@ import pytest
 from scheduler.errors import NotLeadingError
 from scheduler.kube.client.lease import JITTER_FACTOR, new_identity
 from scheduler.simulator.faults import requests
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.candidates import (
     DEADLINE_SECONDS,
     LEASE_SECONDS,
@@ -34,7 +33,6 @@ def test_every_process_has_its_own_identity_with_the_host_name():
     assert first.startswith(f"{socket.gethostname()}_")
 
 
-@virtually
 async def test_a_lease_that_does_not_exist_is_created(tmp_path: Path):
     async with candidates(tmp_path) as they:
         elector = await they.elector("me")
@@ -52,7 +50,6 @@ async def test_a_lease_that_does_not_exist_is_created(tmp_path: Path):
         }
 
 
-@virtually
 async def test_a_leader_renews_once_every_retry_period_with_the_known_version(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await asyncio.sleep(3600)
@@ -73,7 +70,6 @@ async def test_a_leader_renews_once_every_retry_period_with_the_known_version(tm
     ["1999-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"],
     ids=["a holder whose clock is slow", "a holder whose clock is fast"],
 )
-@virtually
 async def test_a_silent_holder_is_replaced_after_the_duration_by_our_clock(tmp_path: Path, renewed: str):
     async with candidates(tmp_path) as they:
         they.hold("silent", renewTime=renewed, leaseTransitions=6)
@@ -84,7 +80,6 @@ async def test_a_silent_holder_is_replaced_after_the_duration_by_our_clock(tmp_p
         assert (they.spec["holderIdentity"], they.spec["leaseTransitions"]) == ("me", 7)
 
 
-@virtually
 async def test_the_wait_restarts_with_each_observed_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
@@ -98,7 +93,6 @@ async def test_the_wait_restarts_with_each_observed_renewal(tmp_path: Path):
         assert 100 + LEASE_SECONDS <= took_over <= 100 + LEASE_SECONDS + 0.1
 
 
-@virtually
 async def test_a_change_outside_the_record_is_no_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("silent")
@@ -111,7 +105,6 @@ async def test_a_change_outside_the_record_is_no_renewal(tmp_path: Path):
             assert they.lease["metadata"]["annotations"] == {"seen": "13"}, "nothing of it is lost"
 
 
-@virtually
 async def test_a_holder_with_a_longer_duration_gets_its_time(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("slow", leaseDurationSeconds=40)
@@ -119,7 +112,6 @@ async def test_a_holder_with_a_longer_duration_gets_its_time(tmp_path: Path):
             assert 40 <= await until(me.elector.is_leading) <= 40.1
 
 
-@virtually
 async def test_a_free_lease_is_taken_at_once(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
@@ -131,7 +123,6 @@ async def test_a_free_lease_is_taken_at_once(tmp_path: Path):
             assert await until(me.elector.is_leading) <= 5.1
 
 
-@virtually
 async def test_one_of_many_candidates_for_a_free_lease_leads(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
@@ -149,7 +140,6 @@ async def test_one_of_many_candidates_for_a_free_lease_leads(tmp_path: Path):
             each.cancel()
 
 
-@virtually
 async def test_a_deleted_lease_is_created_again_by_any_candidate(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("silent")
@@ -165,7 +155,6 @@ async def test_a_deleted_lease_is_created_again_by_any_candidate(tmp_path: Path)
             assert they.spec["holderIdentity"] == "me"
 
 
-@virtually
 async def test_a_leader_survives_changes_of_its_lease_by_others(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -178,7 +167,6 @@ async def test_a_leader_survives_changes_of_its_lease_by_others(tmp_path: Path):
         assert [r.status for r in they.server.requests.matching(method="PUT")].count(409) > 10
 
 
-@virtually
 async def test_a_leader_stops_when_renewals_fail_for_the_renew_deadline(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -195,7 +183,6 @@ async def test_a_leader_stops_when_renewals_fail_for_the_renew_deadline(tmp_path
                 me.elector.check()
 
 
-@virtually
 async def test_a_leader_continues_when_renewals_fail_for_a_shorter_time(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -208,7 +195,6 @@ async def test_a_leader_continues_when_renewals_fail_for_a_shorter_time(tmp_path
         assert me.elector.is_leading()
 
 
-@virtually
 async def test_leadership_counts_from_the_sending_of_a_slow_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -223,7 +209,6 @@ async def test_leadership_counts_from_the_sending_of_a_slow_renewal(tmp_path: Pa
         assert now() == pytest.approx(sent + DEADLINE_SECONDS, abs=0.02)
 
 
-@virtually
 async def test_a_hanging_renewal_leaves_time_for_another(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -234,7 +219,6 @@ async def test_a_hanging_renewal_leaves_time_for_another(tmp_path: Path):
         assert len(me.led) == 1
 
 
-@virtually
 async def test_a_renewal_with_a_lost_response_is_found(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -246,7 +230,6 @@ async def test_a_renewal_with_a_lost_response_is_found(tmp_path: Path):
         assert they.spec["leaseTransitions"] == 0
 
 
-@virtually
 async def test_an_acquisition_with_a_lost_response_is_found(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.server.faults.lose_answers(requests(resource="leases", verb="create"), times=1)
@@ -255,7 +238,6 @@ async def test_an_acquisition_with_a_lost_response_is_found(tmp_path: Path):
             assert they.spec["leaseTransitions"] == 0
 
 
-@virtually
 async def test_a_leader_that_finds_another_holder_stops_at_once(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -268,7 +250,6 @@ async def test_a_leader_that_finds_another_holder_stops_at_once(tmp_path: Path):
         assert they.spec["holderIdentity"] == "usurper"
 
 
-@virtually
 async def test_a_suspended_leader_loses_leadership_before_any_other_task_runs(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("me") as me:
         await until(me.elector.is_leading)
@@ -280,7 +261,6 @@ async def test_a_suspended_leader_loses_leadership_before_any_other_task_runs(tm
             me.elector.check()
 
 
-@virtually
 async def test_a_released_lease_has_no_holder_and_is_taken_within_a_retry_period(tmp_path: Path):
     async with candidates(tmp_path) as they:
         first = await they.elector("first")
@@ -296,7 +276,6 @@ async def test_a_released_lease_has_no_holder_and_is_taken_within_a_retry_period
             assert they.spec["leaseTransitions"] == 1
 
 
-@virtually
 async def test_a_release_is_written_despite_changes_by_others(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
@@ -315,7 +294,6 @@ async def test_a_release_is_written_despite_changes_by_others(tmp_path: Path):
         assert they.lease["metadata"]["annotations"] == {"a": "b"}
 
 
-@virtually
 async def test_a_release_with_a_conflict_is_retried(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
@@ -327,7 +305,6 @@ async def test_a_release_with_a_conflict_is_retried(tmp_path: Path):
         assert they.spec["holderIdentity"] == ""
 
 
-@virtually
 async def test_a_lease_of_another_holder_is_not_released(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
@@ -339,7 +316,6 @@ async def test_a_lease_of_another_holder_is_not_released(tmp_path: Path):
         assert they.spec["holderIdentity"] == "other"
 
 
-@virtually
 async def test_a_candidate_that_never_led_releases_nothing(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
@@ -355,7 +331,6 @@ async def test_a_candidate_that_never_led_releases_nothing(tmp_path: Path):
         assert not list(they.server.requests)
 
 
-@virtually
 async def test_an_interrupted_acquisition_is_released_too(tmp_path: Path):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
@@ -372,7 +347,6 @@ async def test_an_interrupted_acquisition_is_released_too(tmp_path: Path):
         assert they.spec["holderIdentity"] == ""
 
 
-@virtually
 async def test_a_failed_release_is_logged_and_delays_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -388,7 +362,6 @@ async def test_a_failed_release_is_logged_and_delays_nothing(
         assert "Lease could not be released; others take it when its time is over" in caplog.messages
 
 
-@virtually
 async def test_tries_while_the_lease_is_held_are_one_to_two_point_two_retry_periods_apart(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other", leaseDurationSeconds=100_000)
@@ -403,7 +376,6 @@ async def test_tries_while_the_lease_is_held_are_one_to_two_point_two_retry_peri
         assert max(gaps) - min(gaps) > 2.0, "they are spread"
 
 
-@virtually
 async def test_a_candidate_that_may_not_watch_takes_over_all_the_same(tmp_path: Path):
     async with candidates(tmp_path) as they, they.candidate("first") as first:
         await until(first.elector.is_leading)
@@ -417,7 +389,6 @@ async def test_a_candidate_that_may_not_watch_takes_over_all_the_same(tmp_path: 
         assert DEADLINE_SECONDS + 60 < took_over <= 60 + longest + 0.1
 
 
-@virtually
 async def test_a_missing_permission_is_logged_once_with_its_lease_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -438,7 +409,6 @@ async def test_a_missing_permission_is_logged_once_with_its_lease_and_retried(
         await until(me.elector.is_leading, seconds=5)
 
 
-@virtually
 async def test_an_unreachable_server_is_logged_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -455,7 +425,6 @@ async def test_an_unreachable_server_is_logged_once_and_retried(
             await until(me.elector.is_leading, seconds=5)
 
 
-@virtually
 async def test_a_malformed_response_is_a_failed_try(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
@@ -479,7 +448,6 @@ async def test_a_malformed_response_is_a_failed_try(tmp_path: Path, caplog: pyte
             await acquiring
 
 
-@virtually
 async def test_a_candidate_that_wakes_tries_at_once(tmp_path: Path):
     async with candidates(tmp_path) as at:
         at.hold("somebody", leaseDurationSeconds=300)

@@ -16,7 +16,6 @@ from scheduler.framework import WantedStatus
 from scheduler.kube.client.resources import Resource
 from scheduler.kube.client.writer import ApiWriter
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ async def writing() -> AsyncIterator[Objects]:
         yield Objects(server, writer)
 
 
-@virtually
 async def test_a_status_is_written_with_the_version_it_was_made_for_and_the_answer_is_returned():
     async with writing() as it:
         it.server.script("PATCH", PATH, written("8"))
@@ -76,7 +74,6 @@ async def test_a_status_is_written_with_the_version_it_was_made_for_and_the_answ
         assert it.bodies() == [{"metadata": {"resourceVersion": "7"}, "status": {"used": 3}}]
 
 
-@virtually
 async def test_conditions_of_others_stay_and_own_ones_that_are_not_wanted_are_removed():
     async with writing() as it:
         own = {"type": "Old", "status": "True", "lastTransitionTime": SINCE}
@@ -87,7 +84,6 @@ async def test_conditions_of_others_stay_and_own_ones_that_are_not_wanted_are_re
         assert it.bodies()[0]["status"]["conditions"] == [OTHERS, accepted("True", SINCE)]
 
 
-@virtually
 async def test_the_time_of_a_condition_changes_with_its_status_only():
     async with writing() as it:
         it.seen = seen(conditions=[accepted("True", SINCE)])
@@ -99,7 +95,6 @@ async def test_the_time_of_a_condition_changes_with_its_status_only():
         assert changed != SINCE
 
 
-@virtually
 async def test_keys_that_are_no_longer_wanted_are_removed_at_any_depth():
     async with writing() as it:
         it.seen = seen(lastGood={"spec": {"a": 1, "b": {"c": 1, "d": 2}}}, other=1)
@@ -108,7 +103,6 @@ async def test_keys_that_are_no_longer_wanted_are_removed_at_any_depth():
         assert it.bodies()[0]["status"] == {"lastGood": {"spec": {"a": None, "b": {"c": None, "d": 3}}}}
 
 
-@virtually
 async def test_after_a_conflict_the_status_is_made_for_the_newest_version():
     async with writing() as it:
         it.server.script("PATCH", PATH, failure(409, "Conflict"), written("9"))
@@ -122,7 +116,6 @@ async def test_after_a_conflict_the_status_is_made_for_the_newest_version():
         assert [each["type"] for each in second["status"]["conditions"]] == ["Checked", "Accepted"]
 
 
-@virtually
 async def test_a_status_is_sent_again_no_earlier_than_the_server_asks():
     async with writing() as it:
         busy = replace(failure(429, "TooManyRequests"), headers={"Retry-After": "5"})
@@ -132,7 +125,6 @@ async def test_a_status_is_sent_again_no_earlier_than_the_server_asks():
         assert asyncio.get_running_loop().time() - began >= 5
 
 
-@virtually
 async def test_a_deleted_or_replaced_object_is_not_written():
     async with writing() as it:
         it.seen = None
@@ -145,7 +137,6 @@ async def test_a_deleted_or_replaced_object_is_not_written():
         assert await it.write({"used": 1}) is None
 
 
-@virtually
 async def test_of_several_waiting_statuses_only_the_newest_is_written_and_a_refusal_is_raised():
     async with writing() as it:
         it.server.script("PATCH", PATH, written("8"), written("9"), failure(422, "Invalid"))

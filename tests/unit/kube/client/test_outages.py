@@ -10,7 +10,6 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.client.outages import ASK_SECONDS, SILENCE_SECONDS, Outages
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import (
     Answer,
     NoAnswer,
@@ -73,7 +72,6 @@ def now() -> float:
         pytest.param(failure(503), id="a proxy without server"),
     ],
 )
-@virtually
 async def test_a_wait_during_an_outage_ends_with_it(
     trouble: Answer | NoAnswer, caplog: pytest.LogCaptureFixture
 ):
@@ -91,7 +89,6 @@ async def test_a_wait_during_an_outage_ends_with_it(
         assert [record.message for record in caplog.records] == ["API server is away", "API server is back"]
 
 
-@virtually
 async def test_a_long_outage_is_logged_twice_a_minute(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.server.script("GET", READY, *[failure(503)] * 150, Answer())
@@ -105,7 +102,6 @@ async def test_a_long_outage_is_logged_twice_a_minute(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     "trouble", [pytest.param(NoAnswer(), id="cut off"), pytest.param(failure(500), id="an error")]
 )
-@virtually
 async def test_a_failure_of_a_healthy_server_is_no_outage(
     trouble: Answer | NoAnswer, caplog: pytest.LogCaptureFixture
 ):
@@ -121,7 +117,6 @@ async def test_a_failure_of_a_healthy_server_is_no_outage(
 
 
 @pytest.mark.parametrize("status", [200, 404, 409, 410, 429])
-@virtually
 async def test_a_response_is_no_failure(status: int):
     async with case() as at:
         await at.fail(Answer(status))
@@ -131,7 +126,6 @@ async def test_a_response_is_no_failure(status: int):
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-@virtually
 async def test_a_server_without_a_readiness_page_is_healthy(status: int):
     async with case() as at:
         at.server.script("GET", READY, failure(503), failure(status))
@@ -141,7 +135,6 @@ async def test_a_server_without_a_readiness_page_is_healthy(status: int):
         assert len(at.asked) == 2
 
 
-@virtually
 async def test_the_check_uses_a_new_connection_and_closes_the_kept_ones():
     async with case() as at:
         at.server.script("GET", "/x", Answer(), Answer())
@@ -157,7 +150,6 @@ async def test_the_check_uses_a_new_connection_and_closes_the_kept_ones():
         assert not kept.is_open
 
 
-@virtually
 async def test_streams_that_were_silent_during_an_outage_are_closed():
     async with case() as at:
         at.server.script("GET", "/silent", Stream([b"one\n"]))
@@ -179,7 +171,6 @@ async def test_streams_that_were_silent_during_an_outage_are_closed():
         lively.cancel()
 
 
-@virtually
 async def test_a_server_that_is_silent_for_long_is_checked():
     async with case() as at:
         at.server.script("GET", "/w", Stream([b"one\n", 60.0, b"two\n"]))
@@ -198,7 +189,6 @@ async def test_a_server_that_is_silent_for_long_is_checked():
         following.cancel()
 
 
-@virtually
 async def test_without_streams_silence_is_ignored():
     async with case() as at:
         await asyncio.sleep(600.0)
@@ -206,7 +196,6 @@ async def test_without_streams_silence_is_ignored():
         assert not at.asked
 
 
-@virtually
 async def test_listeners_are_notified_at_the_end_of_an_outage():
     async with case() as at:
         reported: list[float] = []
@@ -219,7 +208,6 @@ async def test_listeners_are_notified_at_the_end_of_an_outage():
         assert len(reported) == 2
 
 
-@virtually
 async def test_checks_of_a_healthy_server_are_bounded_for_any_failures():
     async with case() as at:
         at.server.script("GET", READY, *[Answer()] * 100)
@@ -230,7 +218,6 @@ async def test_checks_of_a_healthy_server_are_bounded_for_any_failures():
         assert len(at.asked) <= 21
 
 
-@virtually
 async def test_a_kept_connection_proves_nothing_and_another_is_opened():
     async with case() as at:
         at.server.script("GET", "/x", Answer())
@@ -243,7 +230,6 @@ async def test_a_kept_connection_proves_nothing_and_another_is_opened():
         assert len(at.connection._pool._idle) == 2
 
 
-@virtually
 async def test_an_interrupted_stream_starts_a_check():
     async with case() as at:
         at.server.script("GET", "/w", Stream([b"one\n"], "cut"))

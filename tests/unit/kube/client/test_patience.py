@@ -10,7 +10,6 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.client.requests import REFUSAL_SECONDS, StartupRequests, StoppedError
 from scheduler.kube.http.request import Request, Response
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,7 +35,6 @@ class Server:
 
 
 @pytest.mark.parametrize("status", [0, 429, 500, 502, 503])
-@virtually
 async def test_an_unreachable_server_is_awaited_and_logged_periodically(
     status: int, caplog: pytest.LogCaptureFixture
 ):
@@ -58,7 +56,6 @@ async def test_an_unreachable_server_is_awaited_and_logged_periodically(
     assert meanwhile == ["begins", "ends"]
 
 
-@virtually
 async def test_a_reachable_server_is_not_awaited():
     server = Server(0, 0.0)
     await StartupRequests(server, asyncio.Event()).send(ASKED)
@@ -66,7 +63,6 @@ async def test_a_reachable_server_is_not_awaited():
     assert asyncio.get_running_loop().time() == 0.0
 
 
-@virtually
 async def test_a_request_without_a_response_is_retried():
     silent_first = Server(0, 2.0)
     requests = StartupRequests(silent_first, asyncio.Event())
@@ -77,7 +73,6 @@ async def test_a_request_without_a_response_is_retried():
 
 
 @pytest.mark.parametrize("status", [401, 403])
-@virtually
 async def test_a_lasting_refusal_is_accepted(status: int):
     await StartupRequests(Server(status, 5.0), asyncio.Event()).send(ASKED)
     assert asyncio.get_running_loop().time() <= 6.0
@@ -87,7 +82,6 @@ async def test_a_lasting_refusal_is_accepted(status: int):
     assert REFUSAL_SECONDS <= asyncio.get_running_loop().time() - 5.0 <= REFUSAL_SECONDS + 2.0
 
 
-@virtually
 async def test_a_refusal_of_a_server_that_just_returned_is_not_accepted_at_once():
     server = Server(0, 70.0)
     asyncio.get_running_loop().call_later(65.0, setattr, server, "status", 403)
@@ -96,7 +90,6 @@ async def test_a_refusal_of_a_server_that_just_returned_is_not_accepted_at_once(
 
 
 @pytest.mark.parametrize("status", [400, 404, 410, 422])
-@virtually
 async def test_a_final_refusal_is_not_retried(status: int):
     server = Server(status, 500.0)
     with pytest.raises(ApiError):
@@ -104,7 +97,6 @@ async def test_a_final_refusal_is_not_retried(status: int):
     assert server.asked == 1
 
 
-@virtually
 async def test_a_stop_ends_the_wait():
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(3.0, stop.set)

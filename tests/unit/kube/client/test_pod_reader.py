@@ -8,7 +8,6 @@ import pytest
 from scheduler.errors import ApiError, ObjectError
 from scheduler.kube.client.requests import ApiPodReader
 from tests.support.builders import pod_object
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, failure, scripted_server
 
 PATH = "/api/v1/namespaces/default/pods/web"
@@ -28,12 +27,10 @@ async def read(*answers: Answer | NoAnswer) -> tuple[str | None, list[float]]:
 BOUND = Answer(body=pod_object("web", node="n1"))
 
 
-@virtually
 async def test_a_pod_is_read_in_its_current_version():
     assert await read(BOUND) == ("n1", [0.0])
 
 
-@virtually
 async def test_a_deleted_pod_is_none():
     assert (await read(failure(404, "NotFound")))[0] is None
 
@@ -48,7 +45,6 @@ async def test_a_deleted_pod_is_none():
         pytest.param(failure(504, "Timeout"), id="too slow"),
     ],
 )
-@virtually
 async def test_a_read_is_retried_until_there_is_a_response(trouble: Answer | NoAnswer):
     node, asked = await read(*[trouble] * 40, BOUND)
 
@@ -56,14 +52,12 @@ async def test_a_read_is_retried_until_there_is_a_response(trouble: Answer | NoA
     assert max(later - sooner for sooner, later in pairwise(asked)) <= 5.1
 
 
-@virtually
 async def test_a_refusal_of_a_starting_server_is_not_accepted():
     node, asked = await read(*[failure(403, "Forbidden")] * 3, BOUND)
 
     assert (node, len(asked)) == ("n1", 4)
 
 
-@virtually
 async def test_a_lasting_refusal_is_raised():
     with pytest.raises(ApiError) as caught:
         await read(*[failure(403, "Forbidden")] * 5, BOUND)
@@ -71,7 +65,6 @@ async def test_a_lasting_refusal_is_raised():
     assert caught.value.status == 403
 
 
-@virtually
 async def test_an_undecodable_pod_is_an_error():
     with pytest.raises(ObjectError, match="not a quantity"):
         await read(Answer(body=pod_object("web", cpu="a little")))

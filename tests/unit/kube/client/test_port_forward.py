@@ -19,6 +19,8 @@ from tests.unit.kube.http.raw_server import Visit, raw_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 POD = "kube-system/leader"
 ROOT = "root"
 
@@ -68,16 +70,13 @@ async def said(to: Forwarded, line: bytes) -> bytes:
     return answer
 
 
-def test_bytes_are_forwarded_on_several_connections_at_once():
-    async def scenario() -> None:
-        async with echo() as port, way(port) as to:
-            many = b"x" * 300_000 + b"y"  # more than one message, and more than a socket's buffer
-            answers = await asyncio.gather(*(said(to, line + b"\n") for line in (b"abc", b"", many)))
+async def test_bytes_are_forwarded_on_several_connections_at_once():
+    async with echo() as port, way(port) as to:
+        many = b"x" * 300_000 + b"y"  # more than one message, and more than a socket's buffer
+        answers = await asyncio.gather(*(said(to, line + b"\n") for line in (b"abc", b"", many)))
 
-            assert answers == [b"cba\n", b"\n", many[::-1] + b"\n"]
-            assert to.problem == ""
-
-    asyncio.run(scenario())
+        assert answers == [b"cba\n", b"\n", many[::-1] + b"\n"]
+        assert to.problem == ""
 
 
 @pytest.mark.parametrize(
@@ -88,13 +87,10 @@ def test_bytes_are_forwarded_on_several_connections_at_once():
         pytest.param(1, "ann", "the API server answered 403 to pods/portforward", id="not allowed"),
     ],
 )
-def test_a_failed_port_forward_has_a_reason(port: int | None, token: str, problem: str):
-    async def scenario() -> None:
-        async with way(port, token=token) as to:
-            assert await said(to, b"abc\n") == b""
-            assert to.problem.startswith(problem)
-
-    asyncio.run(scenario())
+async def test_a_failed_port_forward_has_a_reason(port: int | None, token: str, problem: str):
+    async with way(port, token=token) as to:
+        assert await said(to, b"abc\n") == b""
+        assert to.problem.startswith(problem)
 
 
 @pytest.mark.parametrize(
@@ -109,37 +105,31 @@ def test_a_failed_port_forward_has_a_reason(port: int | None, token: str, proble
         ),
     ],
 )
-def test_an_answer_without_a_websocket_is_an_error(answer: bytes, problem: str):
+async def test_an_answer_without_a_websocket_is_an_error(answer: bytes, problem: str):
     async def serve(visit: Visit) -> None:
         assert b"Upgrade: websocket\r\n" in await visit.request()
         visit.say(answer)
 
-    async def scenario() -> None:
-        async with (
-            raw_server(serve) as server,
-            ApiConnection(server.endpoint) as connection,
-            forwarded(connection, *POD.split("/"), 10259) as to,
-        ):
-            assert await said(to, b"abc\n") == b""
-            assert to.problem == problem
-
-    asyncio.run(scenario())
+    async with (
+        raw_server(serve) as server,
+        ApiConnection(server.endpoint) as connection,
+        forwarded(connection, *POD.split("/"), 10259) as to,
+    ):
+        assert await said(to, b"abc\n") == b""
+        assert to.problem == problem
 
 
-def test_a_port_forward_is_private_and_leaves_nothing_behind():
-    async def scenario() -> None:
-        begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
-        silent = await asyncio.start_server(lambda _, there: begun.put_nowait(there), "127.0.0.1", 0)
-        async with silent, way(silent.sockets[0].getsockname()[1]) as to:
-            folder = to.path.parent
-            assert folder.stat().st_mode & 0o077 == 0
-            assert folder.stat().st_uid == os.getuid()
-            reader, writer = await asyncio.open_unix_connection(to.path)  # which stays open
-            there = await begun.get()
-        async with asyncio.timeout(10):
-            assert await reader.read() == b""
-        writer.close()
-        there.close()
-        assert not folder.exists()
-
-    asyncio.run(scenario())
+async def test_a_port_forward_is_private_and_leaves_nothing_behind():
+    begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    silent = await asyncio.start_server(lambda _, there: begun.put_nowait(there), "127.0.0.1", 0)
+    async with silent, way(silent.sockets[0].getsockname()[1]) as to:
+        folder = to.path.parent
+        assert folder.stat().st_mode & 0o077 == 0
+        assert folder.stat().st_uid == os.getuid()
+        reader, writer = await asyncio.open_unix_connection(to.path)  # which stays open
+        there = await begun.get()
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+    there.close()
+    assert not folder.exists()

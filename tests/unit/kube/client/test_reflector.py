@@ -14,7 +14,6 @@ from scheduler.errors import ObjectError
 from scheduler.kube.client.reflector import REFUSED_SECONDS, Reflector
 from scheduler.kube.client.resources import REPLICA_SETS, Resource
 from scheduler.kube.client.watch import next_limit
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import (
     Answer,
     Received,
@@ -181,7 +180,6 @@ async def case(**options: Any) -> AsyncIterator[Case]:
             await asyncio.gather(running, return_exceptions=True)
 
 
-@virtually
 async def test_the_first_watch_begins_with_all_objects():
     async with case(field_selector="a!=b") as at:
         at.watch(*BEGINNING)
@@ -204,20 +202,15 @@ async def test_the_first_watch_begins_with_all_objects():
 
 
 @pytest.mark.parametrize("metadata", [None, {"annotations": []}, {"annotations": {"a": 1}}])
-def test_an_unreadable_bookmark_is_ignored(metadata: Any):
-    @virtually
-    async def scenario() -> None:
-        async with case() as at:
-            at.watch({"type": "BOOKMARK", "object": {"metadata": metadata}}, *BEGINNING)
-            async with asyncio.timeout(1.0):
-                await at.reflector.wait_synced()
+async def test_an_unreadable_bookmark_is_ignored(metadata: Any):
+    async with case() as at:
+        at.watch({"type": "BOOKMARK", "object": {"metadata": metadata}}, *BEGINNING)
+        async with asyncio.timeout(1.0):
+            await at.reflector.wait_synced()
 
-            assert at.told == ["+a@5", "+b@3"]
-
-    scenario()
+        assert at.told == ["+a@5", "+b@3"]
 
 
-@virtually
 async def test_changes_are_delivered_in_order():
     async with case() as at:
         at.watch(
@@ -229,7 +222,6 @@ async def test_changes_are_delivered_in_order():
         assert at.reflector.resource_version == "12"
 
 
-@virtually
 async def test_a_watch_that_the_server_ends_continues_from_the_last_version():
     async with case() as at:
         at.watch(*BEGINNING, *quiet(9), bookmark(50), then="close")
@@ -246,7 +238,6 @@ async def test_a_watch_that_the_server_ends_continues_from_the_last_version():
         assert at.listener.lists == 1
 
 
-@virtually
 async def test_a_silent_watch_is_dropped_and_resumed():
     async with case() as at:
         at.watch(*BEGINNING)
@@ -269,7 +260,6 @@ async def test_a_silent_watch_is_dropped_and_resumed():
         pytest.param([event("DELETED", "b", 12)], "b@12", [None, obj("b", 3)], "12", id="a deletion"),
     ],
 )
-@virtually
 async def test_a_suspect_watch_continues_from_the_last_change_the_server_confirms(
     then: list[Any], last: str, answers: list[Any], goes_on_from: str
 ):
@@ -312,7 +302,6 @@ async def test_a_suspect_watch_continues_from_the_last_change_the_server_confirm
         ),
     ],
 )
-@virtually
 async def test_a_different_history_causes_a_list(answer: Answer, caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
@@ -330,7 +319,6 @@ async def test_a_different_history_causes_a_list(answer: Answer, caplog: pytest.
         )
 
 
-@virtually
 async def test_a_list_older_than_the_known_version_shows_a_restore(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.watch(*BEGINNING, bookmark(40), 5.0, EXPIRED)
@@ -343,7 +331,6 @@ async def test_a_list_older_than_the_known_version_shows_a_restore(caplog: pytes
         assert at.told[2:] == ["-b@3", "a@5>a@5"], "version 5 of it may be another now"
 
 
-@virtually
 async def test_after_a_restore_a_known_version_is_decoded_again():
     future = status(504, "Timeout", "Timeout: Too large resource version: 9, current: 6")
     async with case() as at:
@@ -355,7 +342,6 @@ async def test_after_a_restore_a_known_version_is_decoded_again():
         assert at.told[2:] == ["a@5>a@5", "b@3>b@4"]
 
 
-@virtually
 async def test_a_suspect_empty_kind_is_listed_again():
     async with case() as at:
         at.watch(bookmark(9, ends=True), 5.0, then="cut")
@@ -367,7 +353,6 @@ async def test_a_suspect_empty_kind_is_listed_again():
         assert at.versions == [None, None]
 
 
-@virtually
 async def test_a_server_that_cannot_answer_is_checked_again_later():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
@@ -382,7 +367,6 @@ async def test_a_server_that_cannot_answer_is_checked_again_later():
         assert at.told[2:] == ["a@5>a@10"]
 
 
-@virtually
 async def test_bookmarks_keep_an_idle_watch_alive():
     async with case() as at:
         at.watch(*BEGINNING, 80.0, bookmark(20), 80.0, bookmark(30), 80.0)
@@ -399,7 +383,6 @@ async def test_bookmarks_keep_an_idle_watch_alive():
     ],
 )
 @pytest.mark.parametrize("then", ["close", "cut"])
-@virtually
 async def test_an_interrupted_watch_continues_from_the_last_whole_line(cut: bytes, then: str):
     async with case() as at:
         at.watch(*BEGINNING, 30.0, event("MODIFIED", "a", 10), cut, then=then)
@@ -411,7 +394,6 @@ async def test_an_interrupted_watch_continues_from_the_last_whole_line(cut: byte
 
 
 @pytest.mark.parametrize("by", ["status", "event"])
-@virtually
 async def test_an_expired_version_causes_a_list_and_its_difference(by: str):
     async with case() as at:
         at.watch(*BEGINNING, 30.0, then="close")
@@ -431,7 +413,6 @@ async def test_an_expired_version_causes_a_list_and_its_difference(by: str):
         assert at.listener.lists == 2
 
 
-@virtually
 async def test_an_object_recreated_in_a_gap_is_deleted_and_added():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, EXPIRED)
@@ -441,7 +422,6 @@ async def test_an_object_recreated_in_a_gap_is_deleted_and_added():
         assert at.told[2:] == ["-a@5", "+a@40"]
 
 
-@virtually
 async def test_an_object_recreated_within_a_watch_is_deleted_and_added_once():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, event("DELETED", "a", 10), event("ADDED", "a", 11, uid="other"))
@@ -450,7 +430,6 @@ async def test_an_object_recreated_within_a_watch_is_deleted_and_added_once():
         assert at.told[2:] == ["-a@5", "+a@11"]
 
 
-@virtually
 async def test_repeated_events_are_handled_once():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, event("MODIFIED", "a", 10), event("MODIFIED", "a", 10))
@@ -459,7 +438,6 @@ async def test_repeated_events_are_handled_once():
         assert at.told[2:] == ["a@5>a@10"]
 
 
-@virtually
 async def test_an_interrupted_initial_list_is_requested_again_and_deletes_nothing():
     async with case() as at:
         at.watch(event("ADDED", "a", 5), then="cut")
@@ -470,7 +448,6 @@ async def test_an_interrupted_initial_list_is_requested_again_and_deletes_nothin
         assert at.told == ["+a@5", "+b@3"]
 
 
-@virtually
 async def test_an_interrupted_relist_deletes_nothing_yet():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, EXPIRED)
@@ -483,7 +460,6 @@ async def test_an_interrupted_relist_deletes_nothing_yet():
         assert at.listener.ends == ["expired", "error"]
 
 
-@virtually
 async def test_a_server_without_initial_events_is_listed_and_watched():
     async with case() as at:
         at.script(failure(422, "Invalid"), listing(9, obj("a", 5), obj("b", 3)))
@@ -500,7 +476,6 @@ async def test_a_server_without_initial_events_is_listed_and_watched():
         assert at.listener.lists == 2
 
 
-@virtually
 async def test_a_server_that_fails_to_stream_a_list_gets_a_plain_request_each_time():
     async with case() as at:
         at.script(failure(500, "InternalError"), failure(503, "ServiceUnavailable"), listing(9, obj("a", 5)))
@@ -514,7 +489,6 @@ async def test_a_server_that_fails_to_stream_a_list_gets_a_plain_request_each_ti
         assert at.listener.lists == 2
 
 
-@virtually
 async def test_a_server_that_ignores_initial_events_is_finally_listed():
     async with case() as at:
         at.watch(event("ADDED", "a", 5))
@@ -526,7 +500,6 @@ async def test_a_server_that_ignores_initial_events_is_finally_listed():
         assert "watch" not in at.asked[1].query
 
 
-@virtually
 async def test_a_list_comes_in_pages():
     async with case(field_selector="x=y") as at:
         at.script(failure(400, "BadRequest"))
@@ -541,7 +514,6 @@ async def test_a_list_comes_in_pages():
         assert at.told == ["+a@5", "+b@3"]
 
 
-@virtually
 async def test_pages_are_smaller_where_objects_are_large():
     large = {"metadata": {**obj("a", 5)["metadata"], "annotations": {"large": "x" * 2**20}}}
     async with case() as at:
@@ -557,7 +529,6 @@ async def test_pages_are_smaller_where_objects_are_large():
         assert at.asked[2].query["limit"] == "500"
 
 
-@virtually
 async def test_expired_pages_are_listed_in_one_piece_without_deleted_objects():
     async with case() as at:
         at.script(failure(400, "BadRequest"))
@@ -573,7 +544,6 @@ async def test_expired_pages_are_listed_in_one_piece_without_deleted_objects():
         assert at.told == ["+a@5", "+gone@4", "+b@20", "-gone@4"]
 
 
-@virtually
 async def test_a_list_without_items_is_valid():
     async with case() as at:
         at.script(failure(400, "BadRequest"), listing(9))
@@ -583,7 +553,6 @@ async def test_a_list_without_items_is_valid():
         assert at.reflector.store == {}
 
 
-@virtually
 async def test_an_undecodable_object_does_not_stop_the_others():
     async with case() as at:
         at.watch(
@@ -602,7 +571,6 @@ async def test_an_undecodable_object_does_not_stop_the_others():
         assert len(at.asked) == 1
 
 
-@virtually
 async def test_waits_grow_during_failures_and_shrink_afterwards():
     async with case() as at:
         at.script(*[failure(500, "InternalError")] * 7, listing(9))
@@ -621,7 +589,6 @@ async def test_waits_grow_during_failures_and_shrink_afterwards():
         assert 0.8 <= waits[10] <= 1.7
 
 
-@virtually
 async def test_a_watch_that_ends_at_once_is_not_restarted_immediately():
     async with case() as at:
         at.watch(*BEGINNING)
@@ -632,7 +599,6 @@ async def test_a_watch_that_ends_at_once_is_not_restarted_immediately():
         assert len(at.asked) <= 26
 
 
-@virtually
 async def test_too_many_requests_are_retried_after_the_requested_time():
     async with case() as at:
         at.script(failure(429, "TooManyRequests", Retry_After="17"))
@@ -642,7 +608,6 @@ async def test_too_many_requests_are_retried_after_the_requested_time():
         assert 17.0 <= at.asked[1].at <= 18.0
 
 
-@virtually
 async def test_a_server_is_found_again_after_an_outage():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
@@ -653,7 +618,6 @@ async def test_a_server_is_found_again_after_an_outage():
         assert at.listener.ends == ["error"]
 
 
-@virtually
 async def test_a_version_refused_for_other_reasons_is_finally_dropped():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="close")
@@ -665,7 +629,6 @@ async def test_a_version_refused_for_other_reasons_is_finally_dropped():
         assert at.told[2:] == ["-b@3"]
 
 
-@virtually
 async def test_a_server_with_a_lagging_cache_has_not_gone_back(caplog: pytest.LogCaptureFixture):
     async with case() as at:
         # For the request of all objects, without a version: the server's cache lags behind its storage.
@@ -679,7 +642,6 @@ async def test_a_server_with_a_lagging_cache_has_not_gone_back(caplog: pytest.Lo
         assert "gone back" not in caplog.text
 
 
-@virtually
 async def test_a_future_version_causes_a_list():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="close")
@@ -700,7 +662,6 @@ async def test_a_future_version_causes_a_list():
         pytest.param(404, "The API server does not serve this kind; install or enable it", None, id="404"),
     ],
 )
-@virtually
 async def test_a_forbidden_kind_is_logged_once_and_requested_slowly(
     code: int, message: str, named: str | None, caplog: pytest.LogCaptureFixture
 ):
@@ -720,7 +681,6 @@ async def test_a_forbidden_kind_is_logged_once_and_requested_slowly(
 
 
 @pytest.mark.parametrize("code", [401, 403, 404])
-@virtually
 async def test_refusals_of_a_starting_server_are_retried_soon_without_a_log_line(
     code: int, caplog: pytest.LogCaptureFixture
 ):
@@ -735,7 +695,6 @@ async def test_refusals_of_a_starting_server_are_retried_soon_without_a_log_line
         assert not [record for record in caplog.records if "may" in record.message.lower()]
 
 
-@virtually
 async def test_an_optional_kind_that_was_removed_is_dropped():
     async with case(optional=True) as at:
         at.watch(*BEGINNING, 30.0, then="cut")
@@ -745,7 +704,6 @@ async def test_an_optional_kind_that_was_removed_is_dropped():
         assert at.told[2:] == ["-a@5", "-b@3"]
 
 
-@virtually
 async def test_an_expired_version_is_relisted_at_once_even_after_long_trouble():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, then="cut")
@@ -757,7 +715,6 @@ async def test_an_expired_version_is_relisted_at_once_even_after_long_trouble():
         assert sorted(at.reflector.store) == ["ns/c"]
 
 
-@virtually
 async def test_lists_that_expire_repeatedly_are_delayed():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, then="close")
@@ -767,7 +724,6 @@ async def test_lists_that_expire_repeatedly_are_delayed():
         assert len(at.asked) < 10
 
 
-@virtually
 async def test_the_end_of_an_outage_ends_the_wait_and_resets_the_backoff():
     over = asyncio.Event()
 
@@ -793,7 +749,6 @@ async def test_the_end_of_an_outage_ends_the_wait_and_resets_the_backoff():
         assert at.reflector.has_synced
 
 
-@virtually
 async def test_an_absent_kind_refused_by_a_starting_server_does_not_delay_the_start():
     state_listener = Followed()
     async with case(state_listener=state_listener, optional=True) as at:
@@ -805,7 +760,6 @@ async def test_an_absent_kind_refused_by_a_starting_server_does_not_delay_the_st
     assert ended - began <= 1.1
 
 
-@virtually
 async def test_a_listener_is_notified_of_a_stale_kind():
     state_listener = Followed()
     async with case(state_listener=state_listener) as at:
@@ -825,7 +779,6 @@ async def test_a_listener_is_notified_of_a_stale_kind():
     ]  # fmt: skip
 
 
-@virtually
 async def test_a_kind_that_is_optional_and_absent_counts_as_empty():
     async with case(optional=True) as at:
         at.script(failure(404, "NotFound"))

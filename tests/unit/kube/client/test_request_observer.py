@@ -11,7 +11,6 @@ from scheduler.errors import ApiError
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class Told:
         pytest.param(Answer(after=60.0), 0, None, id="a late answer"),
     ],
 )
-@virtually
 async def test_a_request_is_observed_with_its_status_and_sizes(
     step: Step, status: int, received: int | None
 ) -> None:
@@ -66,7 +64,6 @@ async def test_a_request_is_observed_with_its_status_and_sizes(
         assert reported.watches == []
 
 
-@virtually
 async def test_the_delay_is_observed_with_the_request() -> None:
     async with scripted_server() as server, server.connection() as connection:
         connection.observer = reported = Told()
@@ -87,7 +84,6 @@ async def test_the_delay_is_observed_with_the_request() -> None:
         pytest.param(NoAnswer(), 0, id="one without an answer"),
     ],
 )
-@virtually
 async def test_a_watch_is_observed_at_its_start_and_neither_timed_nor_measured(
     step: Step, status: int
 ) -> None:
@@ -102,7 +98,6 @@ async def test_a_watch_is_observed_at_its_start_and_neither_timed_nor_measured(
         assert reported.requests == []
 
 
-@virtually
 async def test_an_unsent_request_is_not_observed() -> None:
     def no_more() -> None:
         raise RuntimeError
@@ -124,7 +119,6 @@ async def test_an_unsent_request_is_not_observed() -> None:
         ("https://[fd00::1]:6443/", "[fd00::1]:6443"),
     ],
 )
-@virtually
 async def test_the_host_is_named_with_its_port(server: str, host: str) -> None:
     async with ApiConnection(Endpoint(server)) as connection:
         assert connection._host == host

@@ -13,7 +13,6 @@ from scheduler.kube.http.endpoint import Endpoint
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,7 +58,6 @@ async def case(folder: Path) -> AsyncIterator[Case]:
         yield Case(server, connection)
 
 
-@virtually
 async def test_an_object_that_the_server_has_is_known_after_later_changes(tmp_path: Path):
     async with case(tmp_path) as at:
         node = _change(at.store.create("nodes", node_object("n", cpu="1")))
@@ -74,7 +72,6 @@ async def test_an_object_that_the_server_has_is_known_after_later_changes(tmp_pa
         assert await at.knows(removed)
 
 
-@virtually
 async def test_a_lost_change_is_unknown_though_its_version_exists_again(tmp_path: Path):
     async with case(tmp_path) as at:
         kept = at.add("kept")
@@ -95,7 +92,6 @@ async def test_a_lost_change_is_unknown_though_its_version_exists_again(tmp_path
         assert await at.knows(kept)
 
 
-@virtually
 async def test_only_the_same_pod_bound_at_the_same_version_is_ambiguous(tmp_path: Path):
     async with case(tmp_path) as at:
         backup = at.server.backup()
@@ -107,7 +103,6 @@ async def test_only_the_same_pod_bound_at_the_same_version_is_ambiguous(tmp_path
         assert not await at.knows(lost), "another uid"
 
 
-@virtually
 async def test_a_compacted_change_is_an_error(tmp_path: Path):
     async with case(tmp_path) as at:
         added = at.add("a")

@@ -5,7 +5,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.kube.client.outages import HOLD_SECONDS, StaleCacheGate
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +31,6 @@ async def held(cache_gate: StaleCacheGate, *, at_most: float = 1000.0) -> float:
     return loop.time() - began
 
 
-@virtually
 async def test_a_broken_watch_holds_scheduling_until_shortly_after_the_next_one():
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     assert not cache_gate.is_stale
@@ -42,7 +40,6 @@ async def test_a_broken_watch_holds_scheduling_until_shortly_after_the_next_one(
     assert 2.2 <= await held(cache_gate) <= 2.3
 
 
-@virtually
 async def test_a_watch_that_breaks_again_extends_the_hold():
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     cache_gate.broke("pods")
@@ -55,7 +52,6 @@ async def test_a_watch_that_breaks_again_extends_the_hold():
     assert not cache_gate.is_stale
 
 
-@virtually
 async def test_every_kind_counts():
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     cache_gate.broke("pods")
@@ -66,7 +62,6 @@ async def test_every_kind_counts():
     assert not cache_gate.is_stale
 
 
-@virtually
 async def test_the_hold_has_a_time_limit_until_the_cache_is_complete_again(caplog: pytest.LogCaptureFixture):
     cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
     cache_gate.broke("pods")
@@ -83,7 +78,6 @@ async def test_the_hold_has_a_time_limit_until_the_cache_is_complete_again(caplo
     assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1
 
 
-@virtually
 async def test_the_time_of_an_outage_does_not_count_toward_the_hold():
     outages = Away()
     outages.is_away = True
@@ -95,7 +89,6 @@ async def test_the_time_of_an_outage_does_not_count_toward_the_hold():
     assert HOLD_SECONDS - 0.1 <= await held(cache_gate) <= HOLD_SECONDS + 0.1
 
 
-@virtually
 async def test_an_outage_or_a_restore_starts_the_hold_again():
     outages = Away()
     cache_gate = StaleCacheGate(outages)  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ from scheduler.kube.client.writer import ApiWriter
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.daemon.metrics.exposition import families
 from tests.unit.kube.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
 from tests.unit.kube.client.test_writer import Note
@@ -52,7 +51,6 @@ def why(message: str) -> PodCondition:
     return PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
 
 
-@virtually
 async def test_both_queues_have_metrics_from_the_start() -> None:
     async with writing() as (_, _, metrics):
         for queue in ("status", "events"):
@@ -71,7 +69,6 @@ async def test_both_queues_have_metrics_from_the_start() -> None:
             ] == [0.0] * 7
 
 
-@virtually
 async def test_waiting_and_current_writes_are_counted_and_timed_separately() -> None:
     async with writing() as (server, writer, metrics):
         for n in range(12):  # the limit is 8
@@ -92,7 +89,6 @@ async def test_waiting_and_current_writes_are_counted_and_timed_separately() -> 
         assert Shown(metrics, "status")["adds_total"] == 0
 
 
-@virtually
 async def test_a_deferred_write_is_a_retry_and_waits_again() -> None:
     async with writing() as (server, writer, metrics):
         server.script("POST", "/notes/a", failure(429, Retry_After="3"), Answer())
@@ -105,7 +101,6 @@ async def test_a_deferred_write_is_a_retry_and_waits_again() -> None:
         assert 3.0 <= shown["queue_duration_seconds_sum"] < 3.1
 
 
-@virtually
 async def test_a_pod_has_one_waiting_patch_and_a_bind_removes_it() -> None:
     async with writing() as (server, writer, metrics):
         server.script("PATCH", STATUS, Answer(after=2.0), Answer())
@@ -130,7 +125,6 @@ async def test_a_pod_has_one_waiting_patch_and_a_bind_removes_it() -> None:
         assert (shown["adds_total"], shown["queue_duration_seconds_sum"]) == (3, 0)
 
 
-@virtually
 async def test_a_write_queued_again_at_its_end_is_a_new_one() -> None:
     class Twice(Note):
         """Happens once more during its sending."""

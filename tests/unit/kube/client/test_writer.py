@@ -21,7 +21,6 @@ from scheduler.objects.pod import PodInfo
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod, pod_object
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, ScriptedServer, failure, scripted_server
 
 if TYPE_CHECKING:
@@ -80,7 +79,6 @@ async def writing(**options: Any) -> AsyncIterator[tuple[ScriptedServer, ApiWrit
         yield server, writer
 
 
-@virtually
 async def test_a_bind_posts_a_binding_with_the_uid_of_the_pod():
     counter = Counter()
     async with writing(observer=counter) as (server, writer):
@@ -103,7 +101,6 @@ def is_kept(name: str) -> bool:
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])
-@virtually
 async def test_a_refused_status_patch_leaves_no_garbage_that_keeps_the_pod(status: int):
     async with writing() as (server, writer):
         server.script("PATCH", f"{PODS}/refused/status", failure(status, "Whatever"))
@@ -120,7 +117,6 @@ async def test_a_refused_status_patch_leaves_no_garbage_that_keeps_the_pod(statu
 
 
 @pytest.mark.parametrize("status", [404, 409, 500])
-@virtually
 async def test_a_refused_bind_is_an_error_and_is_sent_once(status: int):
     counter = Counter()
     async with writing(observer=counter) as (server, writer):
@@ -132,7 +128,6 @@ async def test_a_refused_bind_is_an_error_and_is_sent_once(status: int):
         assert (caught.value.status, len(server.received), counter.binds) == (status, 1, [status])
 
 
-@virtually
 async def test_a_bind_with_a_lost_response_is_an_error_without_status_and_is_sent_once():
     async with writing() as (server, writer):
         server.script("POST", f"{PODS}/low/binding", NoAnswer())
@@ -144,7 +139,6 @@ async def test_a_bind_with_a_lost_response_is_an_error_without_status_and_is_sen
         assert len(server.received) == 1
 
 
-@virtually
 async def test_deferred_binds_keep_their_order():
     async with writing() as (server, writer):
         for name in "abc":
@@ -162,7 +156,6 @@ async def test_deferred_binds_keep_their_order():
         assert all(at >= 5.0 for _, at in tried[3:])
 
 
-@virtually
 async def test_a_bind_waits_neither_for_patches_nor_for_events():
     async with writing() as (server, writer):
         server.script("POST", f"{PODS}/now/binding", Answer(201))
@@ -176,7 +169,6 @@ async def test_a_bind_waits_neither_for_patches_nor_for_events():
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
 
-@virtually
 async def test_patches_precede_events_and_leave_them_one_place():
     async with writing() as (server, writer):
         for n in range(40):
@@ -195,7 +187,6 @@ async def test_patches_precede_events_and_leave_them_one_place():
         assert (second.count("PATCH"), second.count("POST")) == (7, 1)
 
 
-@virtually
 async def test_other_writes_use_fewer_places_while_binds_wait():
     async with writing() as (server, writer):
         binds = [asyncio.create_task(writer.bind(pod(f"b{n}"), "n1")) for n in range(100)]
@@ -210,7 +201,6 @@ async def test_other_writes_use_fewer_places_while_binds_wait():
         await asyncio.gather(*binds, return_exceptions=True)
 
 
-@virtually
 async def test_waiting_patches_of_a_pod_are_merged_field_by_field():
     async with writing() as (server, writer):
         for n in range(8):  # reaches the limit
@@ -231,7 +221,6 @@ async def test_waiting_patches_of_a_pod_are_merged_field_by_field():
         assert (status["conditions"][0]["message"], status["nominatedNodeName"]) == ("two", "n2")
 
 
-@virtually
 async def test_patches_of_one_pod_are_sent_one_after_the_other():
     async with writing() as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer(after=3.0), Answer())
@@ -244,7 +233,6 @@ async def test_patches_of_one_pod_are_sent_one_after_the_other():
         assert [each.at for each in server.of("PATCH")] == pytest.approx([0.0, 3.0], abs=0.01)
 
 
-@virtually
 async def test_a_patch_that_changes_nothing_is_not_sent():
     async with writing() as (server, writer):
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
@@ -261,7 +249,6 @@ async def test_a_patch_that_changes_nothing_is_not_sent():
 
 
 @pytest.mark.parametrize("seconds", [0.5, 5.0], ids=["under way", "answered"])
-@virtually
 async def test_an_earlier_write_that_no_watch_has_delivered_is_replaced(seconds: float):
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
     seen = pod("a", status={"conditions": [said]})
@@ -278,7 +265,6 @@ async def test_an_earlier_write_that_no_watch_has_delivered_is_replaced(seconds:
         assert (last["conditions"][0]["message"], last["nominatedNodeName"]) == ("no", None)
 
 
-@virtually
 async def test_an_earlier_write_that_a_watch_has_delivered_is_not_repeated():
     def seen(version: str, message: str) -> PodInfo:
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -303,7 +289,6 @@ async def test_an_earlier_write_that_a_watch_has_delivered_is_not_repeated():
         pytest.param(pod("a", uid="another"), False, id="recreated under its name"),
     ],
 )
-@virtually
 async def test_a_patch_that_is_outdated_at_its_turn_is_not_sent(newest: PodInfo | None, patched: bool):
     async with writing(newest=lambda _: newest) as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer())
@@ -313,7 +298,6 @@ async def test_a_patch_that_is_outdated_at_its_turn_is_not_sent(newest: PodInfo 
         assert bool(server.received) is patched
 
 
-@virtually
 async def test_a_patch_of_a_bound_pod_is_sent():
     async with writing(newest=lambda _: pod("a", node="n1")) as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer())
@@ -324,7 +308,6 @@ async def test_a_patch_of_a_bound_pod_is_sent():
         assert len(server.received) == 1
 
 
-@virtually
 async def test_a_bind_removes_waiting_patches_and_waits_for_the_current_one():
     async with writing() as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer(after=3.0), Answer())
@@ -342,7 +325,6 @@ async def test_a_bind_removes_waiting_patches_and_waits_for_the_current_one():
         ]
 
 
-@virtually
 async def test_a_caller_that_waits_for_a_patch_gets_its_result():
     async with writing() as (server, writer):
         server.script("PATCH", f"{PODS}/a/status", Answer())
@@ -355,7 +337,6 @@ async def test_a_caller_that_waits_for_a_patch_gets_its_result():
         assert caught.value.status == 404
 
 
-@virtually
 async def test_a_patch_is_retried_after_temporary_errors():
     async with writing() as (server, writer):
         server.script(
@@ -376,7 +357,6 @@ async def test_a_patch_is_retried_after_temporary_errors():
         assert times[3] - times[2] >= 4.0
 
 
-@virtually
 async def test_an_event_is_sent_again_after_a_bad_gateway():
     async with writing() as (server, writer):
         server.script("POST", "/apis/events.k8s.io/v1/namespaces/default/events", failure(502), Answer())
@@ -388,7 +368,6 @@ async def test_an_event_is_sent_again_after_a_bad_gateway():
         assert len(server.received) == 2
 
 
-@virtually
 async def test_all_events_wait_while_the_server_is_overloaded():
     async with writing() as (server, writer):
         server.script("POST", "/notes/a", failure(429, "TooManyRequests", Retry_After="9"), Answer())
@@ -403,7 +382,6 @@ async def test_all_events_wait_while_the_server_is_overloaded():
         assert server.received[1].at >= 9.0
 
 
-@virtually
 async def test_a_retried_write_precedes_the_waiting_ones():
     async with writing() as (server, writer):
         server.script("POST", "/notes/e0", failure(429, "TooManyRequests", Retry_After="9"), Answer())
@@ -417,7 +395,6 @@ async def test_a_retried_write_precedes_the_waiting_ones():
         assert server.received[8].path == "/notes/e0"
 
 
-@virtually
 async def test_events_over_the_capacity_are_dropped_counted_and_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
@@ -439,7 +416,6 @@ async def test_events_over_the_capacity_are_dropped_counted_and_logged_once(
         assert caplog.records[1].dropped_in_all == 22
 
 
-@virtually
 async def test_a_patch_over_the_capacity_is_counted_and_fails_for_its_caller(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -454,7 +430,6 @@ async def test_a_patch_over_the_capacity_is_counted_and_fails_for_its_caller(
         assert counter.drops == ["status"]
 
 
-@virtually
 async def test_an_error_in_one_write_stops_no_other(caplog: pytest.LogCaptureFixture):
     class Broken(Note):
         async def send(self, connection: Any) -> None:
@@ -471,7 +446,6 @@ async def test_an_error_in_one_write_stops_no_other(caplog: pytest.LogCaptureFix
         assert [(record.message, record.object) for record in caplog.records] == [("Write failed", "a")]
 
 
-@virtually
 async def test_a_pod_is_deleted_only_with_its_uid():
     async with writing() as (server, writer):
         server.script("DELETE", f"{PODS}/a", failure(429, Retry_After="2"), failure(409, "Conflict"))
@@ -487,7 +461,6 @@ async def test_a_pod_is_deleted_only_with_its_uid():
         }
 
 
-@virtually
 async def test_draining_waits_for_all_writes():
     async with writing() as (server, writer):
         server.script("POST", f"{PODS}/a/binding", Answer(201, after=3.0))
@@ -506,7 +479,6 @@ async def test_draining_waits_for_all_writes():
         assert writer.pending() == {"binds": 0, "status": 0, "events": 0}
 
 
-@virtually
 async def test_draining_has_a_time_limit_and_logs_the_remaining_writes(caplog: pytest.LogCaptureFixture):
     async with writing() as (_, writer):
         writer.queue_event(Note("a"))
@@ -517,7 +489,6 @@ async def test_draining_has_a_time_limit_and_logs_the_remaining_writes(caplog: p
         assert caplog.records[0].pending == {"binds": 0, "status": 0, "events": 1}
 
 
-@virtually
 async def test_the_events_of_a_burst_follow_its_bindings_within_a_response_time():
     async with writing() as (server, writer):
 
@@ -538,7 +509,6 @@ async def test_the_events_of_a_burst_follow_its_bindings_within_a_response_time(
         assert max(sent[name] - bound[name] for name in names) < 0.11
 
 
-@virtually
 async def test_unanswered_events_do_not_accumulate_on_the_server():
     async with writing() as (server, writer):
 
@@ -555,7 +525,6 @@ async def test_unanswered_events_do_not_accumulate_on_the_server():
         )
 
 
-@virtually
 async def test_other_writes_get_all_places_once_no_bind_waits():
     async with writing() as (server, writer):
         for n in range(40):
@@ -576,7 +545,6 @@ async def test_other_writes_get_all_places_once_no_bind_waits():
         await asyncio.gather(*binds, return_exceptions=True)
 
 
-@virtually
 async def test_other_pods_do_not_wait_until_hundreds_of_group_members_are_bound() -> None:
     async with writing() as (server, writer):
         pods = [pod("alone")]

@@ -9,7 +9,6 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import CONNECTION_LOST, ApiConnection
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.http.raw_server import OK, Visit, raw_server
 
 GET = Request("GET", "/a")
@@ -25,7 +24,6 @@ SHAPES = {
 
 @pytest.mark.parametrize("answer", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("size", [1, 7, 1000], ids=["byte by byte", "in pieces", "at once"])
-@virtually
 async def test_a_response_is_complete_in_any_pieces(answer: bytes, size: int):
     async def serve(visit: Visit) -> None:
         while True:
@@ -41,7 +39,6 @@ async def test_a_response_is_complete_in_any_pieces(answer: bytes, size: int):
         assert server.connections == 1
 
 
-@virtually
 async def test_a_response_without_a_length_ends_with_its_connection():
     async def serve(visit: Visit) -> None:
         await visit.request()
@@ -60,7 +57,6 @@ async def test_a_response_without_a_length_ends_with_its_connection():
     ],
 )
 @pytest.mark.parametrize("request_", [GET, POST], ids=["GET", "POST"])
-@virtually
 async def test_a_partial_response_is_a_lost_connection_and_nothing_is_sent_again(
     answer: bytes, request_: Request
 ):
@@ -76,7 +72,6 @@ async def test_a_partial_response_is_a_lost_connection_and_nothing_is_sent_again
         assert len(server.requests) == 1
 
 
-@virtually
 async def test_a_redirect_is_an_error_and_not_followed():
     async def serve(visit: Visit) -> None:
         await visit.request()
@@ -89,7 +84,6 @@ async def test_a_redirect_is_an_error_and_not_followed():
         assert (caught.value.status, len(server.requests)) == (302, 1)
 
 
-@virtually
 async def test_a_stream_without_a_reader_is_not_read_without_limit():
     written = 0
 
@@ -114,7 +108,6 @@ async def test_a_stream_without_a_reader_is_not_read_without_limit():
         assert count == 1000
 
 
-@virtually
 async def test_invalid_characters_of_a_request_line_are_encoded():
     async def serve(visit: Visit) -> None:
         await visit.request()

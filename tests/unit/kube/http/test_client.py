@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 
 from scheduler.kube.http.client import HttpClient, HttpError
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -88,7 +87,6 @@ async def serving() -> AsyncIterator[Server]:
         (308, ("POST", b"{}")),
     ],
 )
-@virtually
 async def test_redirects_are_followed_as_in_go(status: int, again: tuple[str, bytes]) -> None:
     async with serving() as server, client() as asking:
         server.locations[f"/{status}/a"] = "../b?c=d"
@@ -98,7 +96,6 @@ async def test_redirects_are_followed_as_in_go(status: int, again: tuple[str, by
         assert (method, path, body) == (again[0], "/b?c=d", again[1])
 
 
-@virtually
 async def test_a_redirect_to_another_server_gets_no_headers_and_no_cookie() -> None:
     async with serving() as server, serving() as other, client() as asking:
         server.locations["/302/here"] = "/302/there"
@@ -109,7 +106,6 @@ async def test_a_redirect_to_another_server_gets_no_headers_and_no_cookie() -> N
         assert sent == [("Bearer t", None), ("Bearer t", None), (None, None)]
 
 
-@virtually
 async def test_redirects_end_after_ten() -> None:
     async with serving() as server, client() as asking:
         server.locations["/302/"] = "/302/"
@@ -118,14 +114,12 @@ async def test_redirects_end_after_ten() -> None:
         assert len(server.requests) == 11
 
 
-@virtually
 async def test_a_redirect_to_a_file_is_returned() -> None:
     async with serving() as server, client() as asking:
         server.locations["/302/"] = "file:///etc/hostname"
         assert (await send(asking, f"{server.url}/302/")).status == 302
 
 
-@virtually
 async def test_each_redirect_of_a_request_is_checked() -> None:
     async with serving() as server, client() as asking:
         server.locations["/307/"] = "/b"
@@ -141,14 +135,12 @@ async def test_each_redirect_of_a_request_is_checked() -> None:
         assert (checks, len(server.requests)) == ([0, 0, 1], 1)
 
 
-@virtually
 async def test_user_and_spaces_of_a_url_are_encoded_for_http() -> None:
     async with serving() as server, client() as asking:
         await send(asking, f"{server.url.replace('//', '//me:p%40ss@')}/a b?c=é#d")
         assert server.requests[0][1:3] == ("/a%20b?c=%C3%A9", "Basic bWU6cEBzcw==")
 
 
-@virtually
 async def test_a_multi_line_header_is_an_error_without_its_value() -> None:
     async with serving() as server, client() as asking:
         with pytest.raises(HttpError, match=r"a header is more than one line of text$"):
@@ -156,7 +148,6 @@ async def test_a_multi_line_header_is_an_error_without_its_value() -> None:
         assert not server.requests
 
 
-@virtually
 async def test_a_compressed_response_is_an_error() -> None:
     async with serving() as server, client() as asking:
         server.body, server.headers = gzip.compress(bytes(2**20)), {"Content-Encoding": "gzip"}
@@ -165,7 +156,6 @@ async def test_a_compressed_response_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("part", ["body", "head"])
-@virtually
 async def test_a_large_response_is_an_error_and_the_next_one_is_read(part: str) -> None:
     async with serving() as server, client() as asking:
         if part == "body":
@@ -178,7 +168,6 @@ async def test_a_large_response_is_an_error_and_the_next_one_is_read(part: str) 
         assert len((await send(asking, server.url)).body) == MOST_BYTES // 2
 
 
-@virtually
 async def test_pools_of_unused_servers_are_dropped() -> None:
     async with client() as asking:
         for number in range(1, 20):
@@ -187,7 +176,6 @@ async def test_pools_of_unused_servers_are_dropped() -> None:
         assert len(asking._pools) == 1
 
 
-@virtually
 async def test_a_connection_is_reused() -> None:
     async with serving() as server, client() as asking:
         for _ in range(3):

@@ -14,7 +14,6 @@ from scheduler.errors import ApiError
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.pool import ConnectionPool
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.http.raw_server import OK, Visit, raw_server
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ def without_looking_for_garbage() -> Iterator[None]:
     "serve",
     [keep_open, close_after_an_answer, close_without_an_answer, break_off_a_watch, say_what_is_no_http],
 )
-@virtually
 async def test_a_closed_connection_is_garbage_collected(
     serve: Callable[[Visit], Awaitable[None]],
     do: Callable[[ApiConnection], Awaitable[None]],

@@ -27,6 +27,8 @@ from tests.unit.kube.http.raw_server import always_ok, listening, raw_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 GET = Request("GET", "/a")
 
 
@@ -145,53 +147,41 @@ def test_a_failed_connection_is_reported_with_its_address_and_reason(
 
 
 @pytest.mark.parametrize("proxy", ["proxy:3128", "socks5://proxy:1080"])
-def test_an_invalid_proxy_means_the_request_was_not_sent(proxy: str):
-    async def scenario() -> None:
-        async with ApiConnection(Endpoint("https://api.example", proxy=proxy)) as connection:
-            with pytest.raises(ApiError, match="not the URL of an HTTP proxy") as caught:
+async def test_an_invalid_proxy_means_the_request_was_not_sent(proxy: str):
+    async with ApiConnection(Endpoint("https://api.example", proxy=proxy)) as connection:
+        with pytest.raises(ApiError, match="not the URL of an HTTP proxy") as caught:
+            await connection.send(GET)
+    assert caught.value.reason == NOT_CONNECTED
+
+
+async def test_a_refusing_proxy_means_the_request_was_not_sent(issued: Issued):
+    async with raw_server(always_ok, tls=serving(issued)) as server, proxy(refuses=True) as (address, _):
+        async with ApiConnection(replace(server.endpoint, proxy=f"http://{address}")) as connection:
+            with pytest.raises(ApiError, match="403") as caught:
                 await connection.send(GET)
-        assert caught.value.reason == NOT_CONNECTED
-
-    asyncio.run(scenario())
+        assert (caught.value.reason, server.requests) == (NOT_CONNECTED, [])
 
 
-def test_a_refusing_proxy_means_the_request_was_not_sent(issued: Issued):
-    async def scenario() -> None:
-        async with raw_server(always_ok, tls=serving(issued)) as server, proxy(refuses=True) as (address, _):
-            async with ApiConnection(replace(server.endpoint, proxy=f"http://{address}")) as connection:
-                with pytest.raises(ApiError, match="403") as caught:
-                    await connection.send(GET)
-            assert (caught.value.reason, server.requests) == (NOT_CONNECTED, [])
+async def test_without_tls_a_proxy_gets_the_request_itself():
+    async with proxy(refuses=True) as (address, heads):
+        endpoint = Endpoint("http://api.example:8080/base", proxy=f"http://me:secret@{address}")
+        async with ApiConnection(endpoint) as connection:
+            with pytest.raises(ApiError, match="403"):
+                await connection.send(GET)
 
-    asyncio.run(scenario())
-
-
-def test_without_tls_a_proxy_gets_the_request_itself():
-    async def scenario() -> None:
-        async with proxy(refuses=True) as (address, heads):
-            endpoint = Endpoint("http://api.example:8080/base", proxy=f"http://me:secret@{address}")
-            async with ApiConnection(endpoint) as connection:
-                with pytest.raises(ApiError, match="403"):
-                    await connection.send(GET)
-
-            assert heads[0].startswith(
-                b"GET http://api.example:8080/base/a HTTP/1.1\r\nHost: api.example:8080\r\n"
-            )
-            assert b"Proxy-Authorization: Basic " in heads[0]
-
-    asyncio.run(scenario())
+        assert heads[0].startswith(
+            b"GET http://api.example:8080/base/a HTTP/1.1\r\nHost: api.example:8080\r\n"
+        )
+        assert b"Proxy-Authorization: Basic " in heads[0]
 
 
-def test_a_host_name_is_resolved():
-    async def scenario() -> None:
-        async def ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+async def test_a_host_name_is_resolved():
+    async def ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-        async with listening(ok) as port, ApiConnection(Endpoint(f"http://localhost:{port}")) as connection:
-            assert (await connection.send(GET)).status == 200
-
-    asyncio.run(scenario())
+    async with listening(ok) as port, ApiConnection(Endpoint(f"http://localhost:{port}")) as connection:
+        assert (await connection.send(GET)).status == 200
 
 
 @LOOPS

@@ -13,7 +13,6 @@ from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.pool import CONNECT_SECONDS, IDLE_SECONDS
 from scheduler.kube.http.protocol import HttpProtocol
 from scheduler.kube.http.request import Request
-from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, scripted_server
 from tests.unit.kube.http.raw_server import OK, Visit, always_ok, raw_server
 
@@ -21,7 +20,6 @@ GET = Request("GET", "/a")
 POST = Request("POST", "/a", b"{}")
 
 
-@virtually
 async def test_as_many_connections_as_concurrent_requests_are_kept():
     async with raw_server(always_ok) as server, ApiConnection(server.endpoint) as connection:
         for _ in range(5):
@@ -30,7 +28,6 @@ async def test_as_many_connections_as_concurrent_requests_are_kept():
         assert (len(server.requests), server.connections) == (15, 3)
 
 
-@virtually
 async def test_a_connection_that_was_idle_for_long_is_not_reused():
     async with raw_server(always_ok) as server, ApiConnection(server.endpoint) as connection:
         await connection.send(POST)
@@ -50,7 +47,6 @@ async def test_a_connection_that_was_idle_for_long_is_not_reused():
         pytest.param(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", id="a request timeout"),
     ],
 )
-@virtually
 async def test_a_connection_closed_by_the_server_is_not_reused(then: bytes):
     async def serve(visit: Visit) -> None:
         await visit.request()
@@ -68,7 +64,6 @@ async def test_a_connection_closed_by_the_server_is_not_reused(then: bytes):
         assert server.connections == 2
 
 
-@virtually
 async def test_a_connection_that_the_server_will_close_is_not_reused():
     async def serve(visit: Visit) -> None:
         await visit.request()
@@ -82,7 +77,6 @@ async def test_a_connection_that_the_server_will_close_is_not_reused():
         assert server.connections == 2
 
 
-@virtually
 async def test_a_cancelled_request_closes_its_connection():
     async def serve(visit: Visit) -> None:
         answers = iter((b"slow", b"fast"))
@@ -107,7 +101,6 @@ async def test_a_cancelled_request_closes_its_connection():
 @pytest.mark.parametrize(
     ("method", "times"), [("GET", 2), ("PUT", 2), ("DELETE", 2), ("POST", 1), ("PATCH", 1)]
 )
-@virtually
 async def test_an_idempotent_request_without_a_response_is_sent_again(method: str, times: int):
     async def serve(visit: Visit) -> None:
         await visit.request()
@@ -126,7 +119,6 @@ async def test_an_idempotent_request_without_a_response_is_sent_again(method: st
         assert len(server.requests) == times
 
 
-@virtually
 async def test_a_request_sent_once_is_not_reported_as_unsent():
     answers = iter([None, None, NotLeadingError("kube-system/custom-scheduler")])
 
@@ -151,7 +143,6 @@ class Nowhere(Endpoint):
         await asyncio.sleep(1e6)
 
 
-@virtually
 async def test_connecting_has_a_timeout():
     async with ApiConnection(Nowhere("http://localhost")) as connection:
         with pytest.raises(ApiError) as caught:
@@ -161,7 +152,6 @@ async def test_connecting_has_a_timeout():
         assert asyncio.get_running_loop().time() == pytest.approx(CONNECT_SECONDS)
 
 
-@virtually
 async def test_connecting_counts_toward_the_time_of_a_request():
     async with ApiConnection(Nowhere("http://localhost")) as connection:
         with pytest.raises(ApiError):
@@ -170,7 +160,6 @@ async def test_connecting_counts_toward_the_time_of_a_request():
         assert asyncio.get_running_loop().time() == pytest.approx(3.0)
 
 
-@virtually
 async def test_a_replaced_endpoint_keeps_no_connection_to_the_old_one():
     async def slowly(visit: Visit) -> None:
         while True:
@@ -193,7 +182,6 @@ async def test_a_replaced_endpoint_keeps_no_connection_to_the_old_one():
 
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["GET", "POST"])
-@virtually
 async def test_closing_ends_current_requests_and_starts_no_others(request_: Request):
     async def never(visit: Visit) -> None:
         await visit.request()
@@ -213,7 +201,6 @@ async def test_closing_ends_current_requests_and_starts_no_others(request_: Requ
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
 
-@virtually
 async def test_a_response_of_a_cancelled_request_is_not_part_of_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ):

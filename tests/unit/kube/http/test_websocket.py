@@ -15,6 +15,8 @@ from scheduler.kube.http.websocket import LONGEST_MESSAGE_BYTES, WebSocket, acce
 if TYPE_CHECKING:
     from scheduler.http_server.messages import ServerRequest
 
+pytestmark = pytest.mark.run(by=asyncio.run)
+
 LENGTHS = [0, 1, 125, 126, 65_535, 65_536, 300_001]
 
 
@@ -33,23 +35,20 @@ async def echo(request: ServerRequest) -> ServerResponse:
     return ServerResponse(conversation, 101, headers=headers)
 
 
-def test_another_client_understands_messages_of_any_length() -> None:
-    async def scenario() -> None:
-        listening = listening_socket("127.0.0.1", 0)
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        listener = Listener(listening, echo, 1000, None, lambda _: None)
-        listener.open()
-        async with aiohttp.ClientSession() as session, session.ws_connect(url) as stream:
-            for length in LENGTHS:
-                sent = bytes(number % 251 for number in range(length))
-                await stream.send_bytes(sent)
-                assert await stream.receive_bytes() == sent
-            await stream.ping()
-            await stream.send_bytes(b"after the ping")
-            assert await stream.receive_bytes() == b"after the ping"
-        await listener.close()
-
-    asyncio.run(scenario())
+async def test_another_client_understands_messages_of_any_length() -> None:
+    listening = listening_socket("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    listener = Listener(listening, echo, 1000, None, lambda _: None)
+    listener.open()
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as stream:
+        for length in LENGTHS:
+            sent = bytes(number % 251 for number in range(length))
+            await stream.send_bytes(sent)
+            assert await stream.receive_bytes() == sent
+        await stream.ping()
+        await stream.send_bytes(b"after the ping")
+        assert await stream.receive_bytes() == b"after the ping"
+    await listener.close()
 
 
 class Written:
@@ -75,19 +74,16 @@ async def messages_of(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_client_masks_what_it_sends(length: int) -> None:
-    async def scenario() -> None:
-        written = Written()
-        sent = bytes(number % 251 for number in range(length))
-        stream = WebSocket(asyncio.StreamReader(), written, is_client=True)  # type: ignore[arg-type]
-        await stream.send(sent)
-        await stream.close()
+async def test_a_client_masks_what_it_sends(length: int) -> None:
+    written = Written()
+    sent = bytes(number % 251 for number in range(length))
+    stream = WebSocket(asyncio.StreamReader(), written, is_client=True)  # type: ignore[arg-type]
+    await stream.send(sent)
+    await stream.close()
 
-        assert written.data[1] & 0x80
-        assert length < 10 or sent not in written.data
-        assert (await messages_of(written.data))[0] == [sent]
-
-    asyncio.run(scenario())
+    assert written.data[1] & 0x80
+    assert length < 10 or sent not in written.data
+    assert (await messages_of(written.data))[0] == [sent]
 
 
 def test_a_message_may_arrive_in_several_frames() -> None:

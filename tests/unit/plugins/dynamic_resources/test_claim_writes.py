@@ -19,7 +19,6 @@ from scheduler.testing.devices import allocation, resource_claim, watch_devices
 from scheduler.testing.fakes import FakeSleep
 from tests.support.builders import pod
 from tests.support.manual_clock import ManualClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.claims_api import CONFLICT, LOST, ClaimsApi
 
 POD, OTHER = pod("web"), pod("db")
@@ -64,7 +63,6 @@ class Writing:
         return self.table.watch_kind(CLAIMS)[KEY]
 
 
-@virtually
 async def test_a_new_allocation_adds_the_finalizer_and_then_writes_its_time_and_pod():
     it = Writing(FREE)
 
@@ -80,7 +78,6 @@ async def test_a_new_allocation_adds_the_finalizer_and_then_writes_its_time_and_
     assert written.obj["metadata"]["resourceVersion"] == "102"
 
 
-@virtually
 async def test_a_claim_with_the_finalizer_needs_one_write():
     it = Writing(resource_claim("one", finalizers=[FINALIZER]))
 
@@ -89,7 +86,6 @@ async def test_a_claim_with_the_finalizer_needs_one_write():
     assert it.requests() == ["PUT /status"]
 
 
-@virtually
 async def test_a_pod_joins_the_consumers_of_an_allocated_claim():
     it = Writing(HELD)
 
@@ -100,7 +96,6 @@ async def test_a_pod_joins_the_consumers_of_an_allocated_claim():
     assert it.api.claims[KEY]["status"]["allocation"] == GIVEN, "it may not be changed any more"
 
 
-@virtually
 async def test_a_concurrently_changed_claim_is_read_again():
     it = Writing(FREE)
     it.api.meanwhile = [lambda: it.api.change(KEY, note="somebody else")]
@@ -112,7 +107,6 @@ async def test_a_concurrently_changed_claim_is_read_again():
     assert it.api.claims[KEY]["status"]["note"] == "somebody else"
 
 
-@virtually
 async def test_a_claim_that_changes_every_time_fails_after_five_tries():
     it = Writing(HELD)
     it.api.refusals = [CONFLICT] * 9
@@ -133,7 +127,6 @@ async def test_a_claim_that_changes_every_time_fails_after_five_tries():
         pytest.param(HELD, False, {"allocation": None}, "claim default/one got deallocated elsewhere in the meantime", id="deallocated"),
     ],
 )  # fmt: skip
-@virtually
 async def test_concurrent_changes_by_others_are_found(
     claim: dict[str, Any], allocate: bool, meanwhile: dict[str, Any], why: str
 ):
@@ -144,7 +137,6 @@ async def test_concurrent_changes_by_others_are_found(
         await it.reserve(allocate=allocate)
 
 
-@virtually
 async def test_a_claim_that_is_being_deleted_is_not_written():
     it = Writing(resource_claim("one", deleted=True))
 
@@ -162,7 +154,6 @@ async def test_a_claim_that_is_being_deleted_is_not_written():
         pytest.param([None, CONFLICT], "get updated claim default/one after conflict: it was deleted, or may not be read", id="reading again"),
     ],
 )  # fmt: skip
-@virtually
 async def test_a_refusal_has_the_message_of_upstream(refusals: list[ApiError | None], why: str):
     it = Writing(FREE)
     it.api.refusals = refusals
@@ -173,7 +164,6 @@ async def test_a_refusal_has_the_message_of_upstream(refusals: list[ApiError | N
 
 
 @pytest.mark.parametrize("answer", [LOST, ApiError(502, "", "bad gateway")], ids=["none", "of a balancer"])
-@virtually
 async def test_a_write_with_a_lost_response_that_took_effect_is_a_success(answer: ApiError):
     it = Writing(FREE)
     it.api.lost = [None, answer]
@@ -186,7 +176,6 @@ async def test_a_write_with_a_lost_response_that_took_effect_is_a_success(answer
     assert it.clock.now == pytest.approx(1.0 + 9.0)
 
 
-@virtually
 async def test_a_repeated_write_that_conflicts_with_itself_is_a_success():
     it = Writing(FREE)
     it.api.lost = [None, CONFLICT]
@@ -198,7 +187,6 @@ async def test_a_repeated_write_that_conflicts_with_itself_is_a_success():
 
 
 @pytest.mark.parametrize("answer", [CONFLICT, LOST], ids=["a conflict", "none"])
-@virtually
 async def test_a_concurrent_allocation_to_another_pod_is_found_at_once(answer: ApiError):
     it = Writing(resource_claim("one", finalizers=[FINALIZER]))
     it.api.refusals = [answer]
@@ -218,7 +206,6 @@ async def test_a_concurrent_allocation_to_another_pod_is_found_at_once(answer: A
         pytest.param({"allocation": GIVEN, "reservedFor": [{"uid": OTHER.uid}]}, id="another pod"),
     ],
 )  # fmt: skip
-@virtually
 async def test_a_write_with_a_lost_response_that_did_not_take_effect_has_failed(found: dict[str, Any]):
     it = Writing(resource_claim("one", finalizers=[FINALIZER]))
     it.api.refusals = [LOST]
@@ -230,7 +217,6 @@ async def test_a_write_with_a_lost_response_that_did_not_take_effect_has_failed(
         await it.reserve(allocate=True)
 
 
-@virtually
 async def test_a_claim_that_is_deleted_when_it_is_read_back_has_failed():
     it = Writing(FREE)
     it.api.lost = [LOST]
@@ -240,7 +226,6 @@ async def test_a_claim_that_is_deleted_when_it_is_read_back_has_failed():
         await it.reserve(allocate=True)
 
 
-@virtually
 async def test_an_unreserved_claim_keeps_its_other_pods():
     it = Writing(resource_claim("one", allocated=GIVEN, reserved_for=[POD, OTHER]))
 
@@ -255,7 +240,6 @@ async def test_an_unreserved_claim_keeps_its_other_pods():
     assert it.shown() == it.api.claims[KEY]
 
 
-@virtually
 async def test_a_deallocated_claim_has_neither_devices_nor_pods_left():
     status = [{"driver": "d", "pool": "p", "device": "x"}]
     it = Writing(resource_claim("one", allocated=GIVEN, reserved_for=[POD], devices=status))
@@ -267,7 +251,6 @@ async def test_a_deallocated_claim_has_neither_devices_nor_pods_left():
     assert it.shown()["status"] == {"other": "stays"}
 
 
-@virtually
 async def test_a_deleted_claim_loses_our_finalizer_first():
     it = Writing(resource_claim("one", allocated=GIVEN, finalizers=["other/one", FINALIZER]))
     it.api.meanwhile = [lambda: it.api.change(KEY, note="somebody else")]
@@ -279,7 +262,6 @@ async def test_a_deleted_claim_loses_our_finalizer_first():
     assert it.api.claims == {}
 
 
-@virtually
 async def test_the_claim_for_extended_resources_is_created_for_its_pod():
     it = Writing(FREE)
     annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
@@ -291,7 +273,6 @@ async def test_the_claim_for_extended_resources_is_created_for_its_pod():
     assert created.claim.metadata.annotations == annotations
 
 
-@virtually
 async def test_a_claim_that_cannot_be_created_is_reported():
     it = Writing(FREE)
     it.api.refusals = [ApiError(403, "Forbidden", "no")]
@@ -300,7 +281,6 @@ async def test_a_claim_that_cannot_be_created_is_reported():
         await it.writes.create(ResourceClaim(), POD)
 
 
-@virtually
 async def test_the_pod_status_gets_the_claim_and_a_lost_response_is_retried():
     it = Writing(FREE)
     it.api.refusals = [LOST, None]
@@ -330,7 +310,6 @@ async def test_the_pod_status_gets_the_claim_and_a_lost_response_is_retried():
 @pytest.mark.parametrize(
     ("error", "tries"), [pytest.param(LOST, 4, id="lost"), pytest.param(CONFLICT, 1, id="refused")]
 )
-@virtually
 async def test_a_failed_write_of_the_pod_status_fails_the_attempt(error: ApiError, tries: int):
     it = Writing(FREE)
     it.api.refusals = [error] * 9
@@ -349,7 +328,6 @@ async def test_a_failed_write_of_the_pod_status_fails_the_attempt(error: ApiErro
         pytest.param(resource_claim("one", uid="another"), id="it is another of that name"),
     ],
 )
-@virtually
 async def test_a_response_older_than_the_watch_is_ignored(shown: dict[str, Any] | None):
     it = Writing(FREE)
     store = it.table.watch_kind(CLAIMS)

@@ -17,7 +17,6 @@ from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.testing.devices import allocation, device_class, resource_claim, resource_slice
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.kit import Kit, placed
 
 KEY = GroupKey(POD_GROUPS, "default", "g")
@@ -81,7 +80,6 @@ def attempted_group() -> PodGroup:
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
-@virtually
 async def test_a_claim_of_the_group_is_reserved_for_the_group_once(version: str):
     it = kit(pod_group(OF_TEMPLATE), version=version)
     group = attempted_group()
@@ -101,7 +99,6 @@ async def test_a_claim_of_the_group_is_reserved_for_the_group_once(version: str)
         pytest.param({"name": "c", "resourceClaimName": "t"}, id="a claim instead of a template"),
     ],
 )
-@virtually
 async def test_a_claim_that_differs_from_the_groups_claims_is_reserved_for_the_pod(other: dict[str, Any]):
     it = kit(pod_group(other))
 
@@ -110,7 +107,6 @@ async def test_a_claim_that_differs_from_the_groups_claims_is_reserved_for_the_p
     assert reserved(it) == [{"resource": "pods", "name": "a", "uid": A.uid}]
 
 
-@virtually
 async def test_an_unneeded_claim_before_it_does_not_change_for_whom_a_claim_is_reserved():
     it = kit(pod_group(OF_TEMPLATE))
     unneeded = {"name": "none", "resourceClaimTemplateName": "t"}
@@ -126,7 +122,6 @@ async def test_an_unneeded_claim_before_it_does_not_change_for_whom_a_claim_is_r
     assert reserved(it) == [GROUP_CONSUMER]
 
 
-@virtually
 async def test_a_claim_that_is_reserved_for_the_group_is_not_written_again():
     it = kit(
         pod_group(OF_TEMPLATE),
@@ -143,7 +138,6 @@ async def test_a_claim_that_is_reserved_for_the_group_is_not_written_again():
     assert it.fakes.background.started == [], "other members may need it"
 
 
-@virtually
 async def test_a_pod_uses_a_claim_of_its_group_by_another_name_without_a_reservation_of_its_own():
     it = kit(pod_group(OF_TEMPLATE), allocated=allocation("gpu-0", node="n"))
     it.api.change("default/made", reservedFor=[GROUP_CONSUMER])
@@ -218,7 +212,6 @@ def stuck(group: dict[str, Any] | None = None) -> Kit:
     return it
 
 
-@virtually
 async def test_a_group_without_a_placed_member_gives_its_claim_back():
     it = stuck()
     attempt = it.begin(A, attempted_group())
@@ -235,7 +228,6 @@ async def test_a_group_without_a_placed_member_gives_its_claim_back():
     assert it.begin(B).reasons() == {"m": "resourceclaim not available on the node"}
 
 
-@virtually
 async def test_a_claim_that_was_given_back_is_deallocated_by_the_next_attempt():
     it = stuck()
     first = it.begin(A)
@@ -289,7 +281,6 @@ def test_a_group_whose_claim_cannot_be_found_fails(group: dict[str, Any], words:
     assert (found.code, found.message) == (Code.ERROR, words)
 
 
-@virtually
 async def test_without_the_gate_no_claim_is_given_back():
     features = FakeFeatures("1.37", GenericWorkload=True)
     made = resource_claim("made", allocated=allocation("gpu-0", node="n"), owner=A)

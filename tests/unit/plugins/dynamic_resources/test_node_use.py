@@ -14,7 +14,6 @@ from scheduler.objects.v1 import NodeAllocatableResourceClaimStatus
 from scheduler.testing.devices import allocation, device_class, resource_claim, resource_slice
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.claims_api import Write
 from tests.unit.plugins.dynamic_resources.kit import Kit, placed
 
@@ -152,7 +151,6 @@ def test_reserve_replaces_what_an_earlier_attempt_has_written():
 OF_MAPPING = {"resourceClaimName": "one", "containers": ["main"]}
 
 
-@virtually
 @pytest.mark.parametrize(
     ("features", "device", "written"),
     [
@@ -182,7 +180,6 @@ async def test_the_status_of_the_pod_says_what_it_takes(
     )
 
 
-@virtually
 async def test_unreserve_removes_what_was_written():
     it = kit(MAPPED, features=OF_136)
     attempt = placed(it, WEB, "a")
@@ -195,7 +192,6 @@ async def test_unreserve_removes_what_was_written():
     assert of_pod[-1].body == {"status": {"nodeAllocatableResourceClaimStatuses": None}}
 
 
-@virtually
 async def test_unreserve_removes_nothing_that_was_not_written():
     it = kit(MAPPED, features=OF_136)
     attempt = placed(it, WEB, "a")
@@ -206,7 +202,6 @@ async def test_unreserve_removes_nothing_that_was_not_written():
     assert it.api.writes == []
 
 
-@virtually
 async def test_a_status_that_cannot_be_written_fails_the_binding():
     it = kit(MAPPED, features=OF_136)
     attempt = placed(it, WEB, "a")

@@ -21,7 +21,6 @@ from scheduler.testing.devices import (
     resource_slice,
 )
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.kit import Kit
 from tests.unit.plugins.dynamic_resources.structured.node_search import long_search
 
@@ -182,7 +181,6 @@ def made_for(owner: PodInfo, **fields: Any) -> dict[str, Any]:
     return resource_claim("left-over", owner=owner, annotations=annotations, **fields)
 
 
-@virtually
 async def test_a_claim_left_by_an_earlier_attempt_is_deleted_first():
     left = made_for(
         ASKS, allocated=allocation("gpu-0", node="a"), finalizers=["resource.kubernetes.io/delete-protection"]
@@ -271,7 +269,6 @@ def test_a_claim_allocated_to_another_node_is_deallocated():
         pytest.param([WEB, OTHER], False, id="another uses it too"),
     ],
 )
-@virtually
 async def test_only_a_claim_without_other_consumers_is_deallocated(users: list[PodInfo], helps: bool):
     claim = resource_claim("one", allocated=allocation("gpu-0", node="gone"), reserved_for=users)
     kit = Kit(*NODES, claim)
@@ -302,7 +299,6 @@ def test_an_impossible_claim_needs_no_deallocation():
     assert attempt.post_filter() == Status.unschedulable("still not schedulable")
 
 
-@virtually
 async def test_a_claim_under_deallocation_is_not_allocated_to_a_pod():
     claim = resource_claim("one", allocated=allocation("gpu-0", node="gone"))
     kit = Kit(*NODES, device_class(), resource_slice("a"), claim)
@@ -321,7 +317,6 @@ async def test_a_claim_under_deallocation_is_not_allocated_to_a_pod():
     assert kit.begin(WEB).reasons() == {"b": NO_ROOM, "c": NO_ROOM}
 
 
-@virtually
 async def test_a_pod_is_retried_when_its_claim_could_not_be_deallocated():
     from tests.unit.plugins.dynamic_resources.claims_api import CONFLICT
 

@@ -23,7 +23,6 @@ from scheduler.testing.devices import (
     resource_slice,
 )
 from tests.support.builders import node, pod
-from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.claims_api import LOST
 from tests.unit.plugins.dynamic_resources.kit import Attempt, Kit, placed
 
@@ -177,7 +176,6 @@ def test_very_many_changes_cause_a_full_read():
 # PreBind.
 
 
-@virtually
 async def test_a_reserved_device_is_written_and_visible_before_the_watch_event():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
@@ -195,7 +193,6 @@ async def test_a_reserved_device_is_written_and_visible_before_the_watch_event()
     assert it.begin(SHARING).reasons() == {}, "others may use the claim from now on"
 
 
-@virtually
 async def test_a_lagging_watch_does_not_release_a_written_device():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
@@ -208,7 +205,6 @@ async def test_a_lagging_watch_does_not_release_a_written_device():
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
 
-@virtually
 async def test_all_pods_that_share_a_claim_are_written_into_it():
     it = two_claims()
     await placed(it, FIRST, "a").pre_bind("a")
@@ -220,7 +216,6 @@ async def test_all_pods_that_share_a_claim_are_written_into_it():
     ]
 
 
-@virtually
 async def test_a_claim_that_is_already_reserved_for_the_pod_is_not_written_again():
     given = resource_claim("one", allocated=allocation("gpu-0", node="a"), reserved_for=[FIRST])
     it = kit(given)
@@ -229,7 +224,6 @@ async def test_a_claim_that_is_already_reserved_for_the_pod_is_not_written_again
     assert it.api.writes == []
 
 
-@virtually
 async def test_the_257th_pod_of_a_claim_gets_the_message_of_the_api_server():
     it = kit(resource_claim("one", allocated=allocation("gpu-0", node="a")))
     it.api.refusals = [
@@ -243,7 +237,6 @@ async def test_the_257th_pod_of_a_claim_gets_the_message_of_the_api_server():
     )
 
 
-@virtually
 async def test_a_refused_write_frees_the_device():
     it = two_claims()
     it.api.refusals = [ApiError(403, "Forbidden", "no")]
@@ -255,7 +248,6 @@ async def test_a_refused_write_frees_the_device():
     assert it.begin(SECOND).reasons() == {}
 
 
-@virtually
 async def test_a_write_with_a_lost_response_keeps_its_device_until_it_is_verified():
     it = two_claims()
     it.api.lost = [None, LOST]
@@ -286,7 +278,6 @@ class Hanging:
         return await self._write(method, path, *rest, **options)
 
 
-@virtually
 async def test_an_abandoned_write_is_verified_before_its_device_is_free():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
@@ -307,7 +298,6 @@ async def test_an_abandoned_write_is_verified_before_its_device_is_free():
     assert it.begin(FIRST).reasons() == {}
 
 
-@virtually
 async def test_a_bound_claim_is_released_in_the_background():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
@@ -322,7 +312,6 @@ async def test_a_bound_claim_is_released_in_the_background():
     assert it.fakes.activator.activated == [], "it has its backoff"
 
 
-@virtually
 async def test_a_pod_waits_while_its_reservation_is_being_removed():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
@@ -343,7 +332,6 @@ ASKS = pod("ai", requests={GPU: 1})
 NEW = "default/ai-extended-resources-xyz"
 
 
-@virtually
 async def test_extended_resources_get_their_own_claim_and_the_pod_status_names_it():
     it = kit(resource_claim("two"))
     it.fakes.happenings.coming = [(CLAIM_UPDATE, None, resource_claim("ai-extended-resources-xyz"))]
@@ -380,7 +368,6 @@ async def test_extended_resources_get_their_own_claim_and_the_pod_status_names_i
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
 
-@virtually
 async def test_a_claim_that_cannot_be_created_frees_the_device():
     it = kit(resource_claim("two"))
     it.api.refusals = [ApiError(403, "Forbidden", "no")]
@@ -402,7 +389,6 @@ async def test_a_claim_that_cannot_be_created_frees_the_device():
         pytest.param([None, None, None, ApiError(403, "Forbidden", "no")], id="the pod's status"),
     ],
 )
-@virtually
 async def test_an_unneeded_claim_is_deleted(refusals: list[ApiError | None]):
     it = kit(resource_claim("two"))
     it.api.refusals = refusals
@@ -457,7 +443,6 @@ def when_asked(it: Kit, *changes: dict[str, Any] | None) -> list[float]:
     return times
 
 
-@virtually
 async def test_a_pod_waits_until_its_devices_are_ready():
     it = to_be_made_ready()
     times = when_asked(it, said("Other"), said("Ready", version=901))
@@ -479,7 +464,6 @@ async def test_a_pod_waits_until_its_devices_are_ready():
     ]
 
 
-@virtually
 async def test_a_failed_device_ends_the_wait():
     it = to_be_made_ready()
     when_asked(it, said("Broken"))
@@ -490,7 +474,6 @@ async def test_a_failed_device_ends_the_wait():
     assert it.fakes.metrics.calls[-1] == (ALLOCATED, ("custom-scheduler", DRIVER, "failed"), 1.0)
 
 
-@virtually
 async def test_the_wait_ends_at_its_timeout():
     it = to_be_made_ready(bindingTimeout="30s")
     times = when_asked(it, None)
@@ -502,7 +485,6 @@ async def test_the_wait_ends_at_its_timeout():
     assert it.fakes.metrics.calls[0] == (AWAITED, ("custom-scheduler", DRIVER, "timeout"), 30.0)
 
 
-@virtually
 async def test_a_deleted_claim_ends_the_wait():
     it = to_be_made_ready()
     attempt: Attempt = placed(it, FIRST, "a")
@@ -517,7 +499,6 @@ async def test_a_deleted_claim_ends_the_wait():
     assert failed(await attempt.pre_bind("a")) == 'could not find ResourceClaim "default/one"'
 
 
-@virtually
 async def test_a_pod_without_binding_conditions_does_not_wait():
     it = two_claims()
 

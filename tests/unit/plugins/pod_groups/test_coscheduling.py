@@ -29,7 +29,6 @@ from tests.support.builders import node, pod
 from tests.support.manifests import MANIFESTS
 from tests.support.snapshots import snapshot_of
 from tests.support.status_access import FakeStatusAccess
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,7 +186,6 @@ class Groups:
         return None
 
 
-@virtually
 async def test_statuses_of_many_groups_are_computed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     turn, found_in = 0, Counter[int]()
     count = coscheduling_objects.counted

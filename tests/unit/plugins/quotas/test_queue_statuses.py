@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from plugins.quotas.ledger import QueueReport
 from plugins.quotas.queue_statuses import QueueStatuses
 from tests.support.status_access import FakeStatusAccess
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -24,7 +23,6 @@ class Reporting:
         return self._reports
 
 
-@virtually
 async def test_a_queue_without_a_report_keeps_its_status() -> None:
     source = QueueStatuses([Reporting(known=QueueReport(pending=3))], FakeStatusAccess())
     objects: Any = {"known": {"spec": {}}, "unknown": {"spec": {}}}
@@ -36,7 +34,6 @@ async def test_a_queue_without_a_report_keeps_its_status() -> None:
     assert status_of("unknown", objects["unknown"]) is None
 
 
-@virtually
 async def test_the_pending_pods_of_all_profiles_are_counted() -> None:
     plugins = [Reporting(a=QueueReport(pending=3)), Reporting(a=QueueReport(pending=4))]
     objects: Any = {"a": {"spec": {}}}

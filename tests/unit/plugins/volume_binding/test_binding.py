@@ -18,7 +18,6 @@ from scheduler.testing.fakes import FakeApi
 from scheduler.testing.samples import claim, csi_node, only_on, storage_class, volume
 from tests.support.builders import node, pod
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.engine.queue.cluster import Cluster
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
 
@@ -245,7 +244,6 @@ def placed(version: int = 102, **fields: Any) -> dict[str, Any]:
     return versioned(made, version)
 
 
-@virtually
 async def test_whole_volumes_and_then_claims_are_written():
     live = Live()
     await live.written()
@@ -264,7 +262,6 @@ async def test_whole_volumes_and_then_claims_are_written():
     live.task.cancel()
 
 
-@virtually
 async def test_objects_from_a_list_are_written_with_their_kind():
     nameless = {field: value for field, value in PV.items() if field not in {"kind", "apiVersion"}}
     live = Live(OLD, NEW, PV)
@@ -282,7 +279,6 @@ async def test_objects_from_a_list_are_written_with_their_kind():
     running.cancel()
 
 
-@virtually
 async def test_a_pod_waits_until_all_its_claims_are_bound():
     live = Live()
     await live.written()
@@ -300,7 +296,6 @@ async def test_a_pod_waits_until_all_its_claims_are_bound():
     assert asyncio.get_running_loop().time() == 201
 
 
-@virtually
 async def test_a_volume_whose_event_follows_the_claims_is_awaited():
     live = Live(NEW, waiting=using("new", name="db"))
     await live.written()
@@ -312,7 +307,6 @@ async def test_a_volume_whose_event_follows_the_claims_is_awaited():
     assert await live.task is None
 
 
-@virtually
 async def test_events_from_before_the_write_are_ignored():
     live = Live()
     await live.written()
@@ -400,7 +394,6 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("what_happens", "message"), ENDS)
-@virtually
 async def test_the_events_that_end_the_wait(what_happens: Any, message: str):
     live = Live()
     await live.written()
@@ -415,7 +408,6 @@ async def test_the_events_that_end_the_wait(what_happens: Any, message: str):
     assert asyncio.get_running_loop().time() == 2, "it is seen at once"
 
 
-@virtually
 async def test_a_volume_that_the_driver_cannot_attach_ends_the_wait():
     source = {"csi": None, "awsElasticBlockStore": {"volumeID": "aws://nonsense"}}
     live = Live(NEW, csi_node("n1", {}, migrated=["kubernetes.io/aws-ebs"]), waiting=using("new", name="db"))
@@ -429,7 +421,6 @@ async def test_a_volume_that_the_driver_cannot_attach_ends_the_wait():
 
 
 @pytest.mark.parametrize("seconds", [0, 5])
-@virtually
 async def test_the_wait_has_a_timeout(seconds: int):
     live = Live(bind_timeout_seconds=seconds)
     status = await live.task
@@ -443,7 +434,6 @@ CONFLICT = ApiError(409, "Conflict", "the object has been modified")
 
 
 @pytest.mark.parametrize("error", [CONFLICT, ApiError(0, "Timeout", "no answer")])
-@virtually
 async def test_a_failed_write_ends_the_wait_and_unwritten_objects_are_released(error: ApiError):
     live = Live()
     live.writes.refusals = [error]
@@ -458,7 +448,6 @@ async def test_a_failed_write_ends_the_wait_and_unwritten_objects_are_released(e
     assert not live.writes.written
 
 
-@virtually
 async def test_written_objects_stay_as_in_the_response_until_the_watch_event():
     live = Live()
     live.writes.refusals = [None, CONFLICT]
@@ -473,7 +462,6 @@ async def test_written_objects_stay_as_in_the_response_until_the_watch_event():
     assert "claimRef" not in live.stage.shown(VOLUMES, "pv")["spec"]
 
 
-@virtually
 async def test_a_response_older_than_the_watch_changes_nothing():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     live.writes.before_answering = lambda _: (
@@ -485,7 +473,6 @@ async def test_a_response_older_than_the_watch_changes_nothing():
     assert live.stage.shown(VOLUMES, "pv")["metadata"]["resourceVersion"] == "150"
 
 
-@virtually
 async def test_a_volume_deleted_during_its_write_does_not_return():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     live.writes.before_answering = lambda _: live.remove(VOLUMES, "pv")
@@ -496,7 +483,6 @@ async def test_a_volume_deleted_during_its_write_does_not_return():
     assert live.stage.shown(VOLUMES, "pv") is None
 
 
-@virtually
 async def test_a_pod_deleted_during_the_write_of_its_volumes_is_not_awaited():
     live = Live()
     live.writes.before_answering = lambda answer: (
@@ -508,7 +494,6 @@ async def test_a_pod_deleted_during_the_write_of_its_volumes_is_not_awaited():
     assert status.message == 'binding volumes: pod does not exist any more: pod "db" not found'
 
 
-@virtually
 async def test_a_cancelled_wait_releases_unwritten_objects():
     live = Live()
     await live.written()
@@ -521,7 +506,6 @@ async def test_a_cancelled_wait_releases_unwritten_objects():
     assert not live.bus._waiting_for
 
 
-@virtually
 async def test_another_assumption_about_a_shared_claim_does_not_end_the_wait_of_the_first():
     live = Live(NEW, waiting=using("new", name="db"))
     await live.written()
@@ -538,7 +522,6 @@ async def test_another_assumption_about_a_shared_claim_does_not_end_the_wait_of_
     assert await live.task is None
 
 
-@virtually
 async def test_a_volume_that_differs_from_the_written_one_is_awaited():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     await live.written()
@@ -551,7 +534,6 @@ async def test_a_volume_that_differs_from_the_written_one_is_awaited():
     assert await live.task is None
 
 
-@virtually
 async def test_a_claim_with_a_volume_that_is_not_completely_bound_is_awaited():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     await live.written()

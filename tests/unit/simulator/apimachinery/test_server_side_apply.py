@@ -22,7 +22,6 @@ from scheduler.simulator.apimachinery.server_side_apply import (
 )
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget
 
@@ -223,7 +222,6 @@ def test_a_configuration_with_managed_fields_is_refused():
         apply(AStore(), "configmaps", made)
 
 
-@virtually
 async def test_custom_resources_are_applied_by_their_schema():
     items = {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}
     parts = {

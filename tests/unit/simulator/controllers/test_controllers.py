@@ -6,7 +6,6 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from scheduler.simulator.external_controllers import KubeletOptions, simulated_controllers
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 
 
@@ -31,7 +30,6 @@ def bind_all(store: AStore, node_name: str = "n1") -> None:
         store.bind(one["metadata"]["name"], node_name)
 
 
-@virtually
 async def test_a_deployment_creates_pods_that_it_owns():
     store = AStore()
     async with running(store):
@@ -50,7 +48,6 @@ async def test_a_deployment_creates_pods_that_it_owns():
         assert replica_set["metadata"]["name"] == f"web-{hash_label}"
 
 
-@virtually
 async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -73,7 +70,6 @@ async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods():
         }
 
 
-@virtually
 async def test_scaling_down_deletes_pods_without_a_node_first():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -90,7 +86,6 @@ async def test_scaling_down_deletes_pods_without_a_node_first():
         assert sorted(one["metadata"]["name"] for one in store.list("pods")) == kept
 
 
-@virtually
 async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -119,7 +114,6 @@ async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
         assert (old["spec"]["replicas"], new["spec"]["replicas"]) == (0, 4)
 
 
-@virtually
 async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -146,7 +140,6 @@ async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones():
         assert frozenset({"nginx:2"}) in images
 
 
-@virtually
 async def test_objects_owned_by_a_deployment_are_deleted_with_it():
     store = AStore()
     async with running(store):
@@ -158,7 +151,6 @@ async def test_objects_owned_by_a_deployment_are_deleted_with_it():
         assert store.list("replicasets") == store.list("pods") == []
 
 
-@virtually
 async def test_orphans_are_kept():
     store = AStore()
     async with running(store):
@@ -173,7 +165,6 @@ async def test_orphans_are_kept():
         assert len(store.list("pods")) == 3
 
 
-@virtually
 async def test_foreground_deletion_waits_for_the_dependents():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -191,7 +182,6 @@ async def test_foreground_deletion_waits_for_the_dependents():
         assert store.list("deployments") == store.list("replicasets") == store.list("pods") == []
 
 
-@virtually
 async def test_a_bound_pod_runs_after_a_delay():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -215,7 +205,6 @@ async def test_a_bound_pod_runs_after_a_delay():
         assert status["podIP"]
 
 
-@virtually
 async def test_an_unbound_pod_does_not_run():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -226,7 +215,6 @@ async def test_an_unbound_pod_does_not_run():
         assert phases(store) == ["Pending"]
 
 
-@virtually
 async def test_a_terminating_pod_is_removed_by_its_kubelet():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -244,7 +232,6 @@ async def test_a_terminating_pod_is_removed_by_its_kubelet():
         assert store.list("pods") == []
 
 
-@virtually
 async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet():
     store = AStore()
     tiny = node("n1")
@@ -279,7 +266,6 @@ async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet():
         assert {event["reason"] for event in store.list("events")} == {"OutOfcpu", "OutOfmemory", "OutOfpods"}
 
 
-@virtually
 async def test_the_resources_of_a_finished_pod_are_free():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -296,7 +282,6 @@ async def test_the_resources_of_a_finished_pod_are_free():
             await asyncio.sleep(5)
 
 
-@virtually
 async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -309,7 +294,6 @@ async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know():
         assert phases(store) == ["Running"]
 
 
-@virtually
 async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay():
     store = AStore()
     tiny = node("n1")
@@ -323,7 +307,6 @@ async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay():
         assert phases(store).count("Failed") > 3
 
 
-@virtually
 async def test_taints_follow_the_conditions_of_nodes():
     store = AStore()
     store.create("nodes", node("n1", taints=[{"key": "mine", "effect": "NoSchedule"}]))
@@ -351,7 +334,6 @@ async def test_taints_follow_the_conditions_of_nodes():
         assert store.get("nodes", "n1")["spec"]["taints"] == [{"key": "mine", "effect": "NoSchedule"}]
 
 
-@virtually
 async def test_a_terminating_namespace_is_emptied_and_removed():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -371,7 +353,6 @@ async def test_a_terminating_namespace_is_emptied_and_removed():
         assert store.list("pods") == store.list("deployments") == store.list("configmaps") == []
 
 
-@virtually
 async def test_stopped_controllers_do_nothing():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -384,7 +365,6 @@ async def test_stopped_controllers_do_nothing():
     assert phases(store) == ["Pending"]
 
 
-@virtually
 async def test_a_replication_controller_keeps_its_pods_until_it_is_deleted():
     store = AStore()
     made = deployment("web", 3)

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import running
 from tests.unit.simulator.storage_objects import claim, storage_class
@@ -46,7 +45,6 @@ def nodes_of(store: AStore) -> list[str]:
     return sorted(wanted_node(one) for one in store.list("pods"))
 
 
-@virtually
 async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_places_it():
     store = AStore()
     for name in ("n1", "n2", "n3"):
@@ -63,7 +61,6 @@ async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_place
         assert (status["desiredNumberScheduled"], status["numberReady"]) == (3, 3)
 
 
-@virtually
 async def test_daemons_follow_added_and_deleted_nodes():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -82,7 +79,6 @@ async def test_daemons_follow_added_and_deleted_nodes():
         assert [wanted_node(one) for one in left] == ["n2"]
 
 
-@virtually
 async def test_taints_and_selectors_exclude_daemons_but_a_cordon_does_not():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("plain", labels={"disk": "ssd"}))
@@ -97,7 +93,6 @@ async def test_taints_and_selectors_exclude_daemons_but_a_cordon_does_not():
         assert nodes_of(store) == ["cordoned", "plain"]
 
 
-@virtually
 async def test_a_new_template_replaces_daemons_one_after_the_other():
     store = AStore()
     for name in ("n1", "n2", "n3"):
@@ -120,7 +115,6 @@ async def test_a_new_template_replaces_daemons_one_after_the_other():
         assert store.get("daemonsets", "agent")["status"]["updatedNumberScheduled"] == 3
 
 
-@virtually
 async def test_a_stateful_set_creates_its_pods_in_order_and_deletes_them_in_reverse():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -145,7 +139,6 @@ async def test_a_stateful_set_creates_its_pods_in_order_and_deletes_them_in_reve
         assert [one["metadata"]["name"] for one in store.list("pods")] == ["db-0"]
 
 
-@virtually
 async def test_a_parallel_stateful_set_creates_all_its_pods_at_once():
     store = AStore()
     async with running(store):
@@ -155,7 +148,6 @@ async def test_a_parallel_stateful_set_creates_all_its_pods_at_once():
         assert len(store.list("pods")) == 3
 
 
-@virtually
 async def test_a_new_template_replaces_the_last_pod_of_a_stateful_set_first():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -178,7 +170,6 @@ async def test_a_new_template_replaces_the_last_pod_of_a_stateful_set_first():
         assert {one["spec"]["containers"][0]["image"] for one in store.list("pods")} == {"nginx:2"}
 
 
-@virtually
 async def test_a_rollback_makes_the_old_replica_set_the_newest():
     store = AStore()
     async with running(store):
@@ -198,7 +189,6 @@ async def test_a_rollback_makes_the_old_replica_set_the_newest():
         assert store.get("deployments", "web")["metadata"]["annotations"][note] == "3"
 
 
-@virtually
 async def test_a_stalled_rollout_fails():
     store = AStore(clock=LoopClock())
     async with running(store):
@@ -214,7 +204,6 @@ async def test_a_stalled_rollout_fails():
         assert conditions["Progressing"]["reason"] == "ProgressDeadlineExceeded"
 
 
-@virtually
 async def test_the_number_of_kept_old_replica_sets_is_limited():
     store = AStore()
     async with running(store):
@@ -241,7 +230,6 @@ def claims_of(store: AStore) -> list[str]:
     return sorted(one["metadata"]["name"] for one in store.list("persistentvolumeclaims"))
 
 
-@virtually
 async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -265,7 +253,6 @@ async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it():
         assert claims_of(store) == ["data-db-0", "data-db-1"]
 
 
-@virtually
 async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete():
     store = AStore()
     async with running(store):
@@ -279,7 +266,6 @@ async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete(
         assert claims_of(store) == []
 
 
-@virtually
 async def test_claims_are_deleted_with_scaled_down_pods_if_the_policy_says_delete():
     store = AStore()
     store.create("nodes", node("n1"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, pod
 from tests.unit.simulator.definitions import running
 
@@ -16,7 +15,6 @@ def event(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"}
 
 
-@virtually
 async def test_an_event_expires_an_hour_after_its_last_write():
     store = AStore()
     async with running(store, controllers=False):
@@ -50,7 +48,6 @@ def end(store: AStore, name: str, phase: str) -> None:
     store.patch("pods", name, {"status": {"phase": phase}}, subresource="status")
 
 
-@virtually
 async def test_a_group_without_pods_is_deleted_at_once():
     store = AStore()
     async with running(store):
@@ -64,31 +61,26 @@ async def test_a_group_without_pods_is_deleted_at_once():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", ""])
-def test_a_terminating_group_is_deleted_with_the_last_of_its_pods(phase: str):
-    @virtually
-    async def test() -> None:
-        store = AStore()
-        async with running(store, kubelet=False):
-            store.create("pods", member("p"))
-            store.create("pods", member("q"))
-            store.create(GROUPS, group("g"))
-            store.delete(GROUPS, "g")
-            await asyncio.sleep(1)
-            store.delete("pods", "p")
-            await asyncio.sleep(1)
-            assert "deletionTimestamp" in store.get(GROUPS, "g")["metadata"]
+async def test_a_terminating_group_is_deleted_with_the_last_of_its_pods(phase: str):
+    store = AStore()
+    async with running(store, kubelet=False):
+        store.create("pods", member("p"))
+        store.create("pods", member("q"))
+        store.create(GROUPS, group("g"))
+        store.delete(GROUPS, "g")
+        await asyncio.sleep(1)
+        store.delete("pods", "p")
+        await asyncio.sleep(1)
+        assert "deletionTimestamp" in store.get(GROUPS, "g")["metadata"]
 
-            if phase:
-                end(store, "q", phase)
-            else:
-                store.delete("pods", "q")
-            await asyncio.sleep(1)
-            assert store.find(GROUPS, "g") is None
-
-    test()
+        if phase:
+            end(store, "q", phase)
+        else:
+            store.delete("pods", "q")
+        await asyncio.sleep(1)
+        assert store.find(GROUPS, "g") is None
 
 
-@virtually
 async def test_a_group_without_pods_is_kept_until_it_is_deleted():
     store = AStore()
     async with running(store):
@@ -100,7 +92,6 @@ async def test_a_group_without_pods_is_kept_until_it_is_deleted():
         assert "finalizers" in store.get(GROUPS, "g")["metadata"]
 
 
-@virtually
 async def test_other_finalizers_are_kept():
     store = AStore()
     async with running(store):
@@ -111,7 +102,6 @@ async def test_other_finalizers_are_kept():
         assert store.get(GROUPS, "g")["metadata"]["finalizers"] == ["a.b/c"]
 
 
-@virtually
 async def test_existing_pods_protect_their_group():
     store = AStore()
     store.create("pods", member("p"))
@@ -126,7 +116,6 @@ async def test_existing_pods_protect_their_group():
         assert store.find(GROUPS, "g") is None
 
 
-@virtually
 async def test_a_pod_of_another_namespace_protects_no_group():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "other"}})
@@ -140,7 +129,6 @@ async def test_a_pod_of_another_namespace_protects_no_group():
         assert store.find(GROUPS, "g") is None
 
 
-@virtually
 async def test_a_namespace_is_deleted_with_its_groups_and_their_pods():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "other"}})

@@ -9,7 +9,6 @@ import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node
 from tests.unit.simulator.definitions import running
 
@@ -34,7 +33,6 @@ def conditions(store: AStore, name: str) -> dict[str, str]:
     return {one["type"]: one["reason"] for one in status.get("conditions", ()) if one["status"] == "True"}
 
 
-@virtually
 async def test_a_job_runs_its_parallel_pods_until_enough_have_succeeded():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -56,7 +54,6 @@ async def test_a_job_runs_its_parallel_pods_until_enough_have_succeeded():
         assert len(store.list("pods")) == 5
 
 
-@virtually
 async def test_a_job_retries_with_growing_delays_and_then_fails():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -73,7 +70,6 @@ async def test_a_job_retries_with_growing_delays_and_then_fails():
         assert {one["status"]["phase"] for one in store.list("pods")} == {"Failed"}
 
 
-@virtually
 async def test_a_failed_container_restarts_in_the_same_pod():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -90,7 +86,6 @@ async def test_a_failed_container_restarts_in_the_same_pod():
         assert store.list("pods") == []
 
 
-@virtually
 async def test_an_indexed_job_has_one_pod_per_index():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -103,7 +98,6 @@ async def test_an_indexed_job_has_one_pod_per_index():
         assert store.get("jobs", "j")["status"]["completedIndexes"] == "0-2"
 
 
-@virtually
 async def test_a_suspended_job_has_no_pods_until_it_is_resumed():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -117,7 +111,6 @@ async def test_a_suspended_job_has_no_pods_until_it_is_resumed():
         assert conditions(store, "j")["Complete"] == "CompletionsReached"
 
 
-@virtually
 async def test_a_job_past_its_deadline_fails_and_its_pods_are_deleted():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))
@@ -129,7 +122,6 @@ async def test_a_job_past_its_deadline_fails_and_its_pods_are_deleted():
         assert store.list("pods") == []
 
 
-@virtually
 async def test_a_finished_job_is_deleted_after_its_ttl_with_its_pods():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1"))

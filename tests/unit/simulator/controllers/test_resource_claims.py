@@ -9,7 +9,6 @@ import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.node_agents.device_drivers import DeviceDrivers, DeviceOptions
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node, pod
 from tests.unit.simulator.definitions import running
 
@@ -69,7 +68,6 @@ def messages(store: AStore, name: str) -> list[str]:
     return [str(one["message"]) for one in store.list("events", fields=f"involvedObject.name={name}")]
 
 
-@virtually
 async def test_a_pod_gets_a_claim_from_its_template_and_its_name_in_the_status():
     store = AStore()
     async with running(store):
@@ -85,7 +83,6 @@ async def test_a_pod_gets_a_claim_from_its_template_and_its_name_in_the_status()
         assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
 
 
-@virtually
 async def test_a_pod_waits_for_its_template():
     store = AStore()
     async with running(store):
@@ -99,7 +96,6 @@ async def test_a_pod_waits_for_its_template():
         assert store.find(CLAIMS, made_for(store, "p")) is not None
 
 
-@virtually
 async def test_a_deleted_claim_of_a_pod_is_created_again():
     store = AStore()
     async with running(store):
@@ -112,7 +108,6 @@ async def test_a_deleted_claim_of_a_pod_is_created_again():
         assert made_for(store, "p") != first
 
 
-@virtually
 async def test_a_generated_claim_is_deleted_with_its_pod():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -129,7 +124,6 @@ async def test_a_generated_claim_is_deleted_with_its_pod():
         assert store.list(CLAIMS) == []
 
 
-@virtually
 async def test_a_generated_claim_is_deleted_when_its_pod_has_finished():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -148,7 +142,6 @@ async def test_a_generated_claim_is_deleted_when_its_pod_has_finished():
         assert store.list(CLAIMS) == []
 
 
-@virtually
 async def test_a_shared_claim_is_deallocated_with_its_last_consumer():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -173,7 +166,6 @@ async def test_a_shared_claim_is_deallocated_with_its_last_consumer():
         assert "finalizers" not in found["metadata"]
 
 
-@virtually
 async def test_a_claim_in_use_is_deleted_after_its_consumer():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -190,7 +182,6 @@ async def test_a_claim_in_use_is_deleted_after_its_consumer():
         assert store.find(CLAIMS, "c") is None
 
 
-@virtually
 async def test_a_reservation_for_an_unknown_pod_is_removed():
     store = AStore()
     async with running(store):
@@ -203,7 +194,6 @@ async def test_a_reservation_for_an_unknown_pod_is_removed():
         assert store.get(CLAIMS, "c")["status"] == {}
 
 
-@virtually
 async def test_an_allocated_claim_is_reserved_for_a_pod_that_was_bound():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -237,7 +227,6 @@ def of_group(store: AStore) -> Object:
     return {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}
 
 
-@virtually
 async def test_members_of_a_group_share_the_claim_from_its_template():
     store = AStore(DRAWorkloadResourceClaims=True)
     async with running(store):
@@ -254,7 +243,6 @@ async def test_members_of_a_group_share_the_claim_from_its_template():
         assert len(store.list(CLAIMS)) == 1
 
 
-@virtually
 async def test_a_claim_that_the_group_does_not_have_is_created_for_each_member():
     store = AStore(DRAWorkloadResourceClaims=True)
     async with running(store):
@@ -266,7 +254,6 @@ async def test_a_claim_that_the_group_does_not_have_is_created_for_each_member()
         assert owner["kind"] == "Pod"
 
 
-@virtually
 async def test_a_deleted_claim_of_a_group_is_created_again_for_all_its_members():
     store = AStore(DRAWorkloadResourceClaims=True)
     async with running(store):
@@ -281,7 +268,6 @@ async def test_a_deleted_claim_of_a_group_is_created_again_for_all_its_members()
         assert store.find(CLAIMS, made_for(store, "p")) is not None
 
 
-@virtually
 async def test_members_run_with_the_reservation_of_their_group_until_the_group_is_deleted():
     store = AStore(DRAWorkloadResourceClaims=True)
     store.create("nodes", node("n1"))
@@ -304,7 +290,6 @@ async def test_members_run_with_the_reservation_of_their_group_until_the_group_i
         assert store.find(CLAIMS, name) is None
 
 
-@virtually
 async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bound():
     store = AStore(DRAWorkloadResourceClaims=True)
     store.create("nodes", node("n1"))
@@ -320,7 +305,6 @@ async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bo
         assert store.get(CLAIMS, name)["status"]["reservedFor"] == [of_group(store)]
 
 
-@virtually
 async def test_a_terminating_claim_is_not_reserved_for_another_pod(caplog: pytest.LogCaptureFixture):
     store = AStore()
     store.create("nodes", node("n1"))
@@ -337,7 +321,6 @@ async def test_a_terminating_claim_is_not_reserved_for_another_pod(caplog: pytes
     assert not caplog.records
 
 
-@virtually
 async def test_the_claim_for_extended_resources_is_deleted_with_its_pod():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -365,7 +348,6 @@ async def test_the_claim_for_extended_resources_is_deleted_with_its_pod():
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["not_allocated", "allocated_elsewhere"])
-@virtually
 async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(elsewhere: bool):
     store = AStore()
     store.create("nodes", node("n1"))
@@ -387,7 +369,6 @@ async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(elsewher
             assert phase(store, "p") == "Running"
 
 
-@virtually
 async def test_a_pod_starts_only_with_its_devices_reserved_for_it():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -402,7 +383,6 @@ async def test_a_pod_starts_only_with_its_devices_reserved_for_it():
         assert "is not allowed to use ResourceClaim c" in messages(store, "p")[0]
 
 
-@virtually
 async def test_a_pod_starts_once_its_volume_is_bound():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -432,7 +412,6 @@ def drivers(store: AStore, **options: Any) -> DeviceDrivers:
     return DeviceDrivers(store, DeviceOptions(**options))
 
 
-@virtually
 async def test_a_driver_publishes_the_devices_of_a_node_while_it_exists():
     store = AStore()
     of_nodes = drivers(store)
@@ -454,7 +433,6 @@ async def test_a_driver_publishes_the_devices_of_a_node_while_it_exists():
         assert store.list(SLICES) == []
 
 
-@virtually
 async def test_a_slice_can_be_withdrawn():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -469,7 +447,6 @@ async def test_a_slice_can_be_withdrawn():
 
 
 @pytest.mark.parametrize(("fails", "expected"), [(False, ["ready"]), (True, ["broken"])], ids=["well", "not"])
-@virtually
 async def test_binding_conditions_of_a_device_become_true(fails: bool, expected: list[str]):
     store = AStore()
     of_nodes = drivers(store, seconds=10, fails=frozenset({"n1"} if fails else ()))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.node_agents.volume_drivers import ProvisioningFault, ProvisioningFaults
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node
 from tests.unit.simulator.definitions import running
 from tests.unit.simulator.storage_objects import (
@@ -28,7 +27,6 @@ from tests.unit.simulator.storage_objects import (
 PV, PVC, SC = "persistentvolumes", "persistentvolumeclaims", "storageclasses"
 
 
-@virtually
 async def test_a_claim_gets_the_smallest_suitable_volume():
     store = AStore()
     async with running(store):
@@ -64,7 +62,6 @@ async def test_a_claim_gets_the_smallest_suitable_volume():
     ],
     ids=lambda other: next(iter(other)),
 )
-@virtually
 async def test_an_unsuitable_volume_is_not_used(other: dict[str, Any]):
     store = AStore()
     async with running(store):
@@ -76,7 +73,6 @@ async def test_an_unsuitable_volume_is_not_used(other: dict[str, Any]):
         assert events_of(store, "c") == ["FailedBinding"]
 
 
-@virtually
 async def test_a_claim_waits_for_a_volume_that_its_labels_select():
     store = AStore()
     async with running(store):
@@ -91,7 +87,6 @@ async def test_a_claim_waits_for_a_volume_that_its_labels_select():
         assert bound_volume(store, "c") == "chosen"
 
 
-@virtually
 async def test_a_volume_reserved_for_a_claim_is_preferred_to_a_smaller_one():
     store = AStore()
     async with running(store):
@@ -108,7 +103,6 @@ async def test_a_volume_reserved_for_a_claim_is_preferred_to_a_smaller_one():
     [({}, ""), ({"storageClassName": "fast"}, "VolumeMismatch"), ({"volumeName": "absent"}, "")],
     ids=["fits", "of_another_class", "not_there"],
 )
-@virtually
 async def test_a_claim_may_name_its_volume(asked: dict[str, Any], reason: str):
     store = AStore()
     async with running(store):
@@ -119,7 +113,6 @@ async def test_a_claim_may_name_its_volume(asked: dict[str, Any], reason: str):
         assert events_of(store, "c") == ([reason] if reason else [])
 
 
-@virtually
 async def test_a_volume_with_a_deleted_claim_is_released_and_kept_or_deleted():
     store = AStore()
     async with running(store):
@@ -141,7 +134,6 @@ async def test_a_volume_with_a_deleted_claim_is_released_and_kept_or_deleted():
         assert store.find(PV, made) is None
 
 
-@virtually
 async def test_a_claim_with_a_deleted_volume_is_lost():
     store = AStore()
     async with running(store):
@@ -156,7 +148,6 @@ async def test_a_claim_with_a_deleted_volume_is_lost():
         assert events_of(store, "c") == ["ClaimLost"]
 
 
-@virtually
 async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_scheduler():
     store = AStore()
     async with running(store):
@@ -175,7 +166,6 @@ async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_schedule
         assert bound_volume(store, "c") == "v"
 
 
-@virtually
 async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected():
     store = AStore()
     store.create("nodes", node("n1", labels={ZONE: "b"}))
@@ -202,7 +192,6 @@ async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected()
         ]
 
 
-@virtually
 async def test_a_driver_uses_the_topology_labels_of_its_csi_node():
     store = AStore()
     store.create("nodes", node("n1", labels={ZONE: "b", "kubernetes.io/hostname": "n1"}))
@@ -219,7 +208,6 @@ async def test_a_driver_uses_the_topology_labels_of_its_csi_node():
         assert (expression["key"], expression["values"]) == ("kubernetes.io/hostname", ["n1"])
 
 
-@virtually
 async def test_immediate_volumes_are_spread_over_the_zones_of_a_class():
     store = AStore()
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}]
@@ -236,7 +224,6 @@ async def test_immediate_volumes_are_spread_over_the_zones_of_a_class():
         assert zones in (["a", "b", "a", "b"], ["b", "a", "b", "a"])
 
 
-@virtually
 async def test_a_failed_volume_returns_the_claim_to_the_scheduler():
     store, faults = AStore(), ProvisioningFaults()
     faults.add(ProvisioningFault(node="n1"))
@@ -256,7 +243,6 @@ async def test_a_failed_volume_returns_the_claim_to_the_scheduler():
         assert bound_volume(store, "c")
 
 
-@virtually
 async def test_an_immediate_claim_is_retried_repeatedly():
     store, faults = AStore(), ProvisioningFaults()
     faults.add(ProvisioningFault(times=2))
@@ -270,7 +256,6 @@ async def test_an_immediate_claim_is_retried_repeatedly():
         assert events_of(store, "c").count("ProvisioningFailed") == 2
 
 
-@virtually
 async def test_the_provisioner_no_provisioner_provisions_nothing():
     store = AStore()
     async with running(store):
@@ -283,7 +268,6 @@ async def test_the_provisioner_no_provisioner_provisions_nothing():
         assert store.list(PV) == []
 
 
-@virtually
 async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists():
     store = AStore()
     async with running(store):
@@ -298,7 +282,6 @@ async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists():
         assert phase(store, PVC, "none") == "Pending"
 
 
-@virtually
 async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -318,7 +301,6 @@ async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it():
         assert store.find(PVC, "c") is None
 
 
-@virtually
 async def test_a_class_of_attributes_is_kept_while_a_claim_uses_it():
     store, classes = AStore(), "volumeattributesclasses"
     async with running(store):
@@ -336,7 +318,6 @@ async def test_a_class_of_attributes_is_kept_while_a_claim_uses_it():
         assert store.find(classes, "gold") is None
 
 
-@virtually
 async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once():
     store = AStore()
     async with running(store):
@@ -348,7 +329,6 @@ async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once():
         assert store.find(PVC, "c") is None
 
 
-@virtually
 async def test_an_ephemeral_volume_has_a_claim_that_is_deleted_with_its_pod():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -372,7 +352,6 @@ async def test_an_ephemeral_volume_has_a_claim_that_is_deleted_with_its_pod():
         assert store.find(PV, volume_name) is None
 
 
-@virtually
 async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one():
     store = AStore()
     template = {"spec": claim("")["spec"]}
@@ -387,7 +366,6 @@ async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one():
         )
 
 
-@virtually
 async def test_the_volumes_of_pods_are_attached_to_their_node():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -411,7 +389,6 @@ async def test_the_volumes_of_pods_are_attached_to_their_node():
         assert store.list("volumeattachments") == []
 
 
-@virtually
 async def test_a_driver_without_attachments_attaches_nothing():
     store = AStore()
     store.create("nodes", node("n1"))

@@ -11,7 +11,6 @@ from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.custom_resources import version_rank
 from scheduler.simulator.kinds.custom_resource_definitions import found_at
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore
 from tests.unit.simulator.definitions import anything, definition, running, widget, with_spec
 
@@ -55,7 +54,6 @@ async def established(store: AStore, **options: Any) -> None:
     await asyncio.sleep(0.01)
 
 
-@virtually
 async def test_a_definition_is_established_and_its_kind_served_at_once():
     store = AStore()
     async with running(store, controllers=False):
@@ -70,7 +68,6 @@ async def test_a_definition_is_established_and_its_kind_served_at_once():
         assert store.create("widgets", widget("w"))["metadata"]["generation"] == 1
 
 
-@virtually
 async def test_custom_resources_are_deleted_with_their_definition_and_watches_end():
     store = AStore()
     async with running(store, controllers=False):
@@ -87,7 +84,6 @@ async def test_custom_resources_are_deleted_with_their_definition_and_watches_en
             store.list("widgets")
 
 
-@virtually
 async def test_a_finalizer_of_a_custom_resource_delays_its_definition():
     store = AStore()
     async with running(store, controllers=False):
@@ -103,7 +99,6 @@ async def test_a_finalizer_of_a_custom_resource_delays_its_definition():
         assert store.find(CRD, "widgets.example.com") is None
 
 
-@virtually
 async def test_a_second_definition_of_the_same_kind_is_not_accepted():
     store = AStore()
     async with running(store, controllers=False):
@@ -123,7 +118,6 @@ async def test_a_second_definition_of_the_same_kind_is_not_accepted():
             store.list("gadgets")
 
 
-@virtually
 async def test_a_changed_definition_changes_the_validation():
     store = AStore()
     async with running(store, controllers=False):
@@ -137,7 +131,6 @@ async def test_a_changed_definition_changes_the_validation():
         assert caught.value.code == 422
 
 
-@virtually
 async def test_the_status_is_a_subresource_if_the_definition_enables_it():
     store = AStore()
     async with running(store, controllers=False):
@@ -158,7 +151,6 @@ async def test_the_status_is_a_subresource_if_the_definition_enables_it():
         assert by_status["metadata"]["generation"] == 2
 
 
-@virtually
 async def test_an_invalid_status_is_refused():
     store = AStore()
     schema = with_spec()
@@ -171,7 +163,6 @@ async def test_an_invalid_status_is_refused():
         assert caught.value.code == 422
 
 
-@virtually
 async def test_a_custom_resource_is_scaled_as_its_definition_specifies():
     paths = {
         "specReplicasPath": ".spec.pool.size",
@@ -187,7 +178,6 @@ async def test_a_custom_resource_is_scaled_as_its_definition_specifies():
         assert store.get("widgets", "w")["spec"] == {"pool": {"size": 5, "kept": True}}
 
 
-@virtually
 async def test_every_served_version_has_the_same_objects():
     older = {"name": "v1beta1", "served": True, "storage": False, "schema": {"openAPIV3Schema": anything()}}
     made = definition()
@@ -206,7 +196,6 @@ async def test_every_served_version_has_the_same_objects():
         assert (seen["apiVersion"], seen["spec"]) == ("example.com/v1beta1", {"size": 1})
 
 
-@virtually
 async def test_a_namespace_is_deleted_with_its_custom_resources():
     store = AStore()
     store.create("namespaces", {"metadata": {"name": "shop"}})

@@ -17,7 +17,6 @@ from scheduler.simulator.node_agents.pod_status import (
     runs_of,
 )
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node, pod
 from tests.unit.simulator.definitions import running
 
@@ -58,31 +57,26 @@ CASES = [
 
 
 @pytest.mark.parametrize(("made", "reason", "message"), CASES)
-def test_a_pod_that_its_node_cannot_run_fails_with_the_message_of_the_kubelet(
+async def test_a_pod_that_its_node_cannot_run_fails_with_the_message_of_the_kubelet(
     made: dict[str, Any], reason: str, message: str
 ):
-    @virtually
-    async def test() -> None:
-        store = AStore()
-        store.create("nodes", node("n1"))
-        async with running(store):
-            store.create("pods", with_port("first", 80))
-            store.bind("first", "n1")
-            await asyncio.sleep(2)
-            store.create("pods", made)
-            store.bind("p", "n1")
-            await asyncio.sleep(2)
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("pods", with_port("first", 80))
+        store.bind("first", "n1")
+        await asyncio.sleep(2)
+        store.create("pods", made)
+        store.bind("p", "n1")
+        await asyncio.sleep(2)
 
-        status = store.get("pods", "p")["status"]
-        assert (status["phase"], status["reason"], status["message"]) == ("Failed", reason, message)
-        (event,) = store.list("events")
-        assert (event["reason"], f"Pod was rejected: {event['message']}") == (reason, message)
-        assert store.get("pods", "first")["status"]["phase"] == "Running"
-
-    test()
+    status = store.get("pods", "p")["status"]
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", reason, message)
+    (event,) = store.list("events")
+    assert (event["reason"], f"Pod was rejected: {event['message']}") == (reason, message)
+    assert store.get("pods", "first")["status"]["phase"] == "Running"
 
 
-@virtually
 async def test_a_pod_above_the_limit_of_a_node_is_rejected():
     store = AStore()
     small = node("n1")
@@ -101,7 +95,6 @@ async def test_a_pod_above_the_limit_of_a_node_is_rejected():
     )
 
 
-@virtually
 async def test_a_silent_kubelet_neither_starts_nor_ends_pods():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -119,7 +112,6 @@ async def test_a_silent_kubelet_neither_starts_nor_ends_pods():
         assert store.get("pods", "p")["status"]["phase"] == "Running"
 
 
-@virtually
 async def test_a_pod_may_be_deleted_at_the_time_of_its_transition(
     caplog: pytest.LogCaptureFixture,
 ):
@@ -157,7 +149,6 @@ def ready(status: str) -> dict[str, object]:
     return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
 
 
-@virtually
 async def test_the_leases_of_nodes_are_renewed_unless_they_are_silent():
     store = AStore(clock=LoopClock())
     for name in ("n1", "n2"):
@@ -181,7 +172,6 @@ async def test_the_leases_of_nodes_are_renewed_unless_they_are_silent():
         assert renewed(store, "n2") > before[1]
 
 
-@virtually
 async def test_the_status_of_a_node_is_written_every_five_minutes():
     store = AStore(clock=LoopClock())
     store.create("nodes", node("n1") | ready("True"))
@@ -191,7 +181,6 @@ async def test_the_status_of_a_node_is_written_every_five_minutes():
         assert condition["lastHeartbeatTime"] > "1971"
 
 
-@virtually
 async def test_leases_are_renewed_only_with_an_observer():
     store = AStore()
     store.create("nodes", node("n1"))
@@ -249,7 +238,6 @@ def test_only_a_container_of_a_job_finishes_by_default():
     assert of(made) == [ContainerRun(5, 0)]
 
 
-@virtually
 async def test_extended_resources_of_the_capacity_become_allocatable():
     """An administrator adds, changes and removes one, as the documentation of Kubernetes shows."""
     store = AStore()
@@ -266,7 +254,6 @@ async def test_extended_resources_of_the_capacity_become_allocatable():
         assert [await allocatable(amount) for amount in ("4", "2", None)] == ["4", "2", None]
 
 
-@virtually
 async def test_devices_that_are_not_allocatable_stay_so():
     store = AStore()
     made = node("n1")
@@ -289,21 +276,17 @@ async def test_devices_that_are_not_allocatable_stay_so():
         pytest.param({"sleep": {"seconds": 100}}, 30, id="longer than the grace period"),
     ],
 )
-def test_a_deleted_pod_stays_until_its_hooks_have_ended(hook: dict[str, Any], seconds: float):
-    @virtually
-    async def test() -> None:
-        store = AStore()
-        store.create("nodes", node("n1"))
-        async with running(store):
-            made = pod("p", terminationGracePeriodSeconds=30)
-            made["spec"]["containers"][0]["lifecycle"] = {"preStop": hook}
-            store.create("pods", made)
-            store.bind("p", "n1")
-            await asyncio.sleep(2)
-            store.delete("pods", "p")
-            await asyncio.sleep(seconds - 0.1)
-            assert store.find("pods", "p") is not None
-            await asyncio.sleep(0.2)
-            assert store.find("pods", "p") is None
-
-    test()
+async def test_a_deleted_pod_stays_until_its_hooks_have_ended(hook: dict[str, Any], seconds: float):
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        made = pod("p", terminationGracePeriodSeconds=30)
+        made["spec"]["containers"][0]["lifecycle"] = {"preStop": hook}
+        store.create("pods", made)
+        store.bind("p", "n1")
+        await asyncio.sleep(2)
+        store.delete("pods", "p")
+        await asyncio.sleep(seconds - 0.1)
+        assert store.find("pods", "p") is not None
+        await asyncio.sleep(0.2)
+        assert store.find("pods", "p") is None

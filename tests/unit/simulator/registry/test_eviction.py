@@ -11,7 +11,6 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions
 from scheduler.simulator.kinds.workloads import count
 from scheduler.simulator.registry.deletion import DeleteOptions, evict
-from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 from tests.unit.simulator.definitions import running
 
@@ -57,7 +56,6 @@ def test_a_budget_counts_as_in_upstream(spec: dict[str, Any], expected: int, des
     assert found.disruptions_allowed == allowed
 
 
-@virtually
 async def test_the_status_of_a_budget_follows_its_pods():
     store = AStore()
     async with running(store):
@@ -74,7 +72,6 @@ async def test_the_status_of_a_budget_follows_its_pods():
         assert status["observedGeneration"] == 1
 
 
-@virtually
 async def test_an_eviction_beyond_the_budget_is_refused_until_a_replacement_is_ready():
     store = AStore()
     async with running(store):
@@ -98,7 +95,6 @@ async def test_an_eviction_beyond_the_budget_is_refused_until_a_replacement_is_r
     assert caught.value.details["causes"] == [{"reason": "DisruptionBudget", "message": message}]
 
 
-@virtually
 async def test_an_evicted_pod_has_a_condition_and_its_grace_period():
     store = AStore()
     async with running(store):
@@ -111,7 +107,6 @@ async def test_an_evicted_pod_has_a_condition_and_its_grace_period():
     assert going["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-@virtually
 async def test_a_dry_run_of_an_eviction_evicts_nothing():
     store = AStore()
     async with running(store):
@@ -124,7 +119,6 @@ async def test_a_dry_run_of_an_eviction_evicts_nothing():
         assert store.version == version
 
 
-@virtually
 async def test_an_eviction_with_another_uid_is_a_conflict():
     store = AStore()
     async with running(store):
@@ -137,7 +131,6 @@ async def test_an_eviction_with_another_uid_is_a_conflict():
         assert store.get("poddisruptionbudgets", "web")["status"]["disruptionsAllowed"] == 1
 
 
-@virtually
 async def test_a_pod_that_does_not_run_needs_no_budget():
     store = AStore()
     async with running(store):
@@ -148,7 +141,6 @@ async def test_a_pod_that_does_not_run_needs_no_budget():
         assert store.find("pods", "p") is None
 
 
-@virtually
 async def test_a_pod_of_two_budgets_cannot_be_evicted():
     store = AStore()
     async with running(store):
@@ -160,7 +152,6 @@ async def test_a_pod_of_two_budgets_cannot_be_evicted():
         assert caught.value.code == 500
 
 
-@virtually
 async def test_an_unprocessed_budget_forbids_all_evictions():
     store = AStore()
     async with running(store):
@@ -173,7 +164,6 @@ async def test_an_unprocessed_budget_forbids_all_evictions():
     assert "is still being processed by the server" in str(caught.value.details)
 
 
-@virtually
 async def test_a_pod_that_is_not_ready_may_be_evicted_while_the_budget_is_healthy():
     store = AStore()
     async with running(store):

@@ -13,7 +13,6 @@ from scheduler.tools.board.subject import of_daemon
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time import LoopClock
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,7 +90,6 @@ async def looking(hub: Hub) -> AsyncIterator[Viewer]:
         await asyncio.wait({task})
 
 
-@virtually
 async def test_a_viewer_gets_nodes_pending_pods_and_decisions(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
         it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
@@ -115,7 +113,6 @@ async def test_a_viewer_gets_nodes_pending_pods_and_decisions(tmp_path: Path) ->
         assert viewer.force["profiles"][0]["name"] == "custom-scheduler"
 
 
-@virtually
 async def test_without_viewers_nothing_runs_and_nothing_is_kept(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub):
         it.add_nodes(node_object("n1"))
@@ -127,7 +124,6 @@ async def test_without_viewers_nothing_runs_and_nothing_is_kept(tmp_path: Path) 
         assert not hub._samples
 
 
-@virtually
 async def test_a_later_viewer_gets_the_state_of_the_first(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as first:
         it.add_nodes(node_object("n1"), node_object("gone"))
@@ -146,7 +142,6 @@ async def test_a_later_viewer_gets_the_state_of_the_first(tmp_path: Path) -> Non
             assert len(second.samples) == len(first.samples)
 
 
-@virtually
 async def test_a_slow_viewer_is_disconnected_and_delays_no_other(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
         slow = hub.stream()
@@ -159,13 +154,11 @@ async def test_a_slow_viewer_is_disconnected_and_delays_no_other(tmp_path: Path)
         assert not viewer.ended
 
 
-@virtually
 async def test_a_stream_ends_so_that_access_is_checked_again(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
         await it.until(lambda: viewer.ended, seconds=301)
 
 
-@virtually
 async def test_the_page_of_a_pod_has_its_attempts_and_the_preemptions_of_others(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, subject, _):
         it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
@@ -190,7 +183,6 @@ async def test_the_page_of_a_pod_has_its_attempts_and_the_preemptions_of_others(
         assert [move["to"] for move in reported["history"]][-1] == "outside"
 
 
-@virtually
 async def test_the_page_of_a_node_has_its_pods_and_free_resources(tmp_path: Path) -> None:
     async with shown(tmp_path) as (it, subject, _):
         it.add_nodes(node_object("n1", cpu="4", taints=["a=b:PreferNoSchedule"]))

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from scheduler.daemon.app.extender.pages import following_token, token_in
 from scheduler.daemon.server.extender import Callers
-from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@virtually
 async def test_a_token_file_is_read_again_after_a_valid_change(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first")
