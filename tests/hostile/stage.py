@@ -30,7 +30,6 @@ INNOCENT = f"{NAME}-innocent"
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _LAG = re.compile(r'^custom_scheduler_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)', re.MULTILINE)
 _OVER_BUDGET = re.compile(r"^custom_scheduler_attempts_over_budget_total\{.*\} (\S+)", re.MULTILINE)
-_IN_FLIGHT = 400
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,8 @@ class Size:
         hold_seconds: how long is looked at least.
         patience_seconds: an innocent pod that is bound later counts as not bound.
         observes: whether an observer polls health, lease and memory.
+        in_flight: the requests of one kind that wait for an answer at a time. The simulated API server closes
+            connections that wait when there are more than 128.
     """
 
     scale: float
@@ -54,10 +55,11 @@ class Size:
     hold_seconds: float
     patience_seconds: float
     observes: bool
+    in_flight: int
 
 
-FULL = Size(1.0, 5000, 20, 4.0, 20.0, 30.0, observes=True)
-SMALL = Size(0.02, 40, 4, 20.0, 0.0, 60.0, observes=False)
+FULL = Size(1.0, 5000, 20, 4.0, 20.0, 30.0, observes=True, in_flight=400)
+SMALL = Size(0.02, 40, 4, 20.0, 0.0, 60.0, observes=False, in_flight=32)
 
 
 class Pool:
@@ -281,7 +283,7 @@ class Stage:
     async def paced(self, rate: float, count: int, function: Callable[[int], Awaitable[Any]]) -> float:
         """Call a function with 0, 1, ..., so many times a second, without waiting for the answers; how many it were."""
         began = time.monotonic()
-        room = asyncio.Semaphore(_IN_FLIGHT)
+        room = asyncio.Semaphore(self.size.in_flight)
 
         async def one(number: int) -> None:
             try:

@@ -1,4 +1,7 @@
-"""The process that forks commands: `python -m tests.support.command_server LISTENER`, until its input ends."""
+"""The process that forks commands: `python -m tests.support.command_server LISTENER`.
+
+Its input ends with the process that started it, also if that is killed. Then it kills the forked processes and ends.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,9 @@ class _Server:
 
     def __init__(self, listener: socket.socket) -> None:
         self._waiting = selectors.DefaultSelector()
-        self._waiting.register(0, selectors.EVENT_READ, lambda: False)
+        self._waiting.register(0, selectors.EVENT_READ, self._kill_all)
         self._waiting.register(listener, selectors.EVENT_READ, partial(self._fork, listener))
+        self._running: set[int] = set()  # pidfds of the forked processes
 
     def serve(self) -> Callable[[], None] | None:
         """Return the function to call in a forked process, or None at the end of the input."""
@@ -61,7 +65,9 @@ class _Server:
         for stream in streams:
             os.close(stream)
         ended = os.pidfd_open(process)
-        connection.sendall(_answer(process))
+        self._running.add(ended)
+        with suppress(OSError):  # its client was killed
+            connection.sendall(_answer(process))
         self._waiting.register(ended, selectors.EVENT_READ, partial(self._end, process, ended, connection))
         self._waiting.register(connection, selectors.EVENT_READ, partial(self._kill, ended, connection))
         return True
@@ -70,6 +76,7 @@ class _Server:
         """Send the exit status of a process that ended."""
         _, status = os.waitpid(process, 0)
         self._waiting.unregister(ended)
+        self._running.remove(ended)
         os.close(ended)
         with suppress(KeyError, ValueError):  # its client was killed
             self._waiting.unregister(connection)
@@ -77,6 +84,12 @@ class _Server:
             connection.sendall(_answer(os.waitstatus_to_exitcode(status)))
         connection.close()
         return True
+
+    def _kill_all(self) -> bool:
+        """Kill all forked processes at the end of the input."""
+        for ended in self._running:
+            signal.pidfd_send_signal(ended, signal.SIGKILL)
+        return False
 
     def _kill(self, ended: int, connection: socket.socket) -> bool:
         """Kill a process whose client was killed."""

@@ -95,3 +95,20 @@ def test_the_kubectl_plugin_is_a_forked_program_too() -> None:
     )
 
     assert done.stdout.startswith("Usage: kubectl why ")
+
+
+def test_forked_commands_end_when_the_tests_are_killed(tmp_path: Path) -> None:
+    script = (
+        "import os, subprocess\n"
+        "from tests.support.commands import forked_program\n"
+        f"command = [forked_program(), 'api-server', '--nodes=0', '--kubeconfig={tmp_path / 'kubeconfig'}']\n"
+        "with subprocess.Popen(command, stdout=subprocess.PIPE) as server:\n"
+        "    print(server.stdout.readline(), flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    started = subprocess.run(  # the error stream ends with the last process that has it
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=False
+    )
+
+    assert b"serves 0 nodes" in started.stdout
+    assert started.returncode == -signal.SIGKILL

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
-from weakref import WeakSet
 
 import kopf
 
@@ -241,16 +240,28 @@ class KopfThread:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """The loop of kopf. It tracks its connections, because kopf does not close all of them when it ends."""
+    """The loop of kopf. It closes its connections, because kopf does not close all of them when it ends."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.connections: WeakSet[asyncio.BaseTransport] = WeakSet()
+        # Strong references: nothing else refers to a connection that kopf forgot and that is not read.
+        self._connections: list[asyncio.WriteTransport] = []
 
     async def create_connection(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         transport, protocol = await super().create_connection(*args, **kwargs)
-        self.connections.add(transport)
+        self._connections = [each for each in self._connections if not each.is_closing()] + [transport]
         return transport, protocol
+
+    def abort_connections(self) -> None:
+        """Close all connections; their sockets are closed in the next iteration of the loop."""
+        for transport in self._connections:
+            transport.abort()
+
+    def close(self) -> None:
+        if not self.is_closed():
+            self.abort_connections()  # those of tasks that were cancelled late
+            self.run_until_complete(asyncio.sleep(0))
+        super().close()
 
 
 async def _close_all() -> None:
@@ -262,10 +273,7 @@ async def _close_all() -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
-    for transport in list(loop.connections):
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
-    await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
+    loop.abort_connections()
 
 
 def _settings() -> kopf.OperatorSettings:
