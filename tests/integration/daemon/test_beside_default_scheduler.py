@@ -93,7 +93,6 @@ async def race(folder: Path, *, pause_seconds: int) -> Rejected:
     [(0, Rejected(5, 5)), (60, Rejected(1, 0))],
     ids=["without pauses", "with a pause of a minute"],
 )
-@virtually
 async def test_node_pauses_reduce_the_number_of_pods_that_kubelets_reject(
     tmp_path: Path, pause_seconds: int, rejected: Rejected
 ):
