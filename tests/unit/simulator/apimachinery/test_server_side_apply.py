@@ -70,8 +70,7 @@ def test_applying_a_missing_object_creates_it_with_its_owner():
     }
 
 
-def test_applying_the_same_again_writes_nothing():
-    store = AStore()
+def test_applying_the_same_again_writes_nothing(store: AStore):
     first = apply(store, "configmaps", config(a="1"))
     store.clock.advance(60)
     again = apply(store, "configmaps", config(a="1"))
@@ -79,8 +78,7 @@ def test_applying_the_same_again_writes_nothing():
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_fields_no_longer_applied_are_removed_unless_another_owner_has_them():
-    store = AStore()
+def test_fields_no_longer_applied_are_removed_unless_another_owner_has_them(store: AStore):
     apply(store, "configmaps", config(a="1", b="2"))
     apply(store, "configmaps", config(b="2"), "other")
     left = apply(store, "configmaps", config(c="3"))
@@ -89,8 +87,7 @@ def test_fields_no_longer_applied_are_removed_unless_another_owner_has_them():
     assert owned(left) == {("me", "Apply"): {".data.c"}, ("other", "Apply"): {".data.b"}}
 
 
-def test_another_value_for_a_foreign_field_is_a_conflict_and_changes_nothing():
-    store = AStore()
+def test_another_value_for_a_foreign_field_is_a_conflict_and_changes_nothing(store: AStore):
     apply(store, "configmaps", config(a="1"))
     with pytest.raises(StatusError) as caught:
         apply(store, "configmaps", config(a="2"), "other")
@@ -103,8 +100,7 @@ def test_another_value_for_a_foreign_field_is_a_conflict_and_changes_nothing():
     assert store.get("configmaps", "c")["data"] == {"a": "1"}
 
 
-def test_several_conflicts_are_listed_by_manager():
-    store = AStore()
+def test_several_conflicts_are_listed_by_manager(store: AStore):
     apply(store, "configmaps", config(a="1", b="1"))
     update(store, "configmaps", "c", {"data": {"b": "2"}})
     with pytest.raises(StatusError) as caught:
@@ -115,8 +111,7 @@ def test_several_conflicts_are_listed_by_manager():
     )
 
 
-def test_force_takes_ownership_of_the_field():
-    store = AStore()
+def test_force_takes_ownership_of_the_field(store: AStore):
     apply(store, "configmaps", config(a="1", b="1"))
     forced = apply(store, "configmaps", config(a="2"), "other", force=True)
 
@@ -124,24 +119,21 @@ def test_force_takes_ownership_of_the_field():
     assert owned(forced) == {("me", "Apply"): {".data.b"}, ("other", "Apply"): {".data.a"}}
 
 
-def test_equal_values_are_shared_without_a_conflict():
-    store = AStore()
+def test_equal_values_are_shared_without_a_conflict(store: AStore):
     apply(store, "configmaps", config(a="1"))
     shared = apply(store, "configmaps", config(a="1"), "other")
 
     assert set(owned(shared)) == {("me", "Apply"), ("other", "Apply")}
 
 
-def test_an_update_takes_ownership_of_its_changes():
-    store = AStore()
+def test_an_update_takes_ownership_of_its_changes(store: AStore):
     apply(store, "configmaps", config(a="1", b="1"))
     written = update(store, "configmaps", "c", {"data": {"a": "2"}})
 
     assert owned(written) == {("me", "Apply"): {".data.b"}, ("hand", "Update"): {".data.a"}}
 
 
-def test_scaling_takes_ownership_of_the_replicas():
-    store = AStore()
+def test_scaling_takes_ownership_of_the_replicas(store: AStore):
     apply(store, "deployments", deployment("web", 2) | {"apiVersion": "apps/v1", "kind": "Deployment"})
     store.scale("deployments", "web", 5)
     with pytest.raises(
@@ -150,15 +142,13 @@ def test_scaling_takes_ownership_of_the_replicas():
         apply(store, "deployments", deployment("web", 3))
 
 
-def test_fields_from_before_the_first_apply_have_a_common_owner():
-    store = AStore()
+def test_fields_from_before_the_first_apply_have_a_common_owner(store: AStore):
     store.create("configmaps", config(a="1"))
     with pytest.raises(StatusError, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
         apply(store, "configmaps", config(a="2"))
 
 
-def test_fields_that_kubectl_applied_before_cause_no_conflict():
-    store = AStore()
+def test_fields_that_kubectl_applied_before_cause_no_conflict(store: AStore):
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"1"}}'
     made = config(a="1")
     made["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": last}
@@ -179,8 +169,7 @@ def env(obj: Object) -> dict[str, str]:
     return {one["name"]: one["value"] for one in container["env"]}
 
 
-def test_items_of_lists_are_owned_by_their_keys():
-    store = AStore()
+def test_items_of_lists_are_owned_by_their_keys(store: AStore):
     apply(store, "deployments", with_env(A="1", B="2"))
     both = with_env(C="3")
     del both["spec"]["replicas"], both["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -206,8 +195,7 @@ def test_ports_of_a_container_are_distinguished_by_their_protocol():
     }  # fmt: skip
 
 
-def test_taints_of_a_node_are_owned_as_a_whole():
-    store = AStore()
+def test_taints_of_a_node_are_owned_as_a_whole(store: AStore):
     store.create("nodes", node("n1"))
     taints = [{"key": "a", "effect": "NoSchedule"}]
     applied = apply(store, "nodes", {"metadata": {"name": "n1"}, "spec": {"taints": taints}})
@@ -222,7 +210,7 @@ def test_a_configuration_with_managed_fields_is_refused():
         apply(AStore(), "configmaps", made)
 
 
-async def test_custom_resources_are_applied_by_their_schema():
+async def test_custom_resources_are_applied_by_their_schema(store: AStore):
     items = {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}
     parts = {
         "type": "array",
@@ -231,7 +219,6 @@ async def test_custom_resources_are_applied_by_their_schema():
         "x-kubernetes-list-map-keys": ["name"],
     }
     spec = {"type": "object", "properties": {"parts": parts}}
-    store = AStore()
     async with running(store, controllers=False):
         store.create(
             "customresourcedefinitions", definition(schema={"type": "object", "properties": {"spec": spec}})

@@ -30,8 +30,7 @@ def bind_all(store: AStore, node_name: str = "n1") -> None:
         store.bind(one["metadata"]["name"], node_name)
 
 
-async def test_a_deployment_creates_pods_that_it_owns():
-    store = AStore()
+async def test_a_deployment_creates_pods_that_it_owns(store: AStore):
     async with running(store):
         made = store.create("deployments", deployment("web", 3, schedulerName="mine"))
         await asyncio.sleep(1)
@@ -48,8 +47,7 @@ async def test_a_deployment_creates_pods_that_it_owns():
         assert replica_set["metadata"]["name"] == f"web-{hash_label}"
 
 
-async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods():
-    store = AStore()
+async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("deployments", deployment("web", 250))
@@ -70,8 +68,7 @@ async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods():
         }
 
 
-async def test_scaling_down_deletes_pods_without_a_node_first():
-    store = AStore()
+async def test_scaling_down_deletes_pods_without_a_node_first(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("deployments", deployment("web", 4))
@@ -86,8 +83,7 @@ async def test_scaling_down_deletes_pods_without_a_node_first():
         assert sorted(one["metadata"]["name"] for one in store.list("pods")) == kept
 
 
-async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
-    store = AStore()
+async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("deployments", deployment("web", 4))
@@ -114,8 +110,7 @@ async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
         assert (old["spec"]["replicas"], new["spec"]["replicas"]) == (0, 4)
 
 
-async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones():
-    store = AStore()
+async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         made = deployment("web", 2)
@@ -140,8 +135,7 @@ async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones():
         assert frozenset({"nginx:2"}) in images
 
 
-async def test_objects_owned_by_a_deployment_are_deleted_with_it():
-    store = AStore()
+async def test_objects_owned_by_a_deployment_are_deleted_with_it(store: AStore):
     async with running(store):
         store.create("deployments", deployment("web", 3))
         await asyncio.sleep(1)
@@ -151,8 +145,7 @@ async def test_objects_owned_by_a_deployment_are_deleted_with_it():
         assert store.list("replicasets") == store.list("pods") == []
 
 
-async def test_orphans_are_kept():
-    store = AStore()
+async def test_orphans_are_kept(store: AStore):
     async with running(store):
         store.create("deployments", deployment("web", 3))
         await asyncio.sleep(1)
@@ -165,8 +158,7 @@ async def test_orphans_are_kept():
         assert len(store.list("pods")) == 3
 
 
-async def test_foreground_deletion_waits_for_the_dependents():
-    store = AStore()
+async def test_foreground_deletion_waits_for_the_dependents(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store, kubelet=KubeletOptions(stop_seconds=10)):
         store.create("deployments", deployment("web", 1))
@@ -182,8 +174,7 @@ async def test_foreground_deletion_waits_for_the_dependents():
         assert store.list("deployments") == store.list("replicasets") == store.list("pods") == []
 
 
-async def test_a_bound_pod_runs_after_a_delay():
-    store = AStore()
+async def test_a_bound_pod_runs_after_a_delay(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store, kubelet=KubeletOptions(start_seconds=3)):
         store.create("pods", pod("a"))
@@ -205,8 +196,7 @@ async def test_a_bound_pod_runs_after_a_delay():
         assert status["podIP"]
 
 
-async def test_an_unbound_pod_does_not_run():
-    store = AStore()
+async def test_an_unbound_pod_does_not_run(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("pods", pod("a"))
@@ -215,8 +205,7 @@ async def test_an_unbound_pod_does_not_run():
         assert phases(store) == ["Pending"]
 
 
-async def test_a_terminating_pod_is_removed_by_its_kubelet():
-    store = AStore()
+async def test_a_terminating_pod_is_removed_by_its_kubelet(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store, kubelet=KubeletOptions(stop_seconds=5)):
         for name, grace in (("patient", 30), ("hasty", 2)):
@@ -232,8 +221,7 @@ async def test_a_terminating_pod_is_removed_by_its_kubelet():
         assert store.list("pods") == []
 
 
-async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet():
-    store = AStore()
+async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet(store: AStore):
     tiny = node("n1")
     tiny["status"]["capacity"] = {"cpu": "1", "memory": "1Gi", "pods": "3"}
     store.create("nodes", tiny)
@@ -266,8 +254,7 @@ async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet():
         assert {event["reason"] for event in store.list("events")} == {"OutOfcpu", "OutOfmemory", "OutOfpods"}
 
 
-async def test_the_resources_of_a_finished_pod_are_free():
-    store = AStore()
+async def test_the_resources_of_a_finished_pod_are_free(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         for name, end in (("first", "deleted"), ("second", "succeeded"), ("third", "")):
@@ -282,8 +269,7 @@ async def test_the_resources_of_a_finished_pod_are_free():
             await asyncio.sleep(5)
 
 
-async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know():
-    store = AStore()
+async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         container = {"name": "c", "image": "i", "resources": {"limits": {"example.com/widget": "1"}}}
@@ -294,8 +280,7 @@ async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know():
         assert phases(store) == ["Running"]
 
 
-async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay():
-    store = AStore()
+async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay(store: AStore):
     tiny = node("n1")
     tiny["status"]["capacity"] = {"cpu": "1", "memory": "1Gi", "pods": "1"}
     store.create("nodes", tiny)
@@ -307,8 +292,7 @@ async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay():
         assert phases(store).count("Failed") > 3
 
 
-async def test_taints_follow_the_conditions_of_nodes():
-    store = AStore()
+async def test_taints_follow_the_conditions_of_nodes(store: AStore):
     store.create("nodes", node("n1", taints=[{"key": "mine", "effect": "NoSchedule"}]))
     async with running(store):
         store.patch("nodes", "n1", {"spec": {"unschedulable": True}})
@@ -334,8 +318,7 @@ async def test_taints_follow_the_conditions_of_nodes():
         assert store.get("nodes", "n1")["spec"]["taints"] == [{"key": "mine", "effect": "NoSchedule"}]
 
 
-async def test_a_terminating_namespace_is_emptied_and_removed():
-    store = AStore()
+async def test_a_terminating_namespace_is_emptied_and_removed(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("namespaces", {"metadata": {"name": "shop"}})
@@ -353,8 +336,7 @@ async def test_a_terminating_namespace_is_emptied_and_removed():
         assert store.list("pods") == store.list("deployments") == store.list("configmaps") == []
 
 
-async def test_stopped_controllers_do_nothing():
-    store = AStore()
+async def test_stopped_controllers_do_nothing(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("pods", pod("a"))
@@ -365,8 +347,7 @@ async def test_stopped_controllers_do_nothing():
     assert phases(store) == ["Pending"]
 
 
-async def test_a_replication_controller_keeps_its_pods_until_it_is_deleted():
-    store = AStore()
+async def test_a_replication_controller_keeps_its_pods_until_it_is_deleted(store: AStore):
     made = deployment("web", 3)
     made["spec"]["selector"] = {"app": "web"}
     async with running(store):

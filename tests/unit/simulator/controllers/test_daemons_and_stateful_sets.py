@@ -45,8 +45,7 @@ def nodes_of(store: AStore) -> list[str]:
     return sorted(wanted_node(one) for one in store.list("pods"))
 
 
-async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_places_it():
-    store = AStore()
+async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_places_it(store: AStore):
     for name in ("n1", "n2", "n3"):
         store.create("nodes", node(name))
     async with running(store):
@@ -93,8 +92,7 @@ async def test_taints_and_selectors_exclude_daemons_but_a_cordon_does_not():
         assert nodes_of(store) == ["cordoned", "plain"]
 
 
-async def test_a_new_template_replaces_daemons_one_after_the_other():
-    store = AStore()
+async def test_a_new_template_replaces_daemons_one_after_the_other(store: AStore):
     for name in ("n1", "n2", "n3"):
         store.create("nodes", node(name))
     async with running(store):
@@ -139,8 +137,7 @@ async def test_a_stateful_set_creates_its_pods_in_order_and_deletes_them_in_reve
         assert [one["metadata"]["name"] for one in store.list("pods")] == ["db-0"]
 
 
-async def test_a_parallel_stateful_set_creates_all_its_pods_at_once():
-    store = AStore()
+async def test_a_parallel_stateful_set_creates_all_its_pods_at_once(store: AStore):
     async with running(store):
         store.create("statefulsets", stateful_set("db", 3, podManagementPolicy="Parallel"))
         await asyncio.sleep(1)
@@ -170,8 +167,7 @@ async def test_a_new_template_replaces_the_last_pod_of_a_stateful_set_first():
         assert {one["spec"]["containers"][0]["image"] for one in store.list("pods")} == {"nginx:2"}
 
 
-async def test_a_rollback_makes_the_old_replica_set_the_newest():
-    store = AStore()
+async def test_a_rollback_makes_the_old_replica_set_the_newest(store: AStore):
     async with running(store):
         store.create("deployments", deployment("web", 1))
         await asyncio.sleep(1)
@@ -204,8 +200,7 @@ async def test_a_stalled_rollout_fails():
         assert conditions["Progressing"]["reason"] == "ProgressDeadlineExceeded"
 
 
-async def test_the_number_of_kept_old_replica_sets_is_limited():
-    store = AStore()
+async def test_the_number_of_kept_old_replica_sets_is_limited(store: AStore):
     async with running(store):
         made = deployment("web", 0)
         made["spec"]["revisionHistoryLimit"] = 2
@@ -230,8 +225,7 @@ def claims_of(store: AStore) -> list[str]:
     return sorted(one["metadata"]["name"] for one in store.list("persistentvolumeclaims"))
 
 
-async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it():
-    store = AStore()
+async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("storageclasses", storage_class("plain"))
@@ -253,8 +247,7 @@ async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it():
         assert claims_of(store) == ["data-db-0", "data-db-1"]
 
 
-async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete():
-    store = AStore()
+async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete(store: AStore):
     async with running(store):
         store.create("storageclasses", storage_class("plain"))
         store.create("statefulsets", with_claims("db", 1, whenDeleted="Delete"))
@@ -266,8 +259,7 @@ async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete(
         assert claims_of(store) == []
 
 
-async def test_claims_are_deleted_with_scaled_down_pods_if_the_policy_says_delete():
-    store = AStore()
+async def test_claims_are_deleted_with_scaled_down_pods_if_the_policy_says_delete(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("storageclasses", storage_class("plain"))

@@ -15,8 +15,7 @@ def event(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"}
 
 
-async def test_an_event_expires_an_hour_after_its_last_write():
-    store = AStore()
+async def test_an_event_expires_an_hour_after_its_last_write(store: AStore):
     async with running(store, controllers=False):
         watch = store.watch("events", lambda: None)
         store.create("events", event("old"))
@@ -48,8 +47,7 @@ def end(store: AStore, name: str, phase: str) -> None:
     store.patch("pods", name, {"status": {"phase": phase}}, subresource="status")
 
 
-async def test_a_group_without_pods_is_deleted_at_once():
-    store = AStore()
+async def test_a_group_without_pods_is_deleted_at_once(store: AStore):
     async with running(store):
         store.create(GROUPS, group("g"))
         store.create("pods", member("p", "another"))
@@ -61,8 +59,7 @@ async def test_a_group_without_pods_is_deleted_at_once():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", ""])
-async def test_a_terminating_group_is_deleted_with_the_last_of_its_pods(phase: str):
-    store = AStore()
+async def test_a_terminating_group_is_deleted_with_the_last_of_its_pods(store: AStore, phase: str):
     async with running(store, kubelet=False):
         store.create("pods", member("p"))
         store.create("pods", member("q"))
@@ -81,8 +78,7 @@ async def test_a_terminating_group_is_deleted_with_the_last_of_its_pods(phase: s
         assert store.find(GROUPS, "g") is None
 
 
-async def test_a_group_without_pods_is_kept_until_it_is_deleted():
-    store = AStore()
+async def test_a_group_without_pods_is_kept_until_it_is_deleted(store: AStore):
     async with running(store):
         store.create(GROUPS, group("g"))
         store.create("pods", member("p"))
@@ -92,8 +88,7 @@ async def test_a_group_without_pods_is_kept_until_it_is_deleted():
         assert "finalizers" in store.get(GROUPS, "g")["metadata"]
 
 
-async def test_other_finalizers_are_kept():
-    store = AStore()
+async def test_other_finalizers_are_kept(store: AStore):
     async with running(store):
         store.create(GROUPS, group("g") | {"metadata": {"name": "g", "finalizers": ["a.b/c"]}})
         store.delete(GROUPS, "g")
@@ -102,8 +97,7 @@ async def test_other_finalizers_are_kept():
         assert store.get(GROUPS, "g")["metadata"]["finalizers"] == ["a.b/c"]
 
 
-async def test_existing_pods_protect_their_group():
-    store = AStore()
+async def test_existing_pods_protect_their_group(store: AStore):
     store.create("pods", member("p"))
     store.create(GROUPS, group("g"))
     store.delete(GROUPS, "g")
@@ -116,8 +110,7 @@ async def test_existing_pods_protect_their_group():
         assert store.find(GROUPS, "g") is None
 
 
-async def test_a_pod_of_another_namespace_protects_no_group():
-    store = AStore()
+async def test_a_pod_of_another_namespace_protects_no_group(store: AStore):
     store.create("namespaces", {"metadata": {"name": "other"}})
     async with running(store):
         other = member("p")
@@ -129,8 +122,7 @@ async def test_a_pod_of_another_namespace_protects_no_group():
         assert store.find(GROUPS, "g") is None
 
 
-async def test_a_namespace_is_deleted_with_its_groups_and_their_pods():
-    store = AStore()
+async def test_a_namespace_is_deleted_with_its_groups_and_their_pods(store: AStore):
     store.create("namespaces", {"metadata": {"name": "other"}})
     async with running(store):
         store.create(GROUPS, group("g") | {"metadata": {"name": "g", "namespace": "other"}})

@@ -141,8 +141,7 @@ def test_the_restart_policy_always_is_refused_for_a_job():
     assert 'supported values: "OnFailure", "Never"' in caught.value.message
 
 
-def test_the_template_of_a_job_is_immutable():
-    store = AStore()
+def test_the_template_of_a_job_is_immutable(store: AStore):
     store.create("jobs", job("j", ["true"]))
     with pytest.raises(StatusError, match="field is immutable"):
         store.patch("jobs", "j", {"spec": {"template": {"spec": {"priorityClassName": "x"}}}})

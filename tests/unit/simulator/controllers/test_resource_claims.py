@@ -68,8 +68,7 @@ def messages(store: AStore, name: str) -> list[str]:
     return [str(one["message"]) for one in store.list("events", fields=f"involvedObject.name={name}")]
 
 
-async def test_a_pod_gets_a_claim_from_its_template_and_its_name_in_the_status():
-    store = AStore()
+async def test_a_pod_gets_a_claim_from_its_template_and_its_name_in_the_status(store: AStore):
     async with running(store):
         store.create(TEMPLATES, template("t"))
         store.create("pods", wanting("p", resourceClaimTemplateName="t"))
@@ -83,8 +82,7 @@ async def test_a_pod_gets_a_claim_from_its_template_and_its_name_in_the_status()
         assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
 
 
-async def test_a_pod_waits_for_its_template():
-    store = AStore()
+async def test_a_pod_waits_for_its_template(store: AStore):
     async with running(store):
         store.create("pods", wanting("p", resourceClaimTemplateName="t"))
         await asyncio.sleep(1)
@@ -96,8 +94,7 @@ async def test_a_pod_waits_for_its_template():
         assert store.find(CLAIMS, made_for(store, "p")) is not None
 
 
-async def test_a_deleted_claim_of_a_pod_is_created_again():
-    store = AStore()
+async def test_a_deleted_claim_of_a_pod_is_created_again(store: AStore):
     async with running(store):
         store.create(TEMPLATES, template("t"))
         store.create("pods", wanting("p", resourceClaimTemplateName="t"))
@@ -108,8 +105,7 @@ async def test_a_deleted_claim_of_a_pod_is_created_again():
         assert made_for(store, "p") != first
 
 
-async def test_a_generated_claim_is_deleted_with_its_pod():
-    store = AStore()
+async def test_a_generated_claim_is_deleted_with_its_pod(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(TEMPLATES, template("t"))
@@ -124,8 +120,7 @@ async def test_a_generated_claim_is_deleted_with_its_pod():
         assert store.list(CLAIMS) == []
 
 
-async def test_a_generated_claim_is_deleted_when_its_pod_has_finished():
-    store = AStore()
+async def test_a_generated_claim_is_deleted_when_its_pod_has_finished(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(TEMPLATES, template("t"))
@@ -142,8 +137,7 @@ async def test_a_generated_claim_is_deleted_when_its_pod_has_finished():
         assert store.list(CLAIMS) == []
 
 
-async def test_a_shared_claim_is_deallocated_with_its_last_consumer():
-    store = AStore()
+async def test_a_shared_claim_is_deallocated_with_its_last_consumer(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(CLAIMS, claim("c"))
@@ -166,8 +160,7 @@ async def test_a_shared_claim_is_deallocated_with_its_last_consumer():
         assert "finalizers" not in found["metadata"]
 
 
-async def test_a_claim_in_use_is_deleted_after_its_consumer():
-    store = AStore()
+async def test_a_claim_in_use_is_deleted_after_its_consumer(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(CLAIMS, claim("c"))
@@ -182,8 +175,7 @@ async def test_a_claim_in_use_is_deleted_after_its_consumer():
         assert store.find(CLAIMS, "c") is None
 
 
-async def test_a_reservation_for_an_unknown_pod_is_removed():
-    store = AStore()
+async def test_a_reservation_for_an_unknown_pod_is_removed(store: AStore):
     async with running(store):
         store.create(CLAIMS, claim("c"))
         store.create("pods", wanting("p", resourceClaimName="c"))
@@ -194,8 +186,7 @@ async def test_a_reservation_for_an_unknown_pod_is_removed():
         assert store.get(CLAIMS, "c")["status"] == {}
 
 
-async def test_an_allocated_claim_is_reserved_for_a_pod_that_was_bound():
-    store = AStore()
+async def test_an_allocated_claim_is_reserved_for_a_pod_that_was_bound(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(CLAIMS, claim("c"))
@@ -305,8 +296,9 @@ async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bo
         assert store.get(CLAIMS, name)["status"]["reservedFor"] == [of_group(store)]
 
 
-async def test_a_terminating_claim_is_not_reserved_for_another_pod(caplog: pytest.LogCaptureFixture):
-    store = AStore()
+async def test_a_terminating_claim_is_not_reserved_for_another_pod(
+    store: AStore, caplog: pytest.LogCaptureFixture
+):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(CLAIMS, claim("c"))
@@ -321,8 +313,7 @@ async def test_a_terminating_claim_is_not_reserved_for_another_pod(caplog: pytes
     assert not caplog.records
 
 
-async def test_the_claim_for_extended_resources_is_deleted_with_its_pod():
-    store = AStore()
+async def test_the_claim_for_extended_resources_is_deleted_with_its_pod(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("pods", pod("p"))
@@ -348,8 +339,7 @@ async def test_the_claim_for_extended_resources_is_deleted_with_its_pod():
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["not_allocated", "allocated_elsewhere"])
-async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(elsewhere: bool):
-    store = AStore()
+async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(store: AStore, elsewhere: bool):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(CLAIMS, claim("c"))
@@ -369,8 +359,7 @@ async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(elsewher
             assert phase(store, "p") == "Running"
 
 
-async def test_a_pod_starts_only_with_its_devices_reserved_for_it():
-    store = AStore()
+async def test_a_pod_starts_only_with_its_devices_reserved_for_it(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store, controllers=False):
         store.create(CLAIMS, claim("c"))
@@ -383,8 +372,7 @@ async def test_a_pod_starts_only_with_its_devices_reserved_for_it():
         assert "is not allowed to use ResourceClaim c" in messages(store, "p")[0]
 
 
-async def test_a_pod_starts_once_its_volume_is_bound():
-    store = AStore()
+async def test_a_pod_starts_once_its_volume_is_bound(store: AStore):
     store.create("nodes", node("n1"))
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
     async with running(store):
@@ -412,8 +400,7 @@ def drivers(store: AStore, **options: Any) -> DeviceDrivers:
     return DeviceDrivers(store, DeviceOptions(**options))
 
 
-async def test_a_driver_publishes_the_devices_of_a_node_while_it_exists():
-    store = AStore()
+async def test_a_driver_publishes_the_devices_of_a_node_while_it_exists(store: AStore):
     of_nodes = drivers(store)
     async with running(store, devices=of_nodes):
         of_nodes.publish("n1", DRIVER, devices(100))
@@ -433,8 +420,7 @@ async def test_a_driver_publishes_the_devices_of_a_node_while_it_exists():
         assert store.list(SLICES) == []
 
 
-async def test_a_slice_can_be_withdrawn():
-    store = AStore()
+async def test_a_slice_can_be_withdrawn(store: AStore):
     store.create("nodes", node("n1"))
     of_nodes = drivers(store)
     of_nodes.publish("n1", DRIVER, devices(2))
@@ -447,8 +433,7 @@ async def test_a_slice_can_be_withdrawn():
 
 
 @pytest.mark.parametrize(("fails", "expected"), [(False, ["ready"]), (True, ["broken"])], ids=["well", "not"])
-async def test_binding_conditions_of_a_device_become_true(fails: bool, expected: list[str]):
-    store = AStore()
+async def test_binding_conditions_of_a_device_become_true(store: AStore, fails: bool, expected: list[str]):
     of_nodes = drivers(store, seconds=10, fails=frozenset({"n1"} if fails else ()))
     async with running(store, devices=of_nodes):
         store.create(CLAIMS, claim("c"))
@@ -463,8 +448,7 @@ async def test_binding_conditions_of_a_device_become_true(fails: bool, expected:
         assert [one["type"] for one in device["conditions"]] == expected
 
 
-def test_an_allocation_is_immutable_and_needed_for_a_reservation():
-    store = AStore()
+def test_an_allocation_is_immutable_and_needed_for_a_reservation(store: AStore):
     store.create(CLAIMS, claim("c"))
     store.create("pods", wanting("p", resourceClaimName="c"))
     patch = {"status": {"reservedFor": [consumer(store, "p")]}}

@@ -27,8 +27,7 @@ from tests.unit.simulator.storage_objects import (
 PV, PVC, SC = "persistentvolumes", "persistentvolumeclaims", "storageclasses"
 
 
-async def test_a_claim_gets_the_smallest_suitable_volume():
-    store = AStore()
+async def test_a_claim_gets_the_smallest_suitable_volume(store: AStore):
     async with running(store):
         for name, size in (("big", "20Gi"), ("right", "5Gi"), ("small", "1Gi")):
             store.create(PV, volume(name, size))
@@ -62,8 +61,7 @@ async def test_a_claim_gets_the_smallest_suitable_volume():
     ],
     ids=lambda other: next(iter(other)),
 )
-async def test_an_unsuitable_volume_is_not_used(other: dict[str, Any]):
-    store = AStore()
+async def test_an_unsuitable_volume_is_not_used(store: AStore, other: dict[str, Any]):
     async with running(store):
         store.create(PV, volume("v", **other))
         store.create(PVC, claim("c"))
@@ -73,8 +71,7 @@ async def test_an_unsuitable_volume_is_not_used(other: dict[str, Any]):
         assert events_of(store, "c") == ["FailedBinding"]
 
 
-async def test_a_claim_waits_for_a_volume_that_its_labels_select():
-    store = AStore()
+async def test_a_claim_waits_for_a_volume_that_its_labels_select(store: AStore):
     async with running(store):
         store.create(PVC, claim("c", selector={"matchLabels": {"disk": "ssd"}}))
         store.create(PV, volume("plain"))
@@ -87,8 +84,7 @@ async def test_a_claim_waits_for_a_volume_that_its_labels_select():
         assert bound_volume(store, "c") == "chosen"
 
 
-async def test_a_volume_reserved_for_a_claim_is_preferred_to_a_smaller_one():
-    store = AStore()
+async def test_a_volume_reserved_for_a_claim_is_preferred_to_a_smaller_one(store: AStore):
     async with running(store):
         store.create(PV, volume("small", "1Gi"))
         store.create(PV, volume("reserved", "50Gi", claimRef={"namespace": "default", "name": "c"}))
@@ -103,8 +99,7 @@ async def test_a_volume_reserved_for_a_claim_is_preferred_to_a_smaller_one():
     [({}, ""), ({"storageClassName": "fast"}, "VolumeMismatch"), ({"volumeName": "absent"}, "")],
     ids=["fits", "of_another_class", "not_there"],
 )
-async def test_a_claim_may_name_its_volume(asked: dict[str, Any], reason: str):
-    store = AStore()
+async def test_a_claim_may_name_its_volume(store: AStore, asked: dict[str, Any], reason: str):
     async with running(store):
         store.create(PV, volume("v"))
         store.create(PVC, claim("c", **{"volumeName": "v"} | asked))
@@ -113,8 +108,7 @@ async def test_a_claim_may_name_its_volume(asked: dict[str, Any], reason: str):
         assert events_of(store, "c") == ([reason] if reason else [])
 
 
-async def test_a_volume_with_a_deleted_claim_is_released_and_kept_or_deleted():
-    store = AStore()
+async def test_a_volume_with_a_deleted_claim_is_released_and_kept_or_deleted(store: AStore):
     async with running(store):
         store.create(SC, storage_class("plain"))
         store.create(PV, volume("kept"))
@@ -134,8 +128,7 @@ async def test_a_volume_with_a_deleted_claim_is_released_and_kept_or_deleted():
         assert store.find(PV, made) is None
 
 
-async def test_a_claim_with_a_deleted_volume_is_lost():
-    store = AStore()
+async def test_a_claim_with_a_deleted_volume_is_lost(store: AStore):
     async with running(store):
         store.create(PV, volume("v"))
         store.create(PVC, claim("c"))
@@ -148,8 +141,7 @@ async def test_a_claim_with_a_deleted_volume_is_lost():
         assert events_of(store, "c") == ["ClaimLost"]
 
 
-async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_scheduler():
-    store = AStore()
+async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_scheduler(store: AStore):
     async with running(store):
         store.create(SC, storage_class("late", waits=True))
         store.create(PV, volume("v", storageClassName="late"))
@@ -166,8 +158,7 @@ async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_schedule
         assert bound_volume(store, "c") == "v"
 
 
-async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected():
-    store = AStore()
+async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected(store: AStore):
     store.create("nodes", node("n1", labels={ZONE: "b"}))
     async with running(store):
         store.create(SC, storage_class("late", waits=True, mountOptions=["ro"], reclaimPolicy="Retain"))
@@ -192,8 +183,7 @@ async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected()
         ]
 
 
-async def test_a_driver_uses_the_topology_labels_of_its_csi_node():
-    store = AStore()
+async def test_a_driver_uses_the_topology_labels_of_its_csi_node(store: AStore):
     store.create("nodes", node("n1", labels={ZONE: "b", "kubernetes.io/hostname": "n1"}))
     drivers = [{"name": DRIVER, "nodeID": "n1", "topologyKeys": ["kubernetes.io/hostname"]}]
     store.create("csinodes.storage.k8s.io", {"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
@@ -208,8 +198,7 @@ async def test_a_driver_uses_the_topology_labels_of_its_csi_node():
         assert (expression["key"], expression["values"]) == ("kubernetes.io/hostname", ["n1"])
 
 
-async def test_immediate_volumes_are_spread_over_the_zones_of_a_class():
-    store = AStore()
+async def test_immediate_volumes_are_spread_over_the_zones_of_a_class(store: AStore):
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}]
     async with running(store):
         store.create(SC, storage_class("zonal", allowedTopologies=allowed))
@@ -256,8 +245,7 @@ async def test_an_immediate_claim_is_retried_repeatedly():
         assert events_of(store, "c").count("ProvisioningFailed") == 2
 
 
-async def test_the_provisioner_no_provisioner_provisions_nothing():
-    store = AStore()
+async def test_the_provisioner_no_provisioner_provisions_nothing(store: AStore):
     async with running(store):
         made = storage_class("local", waits=True) | {"provisioner": "kubernetes.io/no-provisioner"}
         store.create(SC, made)
@@ -268,8 +256,7 @@ async def test_the_provisioner_no_provisioner_provisions_nothing():
         assert store.list(PV) == []
 
 
-async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists():
-    store = AStore()
+async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists(store: AStore):
     async with running(store):
         store.create(PVC, claim("c"))
         store.create(PVC, claim("none", storageClassName=""))
@@ -282,8 +269,7 @@ async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists():
         assert phase(store, PVC, "none") == "Pending"
 
 
-async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it():
-    store = AStore()
+async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(PV, volume("v"))
@@ -318,8 +304,7 @@ async def test_a_class_of_attributes_is_kept_while_a_claim_uses_it():
         assert store.find(classes, "gold") is None
 
 
-async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once():
-    store = AStore()
+async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once(store: AStore):
     async with running(store):
         store.create(PVC, claim("c"))
         store.create("pods", using("p", "c"))
@@ -329,8 +314,7 @@ async def test_a_claim_used_only_by_pending_pods_is_deleted_at_once():
         assert store.find(PVC, "c") is None
 
 
-async def test_an_ephemeral_volume_has_a_claim_that_is_deleted_with_its_pod():
-    store = AStore()
+async def test_an_ephemeral_volume_has_a_claim_that_is_deleted_with_its_pod(store: AStore):
     store.create("nodes", node("n1"))
     template = {"metadata": {"labels": {"app": "web"}}, "spec": claim("", storageClassName="plain")["spec"]}
     pod = using("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
@@ -352,8 +336,7 @@ async def test_an_ephemeral_volume_has_a_claim_that_is_deleted_with_its_pod():
         assert store.find(PV, volume_name) is None
 
 
-async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one():
-    store = AStore()
+async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one(store: AStore):
     template = {"spec": claim("")["spec"]}
     pod = using("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
     async with running(store):
@@ -366,8 +349,7 @@ async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one():
         )
 
 
-async def test_the_volumes_of_pods_are_attached_to_their_node():
-    store = AStore()
+async def test_the_volumes_of_pods_are_attached_to_their_node(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         store.create(PV, volume("v"))
@@ -389,8 +371,7 @@ async def test_the_volumes_of_pods_are_attached_to_their_node():
         assert store.list("volumeattachments") == []
 
 
-async def test_a_driver_without_attachments_attaches_nothing():
-    store = AStore()
+async def test_a_driver_without_attachments_attaches_nothing(store: AStore):
     store.create("nodes", node("n1"))
     store.create("csidrivers", {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
     async with running(store):

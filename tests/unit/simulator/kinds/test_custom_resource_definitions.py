@@ -54,8 +54,7 @@ async def established(store: AStore, **options: Any) -> None:
     await asyncio.sleep(0.01)
 
 
-async def test_a_definition_is_established_and_its_kind_served_at_once():
-    store = AStore()
+async def test_a_definition_is_established_and_its_kind_served_at_once(store: AStore):
     async with running(store, controllers=False):
         await established(store)
 
@@ -68,8 +67,7 @@ async def test_a_definition_is_established_and_its_kind_served_at_once():
         assert store.create("widgets", widget("w"))["metadata"]["generation"] == 1
 
 
-async def test_custom_resources_are_deleted_with_their_definition_and_watches_end():
-    store = AStore()
+async def test_custom_resources_are_deleted_with_their_definition_and_watches_end(store: AStore):
     async with running(store, controllers=False):
         await established(store)
         store.create("widgets", widget("w"))
@@ -84,8 +82,7 @@ async def test_custom_resources_are_deleted_with_their_definition_and_watches_en
             store.list("widgets")
 
 
-async def test_a_finalizer_of_a_custom_resource_delays_its_definition():
-    store = AStore()
+async def test_a_finalizer_of_a_custom_resource_delays_its_definition(store: AStore):
     async with running(store, controllers=False):
         await established(store)
         store.create("widgets", widget("w") | {"metadata": {"name": "w", "finalizers": ["example.com/f"]}})
@@ -99,8 +96,7 @@ async def test_a_finalizer_of_a_custom_resource_delays_its_definition():
         assert store.find(CRD, "widgets.example.com") is None
 
 
-async def test_a_second_definition_of_the_same_kind_is_not_accepted():
-    store = AStore()
+async def test_a_second_definition_of_the_same_kind_is_not_accepted(store: AStore):
     async with running(store, controllers=False):
         await established(store)
         other = definition()
@@ -118,8 +114,7 @@ async def test_a_second_definition_of_the_same_kind_is_not_accepted():
             store.list("gadgets")
 
 
-async def test_a_changed_definition_changes_the_validation():
-    store = AStore()
+async def test_a_changed_definition_changes_the_validation(store: AStore):
     async with running(store, controllers=False):
         await established(store, schema=with_spec(size={"type": "integer"}))
         changed = with_spec(size={"type": "integer", "maximum": 3})
@@ -131,8 +126,7 @@ async def test_a_changed_definition_changes_the_validation():
         assert caught.value.code == 422
 
 
-async def test_the_status_is_a_subresource_if_the_definition_enables_it():
-    store = AStore()
+async def test_the_status_is_a_subresource_if_the_definition_enables_it(store: AStore):
     async with running(store, controllers=False):
         await established(store, schema=with_spec(size={"type": "integer"}), subresources={"status": {}})
         store.create("widgets", widget("w", spec={"size": 1}, status={"phase": "New"}))
@@ -151,8 +145,7 @@ async def test_the_status_is_a_subresource_if_the_definition_enables_it():
         assert by_status["metadata"]["generation"] == 2
 
 
-async def test_an_invalid_status_is_refused():
-    store = AStore()
+async def test_an_invalid_status_is_refused(store: AStore):
     schema = with_spec()
     schema["properties"]["status"] = {"type": "object", "properties": {"phase": {"type": "string"}}}
     async with running(store, controllers=False):
@@ -163,13 +156,12 @@ async def test_an_invalid_status_is_refused():
         assert caught.value.code == 422
 
 
-async def test_a_custom_resource_is_scaled_as_its_definition_specifies():
+async def test_a_custom_resource_is_scaled_as_its_definition_specifies(store: AStore):
     paths = {
         "specReplicasPath": ".spec.pool.size",
         "statusReplicasPath": ".status.count",
         "labelSelectorPath": ".status.selector",
     }
-    store = AStore()
     async with running(store, controllers=False):
         await established(store, subresources={"scale": paths})
         store.create("widgets", widget("w", spec={"pool": {"size": 1, "kept": True}}))
@@ -178,11 +170,10 @@ async def test_a_custom_resource_is_scaled_as_its_definition_specifies():
         assert store.get("widgets", "w")["spec"] == {"pool": {"size": 5, "kept": True}}
 
 
-async def test_every_served_version_has_the_same_objects():
+async def test_every_served_version_has_the_same_objects(store: AStore):
     older = {"name": "v1beta1", "served": True, "storage": False, "schema": {"openAPIV3Schema": anything()}}
     made = definition()
     made["spec"]["versions"].append(older)
-    store = AStore()
     async with running(store, controllers=False):
         store.create(CRD, made)
         await asyncio.sleep(0.01)
@@ -196,8 +187,7 @@ async def test_every_served_version_has_the_same_objects():
         assert (seen["apiVersion"], seen["spec"]) == ("example.com/v1beta1", {"size": 1})
 
 
-async def test_a_namespace_is_deleted_with_its_custom_resources():
-    store = AStore()
+async def test_a_namespace_is_deleted_with_its_custom_resources(store: AStore):
     store.create("namespaces", {"metadata": {"name": "shop"}})
     async with running(store):
         await established(store)

@@ -21,8 +21,7 @@ NEW = {
 EVENTS = "events.events.k8s.io"
 
 
-def test_an_event_is_one_object_in_two_versions():
-    store = AStore()
+def test_an_event_is_one_object_in_two_versions(store: AStore):
     store.create(EVENTS, NEW)
 
     core = store.get("events", "e")
@@ -36,8 +35,7 @@ def test_an_event_is_one_object_in_two_versions():
     assert len(store.list("events")) == len(store.list(EVENTS)) == 1
 
 
-def test_a_core_event_has_its_deprecated_fields():
-    store = AStore()
+def test_a_core_event_has_its_deprecated_fields(store: AStore):
     involved = {"kind": "Pod", "namespace": "default", "name": "web"}
     store.create(
         "events",
@@ -60,8 +58,7 @@ def test_a_core_event_has_its_deprecated_fields():
     assert "reportingController" not in seen
 
 
-def test_a_series_is_added_by_a_patch():
-    store = AStore()
+def test_a_series_is_added_by_a_patch(store: AStore):
     store.create(EVENTS, NEW)
 
     patched = store.patch(EVENTS, "e", {"series": {"count": 2, "lastObservedTime": "2026-11-21T01:00:05Z"}})
@@ -96,8 +93,7 @@ def test_an_invalid_event_is_refused(change: Any, field: str):
     assert field in {cause["field"] for cause in caught.value.details["causes"]}
 
 
-def test_the_content_of_an_event_is_immutable():
-    store = AStore()
+def test_the_content_of_an_event_is_immutable(store: AStore):
     store.create(EVENTS, NEW)
 
     with pytest.raises(StatusError) as caught:

@@ -125,8 +125,7 @@ def test_a_claim_outside_of_the_limits_is_refused():
 
 
 @pytest.mark.parametrize("change", [{"value": 2}, {"preemptionPolicy": "Never"}])
-def test_value_and_policy_of_a_priority_class_cannot_change(change: Object):
-    store = AStore()
+def test_value_and_policy_of_a_priority_class_cannot_change(store: AStore, change: Object):
     store.create("priorityclasses", {"metadata": {"name": "high"}, "value": 1})
 
     with pytest.raises(StatusError) as caught:

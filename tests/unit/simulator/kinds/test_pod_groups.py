@@ -313,8 +313,7 @@ def test_the_spec_of_a_group_is_immutable(field: str, value: Any):
         pytest.param("podGroupTemplates", [], f", {TEMPLATES}: Required value", id="no templates any longer"),
     ],
 )
-def test_the_spec_of_a_workload_is_immutable(field: str, value: Any, more: str):
-    store = AStore()
+def test_the_spec_of_a_workload_is_immutable(store: AStore, field: str, value: Any, more: str):
     store.create(WORKLOADS, workload())
 
     with pytest.raises(StatusError) as caught:
@@ -326,8 +325,7 @@ def test_the_spec_of_a_workload_is_immutable(field: str, value: Any, more: str):
 
 
 @pytest.mark.parametrize(("resource", "obj"), [(GROUPS, group()), (WORKLOADS, workload())])
-def test_labels_can_change(resource: str, obj: dict[str, Any]):
-    store = AStore()
+def test_labels_can_change(store: AStore, resource: str, obj: dict[str, Any]):
     name = store.create(resource, obj)["metadata"]["name"]
 
     changed = store.patch(resource, name, {"metadata": {"labels": {"a": "b"}}})
@@ -469,8 +467,7 @@ FORBIDDEN = 'podgroups.scheduling.k8s.io "g" is forbidden: '
         ),
     ],
 )
-def test_admission_refuses_a_group(spec: dict[str, Any], problem: str):
-    store = AStore()
+def test_admission_refuses_a_group(store: AStore, spec: dict[str, Any], problem: str):
     store.create(WORKLOADS, workload())
     store.create("namespaces", {"metadata": {"name": "other"}})
     store.create(WORKLOADS, workload() | {"metadata": {"name": "elsewhere", "namespace": "other"}})
@@ -480,8 +477,7 @@ def test_admission_refuses_a_group(spec: dict[str, Any], problem: str):
     assert refusal(store, GROUPS, group(**spec)) == (403, FORBIDDEN + problem)
 
 
-def test_a_group_may_differ_from_its_template():
-    store = AStore()
+def test_a_group_may_differ_from_its_template(store: AStore):
     store.create(WORKLOADS, workload())
 
     spec = store.create(GROUPS, group(schedulingPolicy={"basic": {}}, **made_from("w", "a")))["spec"]

@@ -120,8 +120,7 @@ def test_the_quality_of_service_follows_the_resources(containers: Any, expected:
     assert qos_class({"containers": containers}) == expected
 
 
-def test_a_priority_class_sets_the_priority():
-    store = AStore()
+def test_a_priority_class_sets_the_priority(store: AStore):
     store.create(
         "priorityclasses", {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}
     )
@@ -131,8 +130,7 @@ def test_a_priority_class_sets_the_priority():
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
 
 
-def test_the_global_default_class_applies_to_pods_without_one():
-    store = AStore()
+def test_the_global_default_class_applies_to_pods_without_one(store: AStore):
     store.create("priorityclasses", {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
 
     spec = store.create("pods", pod("a"))["spec"]
@@ -231,8 +229,7 @@ def test_all_errors_are_reported_at_once():
     assert {cause["field"] for cause in error.details["causes"]} == {"metadata.name", "spec.containers"}
 
 
-def test_a_pod_on_a_node_gets_its_topology_labels():
-    store = AStore()
+def test_a_pod_on_a_node_gets_its_topology_labels(store: AStore):
     zone = {"topology.kubernetes.io/zone": "z1", "other": "x"}
     store.create("nodes", node("n1", labels=zone))
     store.create("pods", pod("bound"))
@@ -314,15 +311,13 @@ def test_mutable_fields_increment_the_generation(spec: Any, patch: Any):
     assert changed(spec, patch)["metadata"]["generation"] == 2
 
 
-def test_a_change_of_metadata_keeps_the_generation():
-    store = AStore()
+def test_a_change_of_metadata_keeps_the_generation(store: AStore):
     store.create("pods", pod("a"))
 
     assert store.patch("pods", "a", {"metadata": {"labels": {"a": "b"}}})["metadata"]["generation"] == 1
 
 
-def test_the_status_subresource_changes_nothing_else():
-    store = AStore()
+def test_the_status_subresource_changes_nothing_else(store: AStore):
     store.create("pods", pod("a"))
 
     patched = store.patch(
@@ -333,8 +328,7 @@ def test_the_status_subresource_changes_nothing_else():
     assert (patched["status"]["phase"], patched["status"]["qosClass"]) == ("Running", "BestEffort")
 
 
-def test_the_pod_itself_does_not_change_its_status():
-    store = AStore()
+def test_the_pod_itself_does_not_change_its_status(store: AStore):
     store.create("pods", pod("a"))
 
     assert store.patch("pods", "a", {"status": {"phase": "Running"}})["status"]["phase"] == "Pending"
@@ -384,8 +378,7 @@ def test_the_group_of_a_pod_may_be_missing():
         ),
     ],
 )
-def test_the_group_of_a_pod_is_immutable(before: dict[str, Any], after: dict[str, Any] | None):
-    store = AStore()
+def test_the_group_of_a_pod_is_immutable(store: AStore, before: dict[str, Any], after: dict[str, Any] | None):
     store.create("pods", pod("a", **before))
 
     with pytest.raises(StatusError, match="pod updates may not change fields other than") as caught:
@@ -401,8 +394,7 @@ def test_a_template_of_pods_names_a_group_by_the_same_rules():
     assert "spec.template.spec.schedulingGroup.podGroupName: Invalid value: null" in caught.value.message
 
 
-def test_a_resize_changes_the_resources_of_containers_and_nothing_else():
-    store = AStore()
+def test_a_resize_changes_the_resources_of_containers_and_nothing_else(store: AStore):
     created = store.create("pods", pod("a"))
     [container] = created["spec"]["containers"]
     changed = {**container, "image": "other", "resources": {"requests": {"cpu": "3"}}}

@@ -58,9 +58,8 @@ CASES = [
 
 @pytest.mark.parametrize(("made", "reason", "message"), CASES)
 async def test_a_pod_that_its_node_cannot_run_fails_with_the_message_of_the_kubelet(
-    made: dict[str, Any], reason: str, message: str
+    store: AStore, made: dict[str, Any], reason: str, message: str
 ):
-    store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
         store.create("pods", with_port("first", 80))
@@ -77,8 +76,7 @@ async def test_a_pod_that_its_node_cannot_run_fails_with_the_message_of_the_kube
     assert store.get("pods", "first")["status"]["phase"] == "Running"
 
 
-async def test_a_pod_above_the_limit_of_a_node_is_rejected():
-    store = AStore()
+async def test_a_pod_above_the_limit_of_a_node_is_rejected(store: AStore):
     small = node("n1")
     small["status"]["capacity"]["pods"] = "1"
     store.create("nodes", small)
@@ -95,8 +93,7 @@ async def test_a_pod_above_the_limit_of_a_node_is_rejected():
     )
 
 
-async def test_a_silent_kubelet_neither_starts_nor_ends_pods():
-    store = AStore()
+async def test_a_silent_kubelet_neither_starts_nor_ends_pods(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
@@ -181,8 +178,7 @@ async def test_the_status_of_a_node_is_written_every_five_minutes():
         assert condition["lastHeartbeatTime"] > "1971"
 
 
-async def test_leases_are_renewed_only_with_an_observer():
-    store = AStore()
+async def test_leases_are_renewed_only_with_an_observer(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
         await asyncio.sleep(100)
@@ -238,9 +234,8 @@ def test_only_a_container_of_a_job_finishes_by_default():
     assert of(made) == [ContainerRun(5, 0)]
 
 
-async def test_extended_resources_of_the_capacity_become_allocatable():
+async def test_extended_resources_of_the_capacity_become_allocatable(store: AStore):
     """An administrator adds, changes and removes one, as the documentation of Kubernetes shows."""
-    store = AStore()
     store.create("nodes", node("n1"))
 
     async def allocatable(amount: str | None) -> str | None:
@@ -254,8 +249,7 @@ async def test_extended_resources_of_the_capacity_become_allocatable():
         assert [await allocatable(amount) for amount in ("4", "2", None)] == ["4", "2", None]
 
 
-async def test_devices_that_are_not_allocatable_stay_so():
-    store = AStore()
+async def test_devices_that_are_not_allocatable_stay_so(store: AStore):
     made = node("n1")
     made["status"]["capacity"]["example.com/gpu"] = "4"
     made["status"]["allocatable"] = {**made["status"]["capacity"], "example.com/gpu": "3"}
@@ -276,8 +270,9 @@ async def test_devices_that_are_not_allocatable_stay_so():
         pytest.param({"sleep": {"seconds": 100}}, 30, id="longer than the grace period"),
     ],
 )
-async def test_a_deleted_pod_stays_until_its_hooks_have_ended(hook: dict[str, Any], seconds: float):
-    store = AStore()
+async def test_a_deleted_pod_stays_until_its_hooks_have_ended(
+    store: AStore, hook: dict[str, Any], seconds: float
+):
     store.create("nodes", node("n1"))
     async with running(store):
         made = pod("p", terminationGracePeriodSeconds=30)

@@ -10,8 +10,7 @@ from scheduler.simulator.registry.store import bind
 from tests.unit.simulator.a_store import AStore, pod
 
 
-def test_a_binding_sets_the_node_and_the_condition_and_clears_the_nomination():
-    store = AStore()
+def test_a_binding_sets_the_node_and_the_condition_and_clears_the_nomination(store: AStore):
     store.create("pods", pod("a"))
     store.patch("pods", "a", {"status": {"nominatedNodeName": "n9"}}, subresource="status")
 
@@ -30,8 +29,7 @@ def test_a_binding_sets_the_node_and_the_condition_and_clears_the_nomination():
     }
 
 
-def test_the_condition_replaces_the_previous_one():
-    store = AStore()
+def test_the_condition_replaces_the_previous_one(store: AStore):
     store.create("pods", pod("a"))
     failed = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     other = {"type": "Other", "status": "True"}
@@ -46,8 +44,7 @@ def test_the_condition_replaces_the_previous_one():
     assert "reason" not in conditions[0]
 
 
-def test_a_node_that_does_not_exist_is_accepted():
-    store = AStore()
+def test_a_node_that_does_not_exist_is_accepted(store: AStore):
     store.create("pods", pod("a"))
 
     assert store.bind("a", "nowhere")["spec"]["nodeName"] == "nowhere"
@@ -94,8 +91,7 @@ BINDING = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
         pytest.param([], 400, "not a Binding object", id="no object"),
     ],
 )
-def test_an_invalid_binding_is_refused(binding: Any, code: int, message: str):
-    store = AStore()
+def test_an_invalid_binding_is_refused(store: AStore, binding: Any, code: int, message: str):
     store.create("pods", pod("a"))
 
     with pytest.raises(StatusError) as caught:
@@ -130,8 +126,7 @@ def terminating(store: AStore) -> None:
         ),
     ],
 )
-def test_a_pod_that_cannot_be_bound_is_a_conflict(prepare: Any, spec: Any, problem: str):
-    store = AStore()
+def test_a_pod_that_cannot_be_bound_is_a_conflict(store: AStore, prepare: Any, spec: Any, problem: str):
     store.create("pods", pod("a", **spec))
     prepare(store)
 
@@ -143,8 +138,7 @@ def test_a_pod_that_cannot_be_bound_is_a_conflict(prepare: Any, spec: Any, probl
     assert caught.value.details == {"name": "a", "kind": "pods/binding"}
 
 
-def test_the_uid_is_checked_before_the_state_of_the_pod():
-    store = AStore()
+def test_the_uid_is_checked_before_the_state_of_the_pod(store: AStore):
     store.create("pods", pod("a"))
     store.bind("a", "n1")
 

@@ -22,8 +22,7 @@ def changes(store: AStore, after: int) -> list[tuple[str, str]]:
     return [(type_, entry.object["metadata"].get("deletionGracePeriodSeconds")) for type_, entry in past]
 
 
-def test_a_bound_pod_gets_its_grace_period():
-    store = AStore()
+def test_a_bound_pod_gets_its_grace_period(store: AStore):
     a_bound_pod(store)
 
     metadata = store.delete("pods", "a")["metadata"]
@@ -42,8 +41,7 @@ def test_a_bound_pod_gets_its_grace_period():
         pytest.param({"terminationGracePeriodSeconds": -3}, None, 1, id="a negative value is one second"),
     ],
 )
-def test_the_grace_period_can_be_set(spec: Any, requested: Any, expected: Any):
-    store = AStore()
+def test_the_grace_period_can_be_set(store: AStore, spec: Any, requested: Any, expected: Any):
     a_bound_pod(store, **spec)
 
     deleted = store.delete("pods", "a", grace_period_seconds=requested)
@@ -51,8 +49,7 @@ def test_the_grace_period_can_be_set(spec: Any, requested: Any, expected: Any):
     assert deleted["metadata"]["deletionGracePeriodSeconds"] == expected
 
 
-def test_a_second_deletion_can_only_shorten_the_time():
-    store = AStore()
+def test_a_second_deletion_can_only_shorten_the_time(store: AStore):
     a_bound_pod(store)
     first = store.delete("pods", "a", grace_period_seconds=20)
     store.clock.advance(5)
@@ -66,8 +63,7 @@ def test_a_second_deletion_can_only_shorten_the_time():
     )
 
 
-def test_a_shorter_time_does_not_end_in_the_past():
-    store = AStore()
+def test_a_shorter_time_does_not_end_in_the_past(store: AStore):
     a_bound_pod(store)
     store.delete("pods", "a", grace_period_seconds=100)
     store.clock.advance(50)
@@ -80,8 +76,7 @@ def test_a_shorter_time_does_not_end_in_the_past():
     )
 
 
-def test_no_grace_ends_a_terminating_pod_at_once():
-    store = AStore()
+def test_no_grace_ends_a_terminating_pod_at_once(store: AStore):
     a_bound_pod(store)
     store.delete("pods", "a")
     before = store.version
@@ -92,8 +87,7 @@ def test_no_grace_ends_a_terminating_pod_at_once():
     assert changes(store, before) == [("MODIFIED", 0), ("DELETED", 0)]
 
 
-def test_an_unbound_pod_is_deleted_at_once_with_an_event():
-    store = AStore()
+def test_an_unbound_pod_is_deleted_at_once_with_an_event(store: AStore):
     store.create("pods", pod("a"))
     before = store.version
 
@@ -103,8 +97,7 @@ def test_an_unbound_pod_is_deleted_at_once_with_an_event():
     assert changes(store, before) == [("MODIFIED", 0), ("DELETED", 0)]
 
 
-def test_a_finished_pod_is_deleted_at_once():
-    store = AStore()
+def test_a_finished_pod_is_deleted_at_once(store: AStore):
     a_bound_pod(store)
     store.patch("pods", "a", {"status": {"phase": "Succeeded"}}, subresource="status")
 
@@ -113,8 +106,7 @@ def test_a_finished_pod_is_deleted_at_once():
     assert store.find("pods", "a") is None
 
 
-def test_a_finalizer_keeps_an_object_until_it_is_removed():
-    store = AStore()
+def test_a_finalizer_keeps_an_object_until_it_is_removed(store: AStore):
     held = pod("a")
     held["metadata"]["finalizers"] = ["example.com/f"]
     store.create("pods", held)
@@ -126,8 +118,7 @@ def test_a_finalizer_keeps_an_object_until_it_is_removed():
     assert store.find("pods", "a") is None
 
 
-def test_a_finalizer_keeps_an_object_without_a_grace_period_too():
-    store = AStore()
+def test_a_finalizer_keeps_an_object_without_a_grace_period_too(store: AStore):
     store.create("configmaps", {"metadata": {"name": "c", "finalizers": ["example.com/f"]}})
 
     store.delete("configmaps", "c")
@@ -137,8 +128,7 @@ def test_a_finalizer_keeps_an_object_without_a_grace_period_too():
     assert store.find("configmaps", "c") is None
 
 
-def test_a_bound_pod_with_a_finalizer_needs_both_to_be_removed():
-    store = AStore()
+def test_a_bound_pod_with_a_finalizer_needs_both_to_be_removed(store: AStore):
     held = pod("a")
     held["metadata"]["finalizers"] = ["example.com/f"]
     store.create("pods", held)
@@ -153,8 +143,7 @@ def test_a_bound_pod_with_a_finalizer_needs_both_to_be_removed():
 
 
 @pytest.mark.parametrize("precondition", [{"uid": "another"}, {"resource_version": "1"}])
-def test_a_precondition_protects_an_object(precondition: Any):
-    store = AStore()
+def test_a_precondition_protects_an_object(store: AStore, precondition: Any):
     store.create("pods", pod("a"))
 
     with pytest.raises(StatusError) as caught:
@@ -178,8 +167,7 @@ def test_the_system_namespaces_are_kept():
     assert (caught.value.code, caught.value.reason) == (403, "Forbidden")
 
 
-def test_a_namespace_terminates_until_it_is_finalized():
-    store = AStore()
+def test_a_namespace_terminates_until_it_is_finalized(store: AStore):
     store.create("namespaces", {"metadata": {"name": "shop"}})
 
     terminating = store.delete("namespaces", "shop")

@@ -56,8 +56,7 @@ def test_a_budget_counts_as_in_upstream(spec: dict[str, Any], expected: int, des
     assert found.disruptions_allowed == allowed
 
 
-async def test_the_status_of_a_budget_follows_its_pods():
-    store = AStore()
+async def test_the_status_of_a_budget_follows_its_pods(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable="34%"))
         await a_running_deployment(store)
@@ -72,8 +71,7 @@ async def test_the_status_of_a_budget_follows_its_pods():
         assert status["observedGeneration"] == 1
 
 
-async def test_an_eviction_beyond_the_budget_is_refused_until_a_replacement_is_ready():
-    store = AStore()
+async def test_an_eviction_beyond_the_budget_is_refused_until_a_replacement_is_ready(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(minAvailable=2))
         names = await a_running_deployment(store)
@@ -95,8 +93,7 @@ async def test_an_eviction_beyond_the_budget_is_refused_until_a_replacement_is_r
     assert caught.value.details["causes"] == [{"reason": "DisruptionBudget", "message": message}]
 
 
-async def test_an_evicted_pod_has_a_condition_and_its_grace_period():
-    store = AStore()
+async def test_an_evicted_pod_has_a_condition_and_its_grace_period(store: AStore):
     async with running(store):
         names = await a_running_deployment(store, 1)
         evict_pod(store, names[0], grace_period_seconds=7)
@@ -107,8 +104,7 @@ async def test_an_evicted_pod_has_a_condition_and_its_grace_period():
     assert going["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
-async def test_a_dry_run_of_an_eviction_evicts_nothing():
-    store = AStore()
+async def test_a_dry_run_of_an_eviction_evicts_nothing(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable=1))
         names = await a_running_deployment(store)
@@ -119,8 +115,7 @@ async def test_a_dry_run_of_an_eviction_evicts_nothing():
         assert store.version == version
 
 
-async def test_an_eviction_with_another_uid_is_a_conflict():
-    store = AStore()
+async def test_an_eviction_with_another_uid_is_a_conflict(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable=1))
         names = await a_running_deployment(store)
@@ -131,8 +126,7 @@ async def test_an_eviction_with_another_uid_is_a_conflict():
         assert store.get("poddisruptionbudgets", "web")["status"]["disruptionsAllowed"] == 1
 
 
-async def test_a_pod_that_does_not_run_needs_no_budget():
-    store = AStore()
+async def test_a_pod_that_does_not_run_needs_no_budget(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(minAvailable=5))
         store.create("pods", pod("p") | {"metadata": {"name": "p", "labels": {"app": "web"}}})
@@ -141,8 +135,7 @@ async def test_a_pod_that_does_not_run_needs_no_budget():
         assert store.find("pods", "p") is None
 
 
-async def test_a_pod_of_two_budgets_cannot_be_evicted():
-    store = AStore()
+async def test_a_pod_of_two_budgets_cannot_be_evicted(store: AStore):
     async with running(store):
         for name in ("a", "b"):
             store.create("poddisruptionbudgets", budget(name, maxUnavailable=1))
@@ -152,8 +145,7 @@ async def test_a_pod_of_two_budgets_cannot_be_evicted():
         assert caught.value.code == 500
 
 
-async def test_an_unprocessed_budget_forbids_all_evictions():
-    store = AStore()
+async def test_an_unprocessed_budget_forbids_all_evictions(store: AStore):
     async with running(store):
         names = await a_running_deployment(store)
         store.create("poddisruptionbudgets", budget(maxUnavailable=1))
@@ -164,8 +156,7 @@ async def test_an_unprocessed_budget_forbids_all_evictions():
     assert "is still being processed by the server" in str(caught.value.details)
 
 
-async def test_a_pod_that_is_not_ready_may_be_evicted_while_the_budget_is_healthy():
-    store = AStore()
+async def test_a_pod_that_is_not_ready_may_be_evicted_while_the_budget_is_healthy(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(minAvailable=2))
         names = await a_running_deployment(store)

@@ -18,8 +18,7 @@ def code_and_reason(caught: pytest.ExceptionInfo[StatusError]) -> tuple[int, str
     return caught.value.code, caught.value.reason
 
 
-def test_a_new_object_gets_a_uid_and_a_creation_time():
-    store = AStore()
+def test_a_new_object_gets_a_uid_and_a_creation_time(store: AStore):
     created = store.create("pods", pod("a"))["metadata"]
 
     assert created["namespace"] == "default"
@@ -39,10 +38,9 @@ def test_the_same_seed_gives_the_same_names():
     assert len(first) == len("web-12345")
 
 
-def test_stored_objects_are_copies():
+def test_stored_objects_are_copies(store: AStore):
     given = pod("a")
     before = clone(given)
-    store = AStore()
     store.create("pods", given)
     given["spec"]["containers"][0]["image"] = "changed afterwards"
 
@@ -73,8 +71,7 @@ def test_stored_objects_are_copies():
         pytest.param({**pod("b"), "spec": []}, 400, "BadRequest", id="a spec of the wrong type"),
     ],
 )
-def test_an_invalid_creation_is_refused(obj: Any, code: int, reason: str):
-    store = AStore()
+def test_an_invalid_creation_is_refused(store: AStore, obj: Any, code: int, reason: str):
     store.create("pods", pod("a"))
 
     with pytest.raises(StatusError) as caught:
@@ -83,8 +80,7 @@ def test_an_invalid_creation_is_refused(obj: Any, code: int, reason: str):
     assert code_and_reason(caught) == (code, reason)
 
 
-def test_a_terminating_namespace_accepts_no_new_objects():
-    store = AStore()
+def test_a_terminating_namespace_accepts_no_new_objects(store: AStore):
     store.create("namespaces", {"metadata": {"name": "shop"}})
     store.delete("namespaces", "shop")
 
@@ -95,8 +91,7 @@ def test_a_terminating_namespace_accepts_no_new_objects():
     assert caught.value.details["causes"][0]["reason"] == "NamespaceTerminating"
 
 
-def test_an_update_with_a_version_needs_the_current_one():
-    store = AStore()
+def test_an_update_with_a_version_needs_the_current_one(store: AStore):
     first = store.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}})
     second = store.update("configmaps", {**first, "data": {"a": "2"}})
 
@@ -109,8 +104,7 @@ def test_an_update_with_a_version_needs_the_current_one():
     assert store.update("configmaps", unconditional)["data"] == {"a": "3"}
 
 
-def test_an_unchanged_update_creates_no_version():
-    store = AStore()
+def test_an_unchanged_update_creates_no_version(store: AStore):
     created = store.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}})
 
     assert store.update("configmaps", created) == created
@@ -118,8 +112,7 @@ def test_an_unchanged_update_creates_no_version():
     assert str(store.version) == created["metadata"]["resourceVersion"]
 
 
-def test_an_update_keeps_fields_of_the_server():
-    store = AStore()
+def test_an_update_keeps_fields_of_the_server(store: AStore):
     created = store.create("configmaps", {"metadata": {"name": "c"}})
     store.clock.advance(60)
 
@@ -131,8 +124,7 @@ def test_an_update_keeps_fields_of_the_server():
         assert updated["metadata"][field] == created["metadata"][field]
 
 
-def test_an_update_with_another_uid_is_a_conflict():
-    store = AStore()
+def test_an_update_with_another_uid_is_a_conflict(store: AStore):
     created = store.create("configmaps", {"metadata": {"name": "c"}})
 
     with pytest.raises(StatusError) as caught:
@@ -141,8 +133,7 @@ def test_an_update_with_another_uid_is_a_conflict():
     assert code_and_reason(caught) == (409, "Conflict")
 
 
-def test_a_lease_is_never_updated_without_a_version():
-    store = AStore()
+def test_a_lease_is_never_updated_without_a_version(store: AStore):
     lease = {
         "metadata": {"name": "l", "namespace": "kube-system"},
         "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
@@ -155,9 +146,7 @@ def test_a_lease_is_never_updated_without_a_version():
     assert code_and_reason(caught) == (422, "Invalid")
 
 
-def test_a_put_creates_a_lease_but_not_a_pod():
-    store = AStore()
-
+def test_a_put_creates_a_lease_but_not_a_pod(store: AStore):
     assert store.update("leases", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 15}})[
         "metadata"
     ]["uid"]
@@ -166,8 +155,7 @@ def test_a_put_creates_a_lease_but_not_a_pod():
     assert code_and_reason(caught) == (404, "NotFound")
 
 
-def test_a_patch_with_an_old_version_is_a_conflict():
-    store = AStore()
+def test_a_patch_with_an_old_version_is_a_conflict(store: AStore):
     first = store.create("nodes", node("n1"))
     store.patch("nodes", "n1", {"metadata": {"labels": {"a": "1"}}})
 
@@ -179,8 +167,7 @@ def test_a_patch_with_an_old_version_is_a_conflict():
     assert code_and_reason(caught) == (409, "Conflict")
 
 
-def test_a_patch_cannot_rename_an_object():
-    store = AStore()
+def test_a_patch_cannot_rename_an_object(store: AStore):
     store.create("nodes", node("n1"))
 
     with pytest.raises(StatusError) as caught:
@@ -189,8 +176,7 @@ def test_a_patch_cannot_rename_an_object():
     assert code_and_reason(caught) == (422, "Invalid")
 
 
-def test_a_patch_of_an_unknown_media_type_is_refused():
-    store = AStore()
+def test_a_patch_of_an_unknown_media_type_is_refused(store: AStore):
     store.create("nodes", node("n1"))
 
     with pytest.raises(StatusError) as caught:
@@ -213,8 +199,7 @@ def test_a_service_gets_an_address():
     assert spec["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
 
 
-def test_a_scale_increments_the_generation():
-    store = AStore()
+def test_a_scale_increments_the_generation(store: AStore):
     store.create("deployments", deployment("d", 2))
 
     scaled = store.scale("deployments", "d", 5)
@@ -235,8 +220,7 @@ def test_a_selector_that_does_not_match_its_template_is_refused():
     assert caught.value.details["causes"][0]["field"] == "spec.template.metadata.labels"
 
 
-def test_the_selector_of_a_deployment_is_immutable():
-    store = AStore()
+def test_the_selector_of_a_deployment_is_immutable(store: AStore):
     store.create("deployments", deployment("d", 1))
 
     with pytest.raises(StatusError) as caught:
@@ -274,8 +258,7 @@ def test_a_new_object_has_the_zero_status_that_go_writes(resource: str, status: 
     assert created["status"] == status
 
 
-def test_an_object_is_changed_and_removed_by_its_uid():
-    store = AStore()
+def test_an_object_is_changed_and_removed_by_its_uid(store: AStore):
     first = store.create("nodes", node("a"))
 
     assert store.change(first, {"spec": {"unschedulable": True}})["spec"] == {"unschedulable": True}
@@ -283,8 +266,7 @@ def test_an_object_is_changed_and_removed_by_its_uid():
     assert store.find("nodes", "a") is None
 
 
-def test_another_object_of_the_same_name_is_not_removed():
-    store = AStore()
+def test_another_object_of_the_same_name_is_not_removed(store: AStore):
     first = store.create("nodes", node("a"))
     store.remove(first)
     store.create("nodes", node("a"))
@@ -321,8 +303,9 @@ def test_another_object_of_the_same_name_is_not_removed():
         ),
     ],
 )
-def test_a_changed_object_is_validated_as_a_new_one(resource: str, obj: Any, change: Any, field: str):
-    store = AStore()
+def test_a_changed_object_is_validated_as_a_new_one(
+    store: AStore, resource: str, obj: Any, change: Any, field: str
+):
     created = store.create(resource, obj)
     change["metadata"] = {"resourceVersion": created["metadata"]["resourceVersion"]}
 
@@ -333,8 +316,7 @@ def test_a_changed_object_is_validated_as_a_new_one(resource: str, obj: Any, cha
     assert [cause["field"] for cause in caught.value.details["causes"]] == [field]
 
 
-def test_a_loaded_object_keeps_its_uid_and_status_and_gets_defaults():
-    store = AStore()
+def test_a_loaded_object_keeps_its_uid_and_status_and_gets_defaults(store: AStore):
     claim = {"spec": {"accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}}
     kind = store.registry.kinds.named("persistentvolumeclaims")
 

@@ -48,9 +48,7 @@ def test_the_nodes_of_a_uniform_cluster_are_equal():
     }
 
 
-def test_a_server_accepts_every_generated_node():
-    store = AStore()
-
+def test_a_server_accepts_every_generated_node(store: AStore):
     for node in [*heterogeneous(30)]:
         store.create("nodes", node)
 
