@@ -1,3 +1,3 @@
 """The version as a constant: reading the installed package's metadata takes longer than most of the start."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

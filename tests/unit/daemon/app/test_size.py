@@ -11,6 +11,7 @@ import yaml
 
 from scheduler.daemon.app.rights import Named
 from scheduler.daemon.app.size import ClusterSize, resources_for, size_patch
+from scheduler.version import VERSION
 from tests.support.manifests import MANIFESTS, one, rendered
 
 MIB = 2**20
@@ -89,4 +90,4 @@ def test_kustomize_accepts_the_patch(tmp_path: Path) -> None:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     needed = resources_for(ClusterSize(15_000, 450_000))
     assert container["resources"]["limits"] == {"memory": f"{needed.limit_bytes // MIB}Mi"}
-    assert container["image"] == "custom-scheduler:0.1.0"
+    assert container["image"] == f"custom-scheduler:{VERSION}"
