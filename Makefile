@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 IMAGE ?= custom-scheduler
+# The address of the project, which the kubectl plugin and the notes of a release lead to; see CONTRIBUTING.md.
+REPOSITORY ?=
 # The dependencies in the image; requirements-wasm.lock also supports WebAssembly guests.
 LOCK ?= requirements.lock
 SBOM ?= sbom.json
@@ -16,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom board-assets lock clean
+.PHONY: help demo test test-python check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version board-assets lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +28,9 @@ demo: $(VENV)/run ## Run the daemon on a simulated cluster (ARGS=--exit to exit 
 
 test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-python: ## Run the unit, contract and conformance tests on another interpreter (PYTHON=python3.13)
+	@$(MAKE) --no-print-directory test VENV=.venv-$(notdir $(PYTHON)) ARGS="tests/unit tests/contract tests/conformance $(ARGS)"
 
 check: $(VENV)/dev ## Format, lint, strict types, the import contract and the documentation site
 	@$(BIN)/ruff format --check .
@@ -77,6 +82,13 @@ image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to na
 sbom: $(VENV)/dev ## Write the contents of the image as CycloneDX, with hashes, to sbom.json
 	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON --validate -o $(SBOM) $(LOCK)
 
+release: $(VENV)/dev ## Build and check all files of a release in dist/VERSION (VERSION=0.2.0 REPOSITORY=address IMAGE=name; IMAGE= leaves the image out)
+	@$(BIN)/python -m manifests.release '$(VERSION)' --image='$(IMAGE)' --repository='$(REPOSITORY)'
+	@$(BIN)/python -m manifests.release.check 'dist/$(VERSION)'
+
+version: $(VENV)/dev ## Write a version into all its places but the CHANGELOG (VERSION=0.3.0)
+	@$(BIN)/python -m manifests.release.versions '$(VERSION)'
+
 board-assets: ## Download the libraries of the board again, at the versions in this file (needs npm)
 	@into=$$(realpath scheduler/tools/board/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
 	&& for package in preact@11.2.0 htm@3.1.1 uplot@1.6.32; do \
@@ -96,11 +108,11 @@ lock: ## Resolve the dependencies again (needs uv)
 	sed -n '/^requires = /s/.*"\(.*\)".*/\1/p' pyproject.toml | uv pip compile --quiet --universal --no-emit-index-url --no-header --generate-hashes --python-version 3.11 - -o requirements-build.lock
 
 clean: ## Remove the environment and the caches of tools
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-* dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # The environment of `make demo`: only the locked dependencies and this package.
-$(VENV)/run: requirements.lock pyproject.toml
+$(VENV)/run: requirements.lock pyproject.toml scheduler/version.py
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked dependencies into $(VENV)"

@@ -134,7 +134,7 @@ def remove(folder: Path) -> None:
 def install(folder: Path) -> None:
     """Build an `Installation`."""
     made = Installation.at(folder)
-    _unpack_source(folder, made.source)
+    unpack_source(folder, made.source)
     _build_image(folder, made)
     check(made.image / "bin" / "python", "-m", "venv", "--without-pip", made.with_tools, folder=folder)
     _share_packages(made)
@@ -160,7 +160,8 @@ def check(*command: str | Path, folder: Path) -> str:
     return done.stdout
 
 
-def _unpack_source(folder: Path, source: Path) -> None:
+def unpack_source(folder: Path, source: Path) -> None:
+    """Build the source archive of this tree, and unpack it."""
     archives = folder / "archives"
     build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", archives]
     check(*build, folder=ROOT)
