@@ -2,7 +2,7 @@
 # second stage copies it and has no compiler and no pip cache. The container runs as non-root and needs no writable file system.
 # `make base-image` appends the present digest to the name, and `make image` does so if there is none. Without a digest the
 # name is invalid, so that no build uses the present image of the tag; --build-arg BASE=... sets another base.
-ARG BASE=python:3.14-slim@run-make-image
+ARG BASE=python:3.13-slim@run-make-image
 FROM ${BASE} AS build
 ARG LOCK=requirements.lock
 WORKDIR /src

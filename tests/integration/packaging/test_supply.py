@@ -133,9 +133,9 @@ def test_an_image_is_built_from_a_pinned_base_that_stays_pinned(workshop: Path) 
         done = make("image", "IMAGE=it:1", folder=workshop, path=f"{workshop / 'bin'}:")
         assert done.returncode == 0, done.stderr
 
-    assert base_of(workshop) == f"python:3.14-slim@{DIGEST}"
+    assert base_of(workshop) == f"python:3.13-slim@{DIGEST}"
     assert (workshop / "asked").read_text().splitlines() == [
-        "buildx imagetools inspect python:3.14-slim --format {{.Manifest.Digest}}",
+        "buildx imagetools inspect python:3.13-slim --format {{.Manifest.Digest}}",
         "build --build-arg LOCK=requirements.lock -t it:1 .",
         "build --build-arg LOCK=requirements.lock -t it:1 .",
     ]
@@ -145,7 +145,7 @@ def test_a_pinned_base_is_updated_on_request(workshop: Path) -> None:
     for digest in (DIGEST, DIGEST.replace("1b", "2c")):
         (workshop / "digest").write_text(digest)
         assert make("base-image", folder=workshop, path=f"{workshop / 'bin'}:").returncode == 0
-        assert base_of(workshop) == f"python:3.14-slim@{digest}"
+        assert base_of(workshop) == f"python:3.13-slim@{digest}"
 
 
 @pytest.mark.parametrize("answer", ["", "no such image", "sha256:12", f"{DIGEST}x"])
@@ -154,7 +154,7 @@ def test_an_invalid_digest_is_refused_and_nothing_is_built(workshop: Path, answe
     done = make("image", folder=workshop, path=f"{workshop / 'bin'}:")
 
     assert done.returncode != 0
-    assert base_of(workshop) == "python:3.14-slim@run-make-image"
+    assert base_of(workshop) == "python:3.13-slim@run-make-image"
     assert "build " not in (workshop / "asked").read_text()
 
 
