@@ -107,6 +107,26 @@ class Explaining:
         if claims:
             yield from self._why_no_devices(claims, node)
 
+    def clause_on(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> str:
+        """Return the clause after which a node could allocate devices for all claims; "" if the search takes too long."""
+        work = PluginWork(ExplanationTimeSlice(self._clock))
+        work.begin()
+        inventory, device_class = self._inventory, self._devices.classes.get
+        try:
+            work.done(self._devices.following())
+            work.done(inventory.refreshing())
+            question = work.done(inventory.questions.asked(claims, device_class, inventory.dropped))
+            lacking = work.done(_lacking(claims, question, inventory.view_of(node), self._devices))
+        except NeedsTime as error:
+            error.steps.close()
+            return ""
+        names = (
+            some_of([each.metadata.name for each in claims if is_written(each)]) or "its extended resources"
+        )
+        if not lacking:
+            return f"the free devices of {node.name} met all requests of {names} together"
+        return " and ".join(tallies[0].clause(node.name, names) for _, tallies in lacking)
+
     def _why_no_devices(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Iterator[str]:
         """Yield why a node cannot allocate devices for all claims together; nothing if it can."""
         sentences: list[str] = []
@@ -243,15 +263,25 @@ def _too_few(
 ) -> Generator[None, None, list[str]]:
     """Return the requests that alone need more than there is, with the state of the devices; nothing if none does."""
     words: list[str] = []
+    for claim, tallies in (yield from _lacking(claims, question, pools, devices)):
+        for each in tallies:
+            words += each.sentences(claim.metadata.name)
+    return words
+
+
+def _lacking(
+    claims: Sequence[ResourceClaim], question: Question, pools: Pools, devices: Devices
+) -> Generator[None, None, list[tuple[ResourceClaim, list[_Tally]]]]:
+    """Return the requests that alone need more than there is: their claims, and the devices of each alternative."""
+    found = []
     for claim, requests in zip(claims, question.claims, strict=True):
         for alternatives in requests:
             tallies = [_Tally(wanted) for wanted in alternatives]
             for tally in tallies:
                 yield from tally.counted(pools, devices)
             if not any(each.is_enough for each in tallies):
-                for each in tallies:
-                    words += each.sentences(claim.metadata.name)
-    return words
+                found.append((claim, tallies))
+    return found
 
 
 class _Tally:
@@ -286,6 +316,15 @@ class _Tally:
         if self.wanted.all_devices:
             return bool(self.free) and not any(why.startswith(_USED) for why in self.against)
         return self.free >= self.wanted.count
+
+    def clause(self, node: str, claims: str) -> str:
+        """Return the clause after which there are enough devices for the request."""
+        wanted = self.wanted
+        of_class = "" if wanted.device_class is None else f" of class {wanted.device_class.metadata.name}"
+        if wanted.all_devices:
+            return f"all devices{of_class} on {node} were free, for {claims}"
+        more = wanted.count - self.free
+        return f"{more} more device{'' if more == 1 else 's'}{of_class} were free on {node}, for {claims}"
 
     def sentences(self, claim: str) -> Iterator[str]:
         wanted = self.wanted

@@ -40,6 +40,12 @@ from plugins.dynamic_resources.pod_devices import (
     skips_operations,
 )
 from plugins.dynamic_resources.pod_node_use import NodeUses
+from plugins.dynamic_resources.remedies import (
+    SmallerRequests,
+    devices_elsewhere,
+    missing_classes,
+    without_resource_claims,
+)
 from plugins.dynamic_resources.structured import (
     AllocationError,
     Allocator,
@@ -57,6 +63,7 @@ from scheduler.framework import (
     ApiWrite,
     AssumedPods,
     Background,
+    Change,
     Clock,
     ClusterEvent,
     ClusterObjects,
@@ -65,6 +72,7 @@ from scheduler.framework import (
     Features,
     FilterPlugin,
     KeyedLock,
+    NodesExplanation,
     PluginArgs,
     PluginMetrics,
     PodActivator,
@@ -76,6 +84,7 @@ from scheduler.framework import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueingHint,
+    Remedy,
     ReservePlugin,
     ScorePlugin,
     Sleep,
@@ -506,6 +515,61 @@ class DynamicResources(
         return list(asked.why_not_on(node, pod, held, special)) or self._why_full(
             pod, held, special, snapshot, node
         )
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        found = self._held_by(pod)
+        if isinstance(found, str):
+            return None
+        held, special = found
+        own = [each for each in held if each is not special]
+        if missing := list(missing_classes(pod, own, self._missing_class)):
+            return NodesExplanation("", missing)
+        remedies = list(devices_elsewhere(pod, own, snapshot))
+        unallocated = [each for each in own if each.claim.status.allocation is None]
+        extended = ExtendedResources.of(pod, self._devices.classes)
+        if unallocated or special is not None:
+            others = {n: amount for n, amount in pod.resources.requests.items() if n not in extended.amounts}
+            relaxed = without_resource_claims(pod, unallocated, own)
+            relaxed = relaxed if special is None else relaxed.with_requests(others)
+            change = partial(self._smaller_request, pod, snapshot, unallocated, special, relaxed)
+            remedies.append(Remedy(relaxed, change))
+        return NodesExplanation("", remedies)
+
+    def _smaller_request(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        unallocated: Sequence[HeldClaim],
+        special: HeldClaim | None,
+        relaxed: PodInfo,
+        fitting: Rows,
+    ) -> Change | None:
+        """Return the change after which one of some nodes could allocate the devices of a pod."""
+        own, extended = [each.claim for each in unallocated], ExtendedResources.of(pod, self._devices.classes)
+
+        def claims_on(node: NodeInfo) -> Sequence[ResourceClaim]:
+            names = frozenset() if special is None else extended.needed_on(node.allocatable)
+            if special is None or not names:
+                return own
+            return [*own, extended.claim_for(names, special.claim).claim]
+
+        work = PluginWork(ExplanationTimeSlice(self._clock))
+        if special is None:
+            found = SmallerRequests(self._devices, self._inventory, work).first(claims_on, snapshot, fitting)
+            if found is not None:
+                return Change(*found, relaxed)
+        row = int(fitting[0])
+        asked = Explaining(self._devices, self._inventory, self._clock, self._binding_seconds)
+        node = snapshot.node_info(row)
+        text = asked.clause_on(claims_on(node), node)
+        return Change(row, text, relaxed) if text else None
+
+    def _missing_class(self, claim: ResourceClaim) -> str:
+        """Return a DeviceClass that a claim names and that does not exist; "" if there is none."""
+        if claim.status.allocation is not None:
+            return ""
+        names = (name for request in claim.spec.devices.requests for _, name in _classes_of(request))
+        return next((name for name in names if name and self._devices.classes.get(name) is None), "")
 
     def _why_full(
         self,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plugins.preemption.candidates import NO_VICTIMS, was_preempted, why_not_eligible
+from plugins.preemption.candidates import NO_VICTIMS, rows_to_try, was_preempted, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
-from plugins.preemption.ranking import VictimUnits, priority_of
+from plugins.preemption.ranking import VictimUnits, best, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SUCCESS,
     ActionType,
+    Change,
     ClusterEvent,
     Code,
     EventResource,
@@ -34,6 +35,8 @@ from scheduler.framework.preemption import (  # noqa: TC001  # constructor annot
     Preemptions,
     VictimReview,
 )
+from scheduler.framework.sliced_work import run_to_end
+from scheduler.objects.label_index import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
@@ -46,6 +49,14 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 _UNITS_A_STEP: Final = 512
+_HIGHEST_OF_USERS: Final = 1_000_000_000
+"""The highest priority that is not of the system.
+
+Source:
+    kube-scheduler v1.36, pkg/apis/scheduling/types.go, HighestUserDefinablePriority.
+"""
+_MOST_EXPLAINED: Final = 16
+"""The number of nodes on which victims are searched for an explanation."""
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 
 
@@ -155,6 +166,25 @@ class DefaultPreemption(Preempting):
     def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
         alike = None if self.searches_units else self._dry_run.kind(state, pod)
         return None if alike is None else (alike, pod.priority)
+
+    def remedy(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Change | None:
+        """Return the lowest priority with which the pod would preempt others, on one of the first nodes."""
+        higher = pod.with_spec(priority=_HIGHEST_OF_USERS)
+        if self.why_not_eligible(state, higher, snapshot, diagnosis):
+            return None
+        rows = rows_to_try(diagnosis)[:_MOST_EXPLAINED].tolist()
+        candidates = best(run_to_end(self._tried(state, higher, snapshot, rows)).candidates)
+        if not candidates:
+            return None
+        row, victims = candidates[0].row, candidates[0].victims
+        needed = 1 + max(self._units.priority_of(each) for each in victims)
+        if needed <= pod.priority:
+            return None  # the pod preempts already
+        names = some_of([each.key for each in victims])
+        text = f"its priority were {needed} or more (now {pod.priority}), since it would preempt {names} on {snapshot.name_of(row)}"
+        return Change(row, text, higher)
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot

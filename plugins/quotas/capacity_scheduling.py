@@ -24,6 +24,7 @@ from plugins.quotas.elastic_quotas import (
     add,
     exceeds,
 )
+from plugins.quotas.remedies import fewest_ended, higher_limit, limit_clause
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -31,6 +32,7 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     Needs,
+    NodesExplanation,
     PodGroupMembers,
     PodGroupObjects,
     PreFilterPlugin,
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
         StatusSource,
     )
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import NodeInfo, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -243,6 +245,51 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
             if not details
             and accounts.total.get(name, 0) + accounts.in_all[name] > accounts.guaranteed.get(name, 0)
         ]
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        """Propose higher limits, and the end of the fewest pods that use the quota."""
+        accounts = self._accounts(pod, snapshot)
+        quota = accounts.quotas.get(pod.namespace)
+        if quota is None:
+            return None
+        used, limit = accounts.used_by(pod.namespace), quota.max or {}
+        over_max = {
+            name: used.get(name, 0) + accounts.in_quota.get(name, 0)
+            for name in sorted(accounts.in_quota.keys() | used.keys())
+            if quota.over_max({name: used.get(name, 0)}, {name: accounts.in_quota.get(name, 0)})
+        }
+        over_all = {
+            name: needed
+            for name, amount in sorted(accounts.in_all.items())
+            if (needed := accounts.total.get(name, 0) + amount) > accounts.guaranteed.get(name, 0)
+        }
+        holder = self._quotas.holders.get(pod.namespace, pod.namespace)
+        clauses = [
+            limit_clause(name, f"max.{name} of ElasticQuota {holder}", needed, limit.get(name, 0))
+            for name, needed in over_max.items()
+        ]
+        clauses += [
+            limit_clause(
+                name, f"min.{name} of all ElasticQuotas together", needed, accounts.guaranteed.get(name, 0)
+            )
+            for name, needed in over_all.items()
+        ]
+        if not clauses:
+            return None
+        lacking = {name: needed - accounts.guaranteed.get(name, 0) for name, needed in over_all.items()}
+        for name, needed in over_max.items():
+            lacking[name] = max(lacking.get(name, 0), needed - limit.get(name, 0))
+        namespaces = [pod.namespace] if over_max else sorted(accounts.quotas)
+        whose = f"of namespace {pod.namespace}" if over_max else "of namespaces with an ElasticQuota"
+        users = (
+            (row, other)
+            for namespace in namespaces
+            for row in sorted(accounts.rows_with.get(namespace, ()))
+            for other in snapshot.pods_on(row)
+            if other.namespace == namespace
+        )
+        ended = fewest_ended(pod, users, lacking, whose)
+        return NodesExplanation("", [higher_limit(pod, clauses, self.name), *([ended] if ended else [])])
 
     def _accounts(self, pod: PodInfo, snapshot: Snapshot) -> Accounts:
         self._quotas.look_at(snapshot.objects(ELASTIC_QUOTAS))

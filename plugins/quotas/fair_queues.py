@@ -19,6 +19,7 @@ from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
 from plugins.quotas.ledger import Ledger, report
 from plugins.quotas.queue_statuses import QueueStatuses
 from plugins.quotas.queues import QUEUES, STATUS_RIGHT
+from plugins.quotas.remedies import fewest_ended, higher_limit, limit_clause
 from plugins.quotas.waiting_order import WaitingOrder
 from scheduler.errors import FieldError
 from scheduler.framework import (
@@ -29,6 +30,7 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     Needs,
+    NodesExplanation,
     PluginArgs,
     PodActivator,
     PodGroupMembers,
@@ -67,11 +69,12 @@ if TYPE_CHECKING:
         Diagnosis,
         PodGroup,
         PostFilterResult,
+        Remedy,
         StatusAccess,
         StatusSource,
     )
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Int64s, NodeInfo, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
     Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
     """Pods in the preferred order of eviction -> units that leave together or not at all, in that order, including
@@ -271,6 +274,10 @@ class WithinShares(VictimLimit):
         return state.read(ATTEMPT, QueueAttempt).in_the_way(row) is None
 
 
+_MOST_LIMITS: Final = 8
+"""The number of limits that are raised together in an explanation."""
+_MOST_QUEUES: Final = 1000
+"""The number of queues up to which an explanation computes the shares with higher limits."""
 _WOKEN_A_TIME = 64
 """How many pods of one queue are checked once a second for whether they may be tried again."""
 
@@ -567,6 +574,54 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if details:
             details.append(f"the pod has waited for {self._waiting_order.waited_seconds(pod):.0f}s")
         return details
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
+        """Propose a higher max, if the queue then has its share for the pod, and the end of the fewest of its pods."""
+        attempt = self._attempt(
+            pod, self._ledger.standing(snapshot, pod), is_overdue=self._waiting_order.is_overdue(pod)
+        )
+        found = attempt.in_the_way()
+        if found is None:
+            return None
+        remedies = [self._higher_max(pod, snapshot, attempt), self._fewer_pods(pod, snapshot, attempt, found)]
+        return NodesExplanation("", [each for each in remedies if each is not None])
+
+    def _higher_max(self, pod: PodInfo, snapshot: Snapshot, attempt: QueueAttempt) -> Remedy | None:
+        """Return the remedy of a higher max of queues; None if the pod exceeds fair shares too."""
+        tree = attempt.standing.tree
+        raised: dict[int, dict[str, int]] = {}
+        clauses: list[str] = []
+        while (found := attempt.in_the_way()) is not None:
+            if not found.is_max or len(clauses) == _MOST_LIMITS or len(tree) > _MOST_QUEUES:
+                return None
+            needed = found.used + found.promised + found.asked
+            raised.setdefault(found.place, {})[found.resource] = needed
+            what = f"max.{found.resource} of queue {tree.title(found.place)}"
+            clauses.append(limit_clause(found.resource, what, needed, found.most))
+            attempt = replace(attempt, standing=self._ledger.with_max(snapshot, pod, raised))
+        return higher_limit(pod, clauses, self.name)
+
+    def _fewer_pods(
+        self, pod: PodInfo, snapshot: Snapshot, attempt: QueueAttempt, found: InTheWay
+    ) -> Remedy | None:
+        """Return the remedy that the fewest pods of a queue end."""
+        standing, tree, level = attempt.standing, attempt.standing.tree, attempt.path.index(found.place)
+        most = (standing.limit if found.is_max else standing.deserved)[found.place]
+        over = standing.used[found.place] + attempt.promised[level] + attempt.asked - most
+        lacking = {
+            name: int(over[column])
+            for name, column in standing.resources.items()
+            if attempt.asked[column] > 0 and over[column] > 0
+        }
+        users = (
+            (row, other)
+            for leaf, path in tree.paths.items()
+            if found.place in path
+            for row in sorted(self._ledger.rows_with(leaf))
+            for other in snapshot.pods_on(row)
+            if tree.queue_of(other) == leaf
+        )
+        return fewest_ended(pod, users, lacking, f"of queue {tree.title(found.place)}")
 
     def report(self) -> Generator[None, None, Mapping[str, QueueReport]]:
         """Return the report of each queue, by name, in steps."""

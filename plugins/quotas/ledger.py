@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from plugins.quotas.queues import QUEUES, Queues, Tree
 from scheduler.objects.resource_names import PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from scheduler.errors import FieldError
@@ -422,11 +422,37 @@ class Ledger:
         """Read the queues that changed, in steps."""
         return self._queues.reading(snapshot.objects(QUEUES))
 
-    def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> QueueUsage:
-        """Return the state of queues in a snapshot, as read last; `also` is counted as pending if it is unknown."""
-        self._queues.look_at(snapshot.objects(QUEUES))
-        tree, pending = self._queues.tree, self.pending
-        pending.follow(tree)
+    def with_max(
+        self, snapshot: Snapshot, also: PodInfo, raised: Mapping[int, Mapping[str, int]]
+    ) -> QueueUsage:
+        """Return the state of queues as if some had another max: index -> resource -> amount; for explanations."""
+        queues = [
+            replace(queue, max={**queue.max, **raised.get(place, _NOTHING)})
+            for place, queue in enumerate(self._queues.tree.queues)
+        ]
+        other = Ledger()
+        other.evicting, other.pending = self.evicting, self.pending
+        return other.standing(snapshot.overlay(), also, Tree(queues))
+
+    def rows_with(self, queue: str) -> Collection[int]:
+        """Return the rows with pods of a queue without children, as counted last."""
+        return self._usage.rows_with.get(queue, ())
+
+    def standing(
+        self, snapshot: Snapshot, also: PodInfo | None = None, tree: Tree | None = None
+    ) -> QueueUsage:
+        """Return the state of queues in a snapshot.
+
+        Args:
+            snapshot: the cluster.
+            also: a pod that is counted as pending if it is unknown.
+            tree: the queues, with the same pods as those that were read last; the latter if it is not given.
+        """
+        pending = self.pending
+        if tree is None:
+            self._queues.look_at(snapshot.objects(QUEUES))
+            tree = self._queues.tree
+            pending.follow(tree)
         names = tuple(sorted(snapshot.resources - {PODS}))
         usage, sums = self._counted(snapshot, tree, names)
         whole = np.array([int(snapshot.allocatable[name].sum()) for name in names], dtype=np.int64)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from plugins.volume_binding.node_volumes import NodeVolumes
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.storage import PersistentVolumeClaim, StorageClass
+    from scheduler.objects.storage import PersistentVolumeClaim, PodClaim, StorageClass
     from scheduler.snapshot import NodeInfo, Snapshot
 
 Amount = str | int | float
@@ -74,6 +74,80 @@ def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Itera
             yield from _why_not_made(claim, node, snapshot)
         elif judged.lacks_volume(claim, node.row):
             yield from _why_no_volume(claim, node, snapshot)
+
+
+def clause_anywhere(pod: PodInfo, named: PodClaim, storage: StorageObjects) -> str:
+    """Return the clause after which a claim no longer excludes every node; "" if it does not."""
+    claim = storage.claim(named.key)
+    if claim is None:
+        if named.is_ephemeral:
+            return f"claim {named.name} were created for its volume {named.volume}"
+        return f"a PersistentVolumeClaim {named.name} existed in namespace {pod.namespace}"
+    if fault := fault_of(pod, named, claim):
+        return f"claim {named.name} were usable (now {fault})"
+    return "" if is_fully_bound(claim) else _clause_before_a_node(claim, storage)
+
+
+def _clause_before_a_node(claim: PersistentVolumeClaim, storage: StorageObjects) -> str:
+    """Return the clause after which a claim is bound; "" if it waits for the node of its pod."""
+    name = _name(claim)
+    of_class, volume_name = claim.class_name, claim.spec.volume_name
+    if volume_name:
+        return f"claim {name} were bound to its volume {volume_name}"
+    storage_class = storage.storage_class(of_class) if of_class else None
+    if storage_class is None:
+        missing = f'a StorageClass "{of_class}" existed, or ' if of_class else ""
+        return f"{missing}a volume existed for claim {name} ({_wanted(claim)})"
+    if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
+        return ""
+    return f'claim {name} were bound (its class "{of_class}" waits for {_maker(storage_class)})'
+
+
+def clauses_on(row: int, snapshot: Snapshot, judged: NodeVolumes) -> dict[str, str]:
+    """Return the claims that keep the pod from a node, each with the clause after which it does not."""
+    node, storage, refusals = snapshot.node_info(row), StorageObjects(snapshot), judged.refusals_of(row)
+    found = {}
+    if refusals & (NodeRefusal.GONE | NodeRefusal.NOT_REACHED):
+        found = {key_of(claim): _clause_of_bound(claim, node, storage) for claim in judged.claims.bound}
+    if refusals & (NodeRefusal.NO_VOLUME | NodeRefusal.NO_ROOM):
+        for claim in judged.claims.unbound:
+            selected = selected_node(claim)
+            if selected is not None and selected != node.name:
+                found[key_of(claim)] = f"the volume of claim {_name(claim)} were not for node {selected}"
+            elif selected is not None or judged.lacks_volume(claim, row):
+                found[key_of(claim)] = _clause_of_unbound(claim, node, snapshot)
+    return {key: clause for key, clause in found.items() if clause}
+
+
+def _clause_of_bound(claim: PersistentVolumeClaim, node: NodeInfo, storage: StorageObjects) -> str:
+    name, volume = _name(claim), storage.bound_volume(claim)
+    if volume is None:
+        return f"volume {claim.spec.volume_name} of claim {name} existed"
+    try:
+        reach = reach_on(volume, storage.csi_node(node.name))
+    except ValueError:
+        reach = ()
+    if reaches(reach, node.labels):
+        return ""
+    now = f"{volume.metadata.name}, for nodes with {asked_of(reach or ())}"
+    return f"claim {name} were bound to a volume that {node.name} reaches (now {now})"
+
+
+def _clause_of_unbound(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapshot) -> str:
+    """Return the clause after which a node has a volume for a claim, or can get one; "" if it can already."""
+    if not list(_why_not_made(claim, node, snapshot)):
+        return ""
+    name, of_class, storage = _name(claim), claim.class_name, StorageObjects(snapshot)
+    storage_class = storage.storage_class(of_class)
+    assert storage_class is not None, "of a class that is not there claims do not wait for a node"
+    if storage_class.provisioner in {"", NO_PROVISIONER}:
+        return f'a volume of class "{of_class}" existed for claim {name} that {node.name} reaches ({_wanted(claim)})'
+    if not reaches(topologies(storage_class), node.labels):
+        return f'class "{of_class}" of claim {name} provisioned volumes for {node.name} (its allowedTopologies do not match)'
+    asked = _amount(claim.spec.resources.requests.storage)
+    return (
+        f'{asked} of class "{of_class}" were free for {node.name} (in a CSIStorageCapacity), for claim {name}'
+    )
 
 
 def _why_not_bound(claim: PersistentVolumeClaim, storage: StorageObjects) -> Iterator[str]:

@@ -8,6 +8,7 @@ Source:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,8 +23,9 @@ from plugins.node_resources.allocation import (
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.claims import MIGRATED_PLUGINS, find_claims
-from plugins.volume_binding.explaining import why_not_anywhere, why_not_on
+from plugins.volume_binding.explaining import clause_anywhere, clauses_on, why_not_anywhere, why_not_on
 from plugins.volume_binding.node_volumes import NodeVolumes
+from plugins.volumes.remedies import remedy_of_claims
 from plugins.volumes.storage import (
     CLAIMS,
     CSI_DRIVERS,
@@ -52,6 +54,7 @@ from scheduler.framework import (
     KeyedLock,
     Needs,
     NeedsTime,
+    NodesExplanation,
     PluginArgs,
     PluginMetrics,
     PreBindPlugin,
@@ -320,6 +323,17 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         judged = self._volumes_on_nodes(snapshot, claims)
         run_to_end(judged.judge())
         return list(why_not_on(snapshot, node, judged))
+
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        storage = StorageObjects(snapshot)
+        claims = find_claims(pod, storage)
+        if isinstance(claims, Status):
+            faulty = {named.key: clause_anywhere(pod, named, storage) for named in pod.claims}
+            clauses = {key: clause for key, clause in faulty.items() if clause}
+            return remedy_of_claims(pod, rows, lambda _: clauses)
+        judged = self._volumes_on_nodes(snapshot, claims)
+        run_to_end(judged.judge())
+        return remedy_of_claims(pod, rows, partial(clauses_on, snapshot=snapshot, judged=judged))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         if not pod.claims:

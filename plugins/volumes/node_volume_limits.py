@@ -10,13 +10,14 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from plugins.volumes.attachable import UncountableError, Volumes, attachable_volumes
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
+from plugins.volumes.remedies import MOST_COMPARED
 from plugins.volumes.storage import (
     CLAIMS,
     CSI_DRIVERS,
@@ -34,6 +35,7 @@ from scheduler.framework import (
     PASS,
     SKIP,
     ActionType,
+    Change,
     ClusterEvent,
     Code,
     EventResource,
@@ -41,10 +43,12 @@ from scheduler.framework import (
     Features,
     FilterPlugin,
     Needs,
+    NodesExplanation,
     Outcome,
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Remedy,
     Status,
     TimeSlice,
     no_pod_key,
@@ -135,6 +139,28 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         return None if node is None else list(_why_full(pod, snapshot, node))
 
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        """Propose a higher limit of the drivers of a node; the pod is evaluated without this plugin."""
+
+        def change(fitting: Rows) -> Change | None:
+            lacking = {
+                row: list(_exceeded(pod, snapshot, snapshot.node_info(row)))
+                for row in fitting[:MOST_COMPARED].tolist()
+            }
+            exceeded = [row for row, drivers in lacking.items() if drivers]
+            if not exceeded:
+                return None
+            row = min(exceeded, key=lambda row: sum(each.missing for each in lacking[row]))
+            node = snapshot.name_of(row)
+            clauses = [
+                f"driver {each.driver} could attach {each.missing} more on {node} (now {each.attached} of at most "
+                f"{each.limit} are attached)"
+                for each in lacking[row]
+            ]
+            return Change(row, " and ".join(clauses), pod)
+
+        return NodesExplanation("", [Remedy(pod, change, without=self.name)])
+
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         return None if _counts(pod) else SKIP
 
@@ -200,22 +226,48 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         )
 
 
-def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]:
-    """Yield which drivers of a node cannot attach the pod's volumes."""
+class _Exceeded(NamedTuple):
+    """A driver of a node that cannot attach all volumes of a pod.
+
+    Attributes:
+        driver: its name.
+        attached: how many volumes are attached.
+        limit: how many can be.
+        needed: how many more the pod needs.
+    """
+
+    driver: str
+    attached: int
+    limit: int
+    needed: int
+
+    @property
+    def missing(self) -> int:
+        return self.attached + self.needed - self.limit
+
+
+def _exceeded(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[_Exceeded]:
+    """Yield the drivers of a node that cannot attach the pod's volumes; none if the volumes cannot be counted."""
     csi_node = StorageObjects(snapshot).csi_node(node.name)
     wanted = _wanted(pod, snapshot, has_csi_node=csi_node is not None)
     if csi_node is None or isinstance(wanted, Outcome):
         return  # the reason contains the fault of a claim
     there = AttachedVolumes.on_node(node.row, snapshot, node.pods)
-    if there.failure is not None:
-        yield f"the attached volumes of the pods on this node cannot be counted: {', '.join(there.failure.reasons)}"
-        return
-    for driver, limit in sorted(csi_node.limits.items()):
+    for driver, limit in () if there.failure else sorted(csi_node.limits.items()):
         more = [name for name, its in wanted.items() if its == driver and name not in there.volumes]
         count = there.counts.get(driver, 0)
         if more and count + len(more) > limit:
-            yield f"driver {driver} has {count} of at most {limit} volumes attached on this node, and the pod needs {len(more)} more"
-            yield f"what would help: {count + len(more) - limit} fewer volumes attached there, or a higher limit in its CSINode"
+            yield _Exceeded(driver, count, limit, len(more))
+
+
+def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]:
+    """Yield why the drivers of a node cannot attach the pod's volumes."""
+    there = AttachedVolumes.on_node(node.row, snapshot, node.pods)
+    if there.failure is not None and StorageObjects(snapshot).csi_node(node.name) is not None:
+        yield f"the attached volumes of the pods on this node cannot be counted: {', '.join(there.failure.reasons)}"
+    for driver, count, limit, needed in _exceeded(pod, snapshot, node):
+        yield f"driver {driver} has {count} of at most {limit} volumes attached on this node, and the pod needs {needed} more"
+        yield f"what would help: {count + needed - limit} fewer volumes attached there, or a higher limit in its CSINode"
 
 
 def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes | Outcome:

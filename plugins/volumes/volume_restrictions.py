@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plugins.volumes.remedies import MOST_COMPARED, remedy_of_claims
 from plugins.volumes.storage import (
     CLAIMS,
     StorageObjects,
@@ -26,19 +27,23 @@ from scheduler.framework import (
     PASS,
     SKIP,
     ActionType,
+    Change,
     ClusterEvent,
     Code,
     EventResource,
     EventWithHint,
     FilterPlugin,
     Needs,
+    NodesExplanation,
     Outcome,
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Remedy,
     Status,
     TimeSlice,
 )
+from scheduler.objects.label_index import some_of
 from scheduler.objects.storage import (
     CLAIM,
     EPHEMERAL_CLAIM,
@@ -136,6 +141,25 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             return list(_why_no_claim(pod, snapshot)) or None
         return [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
 
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        storage = StorageObjects(snapshot)
+        missing = [name for name in named_claims(pod) if storage.claim(f"{pod.namespace}/{name}") is None]
+        if missing:
+            clauses = {
+                f"{pod.namespace}/{name}": f"a PersistentVolumeClaim {name} existed in namespace {pod.namespace}"
+                for name in missing
+            }
+            return remedy_of_claims(pod, rows, lambda _: clauses)
+        users = list(_users_of_one_pod_claims(pod, snapshot))
+        if users:
+            return _remedy_after(pod, users, "so that its ReadWriteOncePod claim is free")
+        shared = min(
+            (_users_of_disks(pod, snapshot, row) for row in rows[:MOST_COMPARED].tolist()),
+            key=len,
+            default=[],
+        )
+        return _remedy_after(pod, shared, "so that its disk is free")
+
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         storage = StorageObjects(snapshot)
         if pod.claims:
@@ -203,6 +227,33 @@ def _why_one_pod(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
                 f"on node {snapshot.name_of(row)}"
             )
             yield f"what would help: {', '.join(users)} being deleted, or the access mode ReadWriteOnce"
+
+
+def _users_of_one_pod_claims(pod: PodInfo, snapshot: Snapshot) -> Iterator[tuple[int, PodInfo]]:
+    """Yield the rows and pods that use a ReadWriteOncePod claim of a pod."""
+    names = _names_for_one_pod(pod, StorageObjects(snapshot))
+    wanted = frozenset(StorageUse(CLAIM, f"{pod.namespace}/{name}") for name in names)
+    for row in sorted({row for use in wanted for row in snapshot.storage.holders(use)}):
+        yield from ((row, each) for each in snapshot.pods_on(row) if wanted & each.storage_uses)
+
+
+def _users_of_disks(pod: PodInfo, snapshot: Snapshot, row: int) -> list[tuple[int, PodInfo]]:
+    """Return the row, and the pods there that use a disk of a pod."""
+    unwanted = frozenset(_conflicts(pod))
+    return [(row, each) for each in snapshot.pods_on(row) if unwanted & each.storage_uses]
+
+
+def _remedy_after(pod: PodInfo, users: Sequence[tuple[int, PodInfo]], purpose: str) -> NodesExplanation:
+    """Return the remedy that some pods on nodes end."""
+    if not users:
+        return NodesExplanation()
+    names = some_of([each.key for _, each in users])
+    text = f"pod{'' if len(users) == 1 else 's'} {names} ended, {purpose}"
+
+    def change(fitting: Rows) -> Change:
+        return Change(int(fitting[0]), text, pod)
+
+    return NodesExplanation("", [Remedy(pod, change, ended=users)])
 
 
 def _why_disks(pod: PodInfo, node: NodeInfo) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from plugins.volumes.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
+from plugins.volumes.remedies import remedy_of_claims
 from plugins.volumes.storage import (
     CLAIMS,
     STORAGE_CLASSES,
@@ -34,6 +35,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     Needs,
+    NodesExplanation,
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
@@ -102,6 +104,20 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return [f"claim {name}: {problem}" for name, problem in refused if problem]
         return list(_why_elsewhere(pod, node, storage))
 
+    def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation:
+        storage = StorageObjects(snapshot)
+
+        def clauses_on(row: int) -> dict[str, str]:
+            node = snapshot.node_info(row)
+            found = {}
+            for claim, volume, label, places, here in _elsewhere(pod, node, storage):
+                where = f"without {label}" if here is None else f"of {label}={here}"
+                clause = f"claim {claim} were bound to a volume {where} (now {volume}, of {places})"
+                found[f"{pod.namespace}/{claim}"] = clause
+            return found
+
+        return remedy_of_claims(pod, rows, clauses_on)
+
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         storage = StorageObjects(snapshot)
         topologies: list[_Topology] = []
@@ -153,7 +169,25 @@ def _volume_of(pod: PodInfo, name: str, storage: StorageObjects) -> PersistentVo
     return None if claim is None else storage.bound_volume(claim)
 
 
-def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: StorageObjects) -> Iterator[str]:
+class _VolumeElsewhere(NamedTuple):
+    """A volume whose label does not match a node's.
+
+    Attributes:
+        claim: the name of its claim.
+        volume: its name.
+        label: the label.
+        places: the values of the volume's label.
+        here: the value of the node's label; None if it has none.
+    """
+
+    claim: str
+    volume: str
+    label: str
+    places: str
+    here: str | None
+
+
+def _elsewhere(pod: PodInfo, node: NodeInfo, storage: StorageObjects) -> Iterator[_VolumeElsewhere]:
     """Yield the volumes whose labels do not match a node's."""
     if not any(label in node.labels for label in _LABELS):
         return
@@ -163,10 +197,16 @@ def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: StorageObjects) -> Ite
             assert volume is not None, "it has labels"
             here = node.labels.get(label, node.labels.get(_NEWER.get(label, label)))
             if here not in values:
-                has = f"no {label}" if here is None else f"{label}={here}"
                 places = " or ".join(sorted(values))
-                yield f"claim {name} is bound to volume {volume.metadata.name}, whose label {label} is {places}; this node has {has}"
-                yield f"what would help: free capacity on a node with {label}={places}, since the volume cannot move"
+                yield _VolumeElsewhere(name, volume.metadata.name, label, places, here)
+
+
+def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: StorageObjects) -> Iterator[str]:
+    """Yield why the volumes of a pod keep it from a node."""
+    for claim, volume, label, places, here in _elsewhere(pod, node, storage):
+        has = f"no {label}" if here is None else f"{label}={here}"
+        yield f"claim {claim} is bound to volume {volume}, whose label {label} is {places}; this node has {has}"
+        yield f"what would help: free capacity on a node with {label}={places}, since the volume cannot move"
 
 
 def _why_not_unbound(claim: PersistentVolumeClaim, storage: StorageObjects) -> str:

@@ -75,7 +75,8 @@ _SERVICE: Final = {
 @option(
     "--kubelets/--no-kubelets",
     default=True,
-    help="Simulate the kubelets. Without them, pods do not run until `custom-scheduler kubelets` or real kubelets do it.",
+    help="Simulate the kubelets, and the usage of nodes and pods that `kubectl top` shows. Without them, pods do not run "
+    "until `custom-scheduler kubelets` or real kubelets do it.",
 )
 @option(
     "--kubernetes-version",
@@ -124,7 +125,7 @@ def api_server(
         port=port,
         tls=tls,
         rbac=rbac,
-        kubelet=kubelets and KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
+        kubelet=kubelets and KubeletOptions(heartbeat_seconds=_HEARTBEAT_SECONDS, metrics=True),
         controllers=controllers,
         version=version,
         feature_gates=feature_gates,

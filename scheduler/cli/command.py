@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from scheduler.cli.options import HELP_NAMES, CommandGroup
 from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.objects.wording import did_you_mean, quoted
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ COMMANDS: Final = (
 )
 """Names of the commands; each is a function of that name in a module of that name."""
 _INSTALL: Final = "install custom-scheduler[tools]"
-_LONGEST_SENTENCE = 1000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 """Errors of an output that is full or broken."""
 _FIRST_STEPS: Final = (
@@ -49,7 +50,7 @@ _FIRST_STEPS: Final = (
 )
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """Imports a command when it is called: the imports of `run` take longer than all of `explain`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -71,9 +72,13 @@ class _Commands(click.Group):
             gc.enable()
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _sentence(self.get_command(ctx, name))) for name in COMMANDS])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and (hint := did_you_mean(name, COMMANDS)):
+            raise click.UsageError(f"there is no command {quoted(name)}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("First steps"):
@@ -99,12 +104,12 @@ def _missing(name: str, error: ModuleNotFoundError) -> click.Command:
     )
 
 
-def _sentence(command: click.Command | None) -> str:
-    """Return the first sentence of a command's help, whole."""
-    return "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE)
-
-
-@click.command("custom-scheduler", cls=_Commands, invoke_without_command=True)
+@click.command(
+    "custom-scheduler",
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": HELP_NAMES},
+)
 @click.version_option(VERSION, message="custom-scheduler %(version)s")
 @click.pass_context
 def _commands(context: click.Context) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from scheduler.cli.options import command, option
+from scheduler.cli.options import CommandGroup, command, option
 from scheduler.cli.process import program, python
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS
 from scheduler.daemon.app.in_tree import IN_TREE
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TEMPLATES: Final = files("scheduler.cli") / "plugin_package"
-_KINDS: Final = ("filter", "score")
+_KINDS: Final = {
+    "filter": "which nodes fit a pod",
+    "score": "which of them are better",
+    "prefilter": "which nodes a pod may use at all",
+    "reserve": "what the plugin records when a node is chosen",
+    "permit": "whether the binding waits",
+    "prebind": "what must be done before the binding",
+    "postbind": "what follows the binding",
+    "queuesort": "which pod is tried first",
+}
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Za-z][a-z]*|[0-9]+")
 
@@ -66,13 +75,17 @@ class PluginName(NamedTuple):
 
 
 def plugin_files(name: PluginName, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of a plugin package of a kind: name, text."""
-    for folder in (_TEMPLATES / kind, _TEMPLATES / "common"):
-        for template in sorted(folder.iterdir(), key=lambda each: each.name):
-            yield name.put_into(template.name.removesuffix(".txt")), name.put_into(template.read_text())
+    """Yield the files of a plugin package of a kind: name, text; the kind's own files replace common ones."""
+    templates = {
+        template.name: template
+        for folder in (_TEMPLATES / "common", _TEMPLATES / kind)
+        for template in folder.iterdir()
+    }
+    for _, template in sorted(templates.items()):
+        yield name.put_into(template.name.removesuffix(".txt")), name.put_into(template.read_text())
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def new() -> None:
     """Create a plugin of your own: a package with tests that pass."""
 
@@ -88,9 +101,9 @@ def _name(text: str) -> PluginName:
 @click.argument("name", type=_name, metavar="NAME")
 @option(
     "--kind",
-    type=click.Choice(_KINDS),
+    type=click.Choice([*_KINDS]),
     default="filter",
-    help="filter: which nodes fit a pod; score: which of them are better.",
+    help=f"{'; '.join(f'{kind}: {text}' for kind, text in _KINDS.items())}.",
 )
 @option(
     "--folder",

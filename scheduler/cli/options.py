@@ -79,8 +79,33 @@ class _Command(GoFlagsCommand):
                 formatter.write_dl(records)
 
 
+_LONGEST_SENTENCE: Final = 1000
+
+
+class CommandGroup(click.Group):
+    """A group that lists its commands with the whole first sentences of their help."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE))
+                    for name, command in (
+                        (each, self.get_command(ctx, each)) for each in self.list_commands(ctx)
+                    )
+                ]
+            )
+
+
+HELP_NAMES: Final = ["-h", "--help"]
 command = partial(
-    click.command, cls=_Command, context_settings={"max_content_width": _WIDEST_HELP, "show_default": True}
+    click.command,
+    cls=_Command,
+    context_settings={
+        "max_content_width": _WIDEST_HELP,
+        "show_default": True,
+        "help_option_names": HELP_NAMES,
+    },
 )
 option = partial(click.option, cls=_Option)
 file_option = partial(option, type=click.Path(path_type=Path), metavar="FILE")
@@ -96,6 +121,8 @@ class _Values(click.Choice[Enum]):
 
 def choice_option(kind: type[Enum], *names: str, **more: Any) -> Callable[[F], F]:
     """Return an option that accepts the values of an Enum."""
+    if isinstance(more.get("default"), Enum):
+        more["default"] = more["default"].value  # the help shows the default as it is written
     return option(*names, type=_Values(list(kind)), **more)
 
 

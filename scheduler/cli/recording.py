@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 
 import click
 import msgspec
 
-from scheduler.cli.options import command, fail, option
+from scheduler.cli.options import choice_option, command, fail
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.replay.script import Summary, stretches, summary
 
 
+class Output(Enum):
+    """How the summary is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
 @command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
-def recording(folder: Path, as_json: bool) -> None:
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+def recording(folder: Path, output: Output) -> None:
     """Show a summary of a recording: when, which cluster, which decisions, and what is missing."""
     try:
         summaries = [summary(stretch) for stretch in stretches(folder)]
     except (SchedulerError, OSError) as error:
         fail(str(error))
-    if as_json:
+    if output is Output.JSON:
         click.echo(msgspec.json.format(msgspec.json.encode(summaries), indent=2))
         return
     for each in summaries:
@@ -33,9 +41,10 @@ def _show(recorded: Summary) -> None:
         f"{recorded.began} to {recorded.ended}, {recorded.seconds:,.0f} s, by {recorded.by}, run {recorded.run}"
     )
     files = "1 file" if recorded.files == 1 else f"{recorded.files} files"
-    click.echo(f"  {files}, {recorded.bytes / 2**20:,.1f} MiB, {recorded.notes:,} entries{_begins(recorded)}")
+    click.echo(f"  {files}, {_size(recorded.bytes)}, {recorded.notes:,} entries{_begins(recorded)}")
     click.echo(
-        f"  profiles {', '.join(recorded.profiles) or '(none)'}; {recorded.configurations} configurations"
+        f"  profiles {', '.join(recorded.profiles) or '(none)'}; {recorded.configurations} "
+        f"configuration{'' if recorded.configurations == 1 else 's'}"
     )
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in recorded.objects.items())
     click.echo(f"  objects at the end: {kinds or 'none'}; {recorded.events:,} watch events")
@@ -47,6 +56,10 @@ def _show(recorded: Summary) -> None:
         click.echo(f"  truncated: {path}: its end is missing (the process was killed); read up to there")
     if recorded.lost:
         click.echo(f"  {recorded.lost:,} entries could not be written: the recording ends there")
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:,.1f} MiB" if n_bytes >= 2**20 else f"{n_bytes / 2**10:,.1f} KiB"
 
 
 def _begins(recorded: Summary) -> str:

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from scheduler.cli import run_flags
 from scheduler.cli.options import command, duration_option, features_options, flags_of, option
@@ -173,6 +174,8 @@ def run(
     settle_memory()
     if config is not None and config_map is not None:
         raise ConfigurationError([FieldError("--config-map", "cannot be combined with --config")])
+    context = click.get_current_context()
+    is_default = context.get_parameter_source("bind_address") is ParameterSource.DEFAULT
     serving = Serving(
         bind_address,
         secure_port,
@@ -180,7 +183,8 @@ def run(
         tls_cert_file,
         tls_private_key_file,
         [path for path in authorization_always_allow_paths.split(",") if path],
-        flags_of(click.get_current_context()),
+        flags_of(context),
+        run_flags.LOOPBACK if is_default else "",  # plain HTTP has no authorization
     )
     path = str(kubeconfig) if kubeconfig else None
     if shadow:

@@ -161,12 +161,13 @@ class _RoomType(click.ParamType[RecordingLimits]):
 ROOM: Final = _RoomType()
 
 
+LOOPBACK = "127.0.0.1"
 _ENDPOINTS = "Serving /metrics and health"
 
 bind_address = option(
     "--bind-address",
     default="0.0.0.0",  # noqa: S104 - probes, metrics and requests come from outside the pod
-    help="Address to listen on; 0.0.0.0 and :: for all addresses.",
+    help="Address to listen on, such as 127.0.0.1; 0.0.0.0 and :: are all addresses.",
     metavar="ADDRESS",
     section=_ENDPOINTS,
 )
@@ -179,7 +180,7 @@ secure_port = port_option(
 http_port = port_option(
     "--http-port",
     default=0,
-    help="Port of plain HTTP without authorization: for your own machine, or behind a proxy; 0 for none.",
+    help=f"Port of plain HTTP without authorization, on {LOOPBACK} unless --bind-address is given; 0 for none.",
     section=_ENDPOINTS,
 )
 tls_cert_file = file_option(

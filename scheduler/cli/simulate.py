@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
-from scheduler.configuration.load import load
+from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all
@@ -63,7 +63,11 @@ class Output(Enum):
     metavar="KIND/NAME=SIZE",
     help="Set the number of pods of a workload of a cluster, or multiply it: deployment/web=2x, statefulset/shop/db=5.",
 )
-@file_option("--config", multiple=True, help="KubeSchedulerConfiguration file; may be given several times.")
+@file_option(
+    "--config",
+    multiple=True,
+    help="KubeSchedulerConfiguration file; may be given several times. Without it, kube-scheduler's default plugins.",
+)
 @features_options
 @option("--seed", type=int, default=1, help="Seed for ties between nodes and for random samples.")
 @option(
@@ -134,11 +138,8 @@ def simulate(
     if typical_pods:
         _print_typical(workload)
         return
-    if not config:
-        fail("--config FILE is needed, at least once")
-    configs = [  # errors are reported before anything runs
-        with_features(load(path, version=features.version), features) for path in config
-    ]
+    read = [load(path, version=features.version) for path in config] or [default()]
+    configs = [with_features(each, features) for each in read]  # errors are reported before anything runs
     try:
         jobs = jobs_of(
             workload,

@@ -45,7 +45,11 @@ def _lease(text: str) -> Named:
     "shown.",
     metavar="NAME",
 )
-@option("--pending", is_flag=True, help="List all pending pods of every scheduler, by cause.")
+@option(
+    "--pending",
+    is_flag=True,
+    help="List all pending pods of every scheduler, by cause, with a verdict for each cause.",
+)
 @option(
     "--filename",
     "-f",
@@ -160,9 +164,9 @@ def why(
         all_nodes=all_nodes,
     )
     if pending:
-        from scheduler.cli.why_current import look_at_pending
+        from scheduler.cli.why_current import Ask, look_at_pending
 
-        run_in_loop(look_at_pending(look))
+        run_in_loop(look_at_pending(look, None if offline else Ask(lease, server, token_file)))
     elif filenames:
         from scheduler.cli.why_planned import look_at_files
 

@@ -18,6 +18,7 @@ from scheduler.configuration.overrides import with_features
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
 from scheduler.daemon.app.server_version import ServerVersions
+from scheduler.engine.cycle.verdict import verdict
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
 from scheduler.kube.client.connect import Credentials, connected
 from scheduler.kube.client.resources import PODS
@@ -32,7 +33,7 @@ from scheduler.tools.whatif.offline import OfflineScheduler
 from scheduler.tools.whatif.pending_causes import by_cause, last_message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from scheduler.configuration.overrides import GivenFeatures
@@ -244,8 +245,13 @@ async def _decided(
     scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
     (judged,) = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, [pod])])
     when = "now" if pod.node_name else "attempt"
-    verdict = " ".join(filter(None, (why_not_asked or _unserved(pod), judged.explanation["verdict"])))
-    return {**answer, "verdict": verdict, "decidedBy": look.plugins, when: judged.explanation}
+    sentences = (why_not_asked or _unserved(pod), judged.explanation["verdict"])
+    return {
+        **answer,
+        "verdict": " ".join(filter(None, sentences)),
+        "decidedBy": look.plugins,
+        when: judged.explanation,
+    }
 
 
 def _unserved(pod: PodInfo) -> str:
@@ -329,14 +335,79 @@ async def _decided_group(look: Lookup, connection: ApiConnection, key: str) -> l
     return await asyncio.to_thread(judged)
 
 
-async def look_at_pending(look: Lookup) -> None:
-    """Show the messages of the schedulers about pending pods, in all namespaces unless one is given.
+_MOST_EVALUATED: Final = 20
+"""The number of groups of pending pods with a verdict, the largest first."""
+
+
+async def look_at_pending(look: Lookup, ask: Ask | None) -> None:
+    """Show pending pods by cause, in all namespaces unless one is given: the verdict about the first pod, and the messages.
+
+    Args:
+        look: the cluster.
+        ask: the daemon; None to ask none.
 
     Raises:
         SchedulerError: the pods cannot be read.
     """
+    token = token_of(ask)
     async with look.connect() as (connection, _):
-        pods = await read_objects(
+        found = await read_objects(
             connection, PODS, decode_pod, {"fieldSelector": "spec.nodeName="}, namespace=look.namespace or ""
         )
-    show_waiting(by_cause(filter(is_pending, pods.values())), as_json=look.as_json)
+        pods = {pod.key: pod for pod in found.values() if is_pending(pod)}
+        groups = by_cause(pods.values())
+        first = {group.pods[0]: group for group in groups[:_MOST_EVALUATED]}
+        verdicts = await _verdicts_of_daemon(connection, ask, token, first)
+        others = [pods[key] for key in first if key not in verdicts]
+        verdicts |= await _verdicts_of_this_process(look, connection, others)
+    for key, (sentence, remedies) in verdicts.items():
+        first[key].verdict, first[key].remedies = sentence, remedies
+    show_waiting(groups, as_json=look.as_json)
+
+
+async def _verdicts_of_daemon(
+    connection: ApiConnection, ask: Ask | None, token: str, keys: Iterable[str]
+) -> dict[str, tuple[str, Sequence[Any]]]:
+    """Return key -> the leading daemon's verdict with the best remedy, and all remedies, of the pods in its queue."""
+    if ask is None:
+        return {}
+    reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
+    try:
+        async with reached as daemon:
+            answers = {key: await daemon.explain(key) for key in keys}
+    except NoLeaderError as error:
+        click.echo(f"no daemon answers: {error}", err=True)
+        return {}
+    found = {}
+    for key, answer in answers.items():
+        if answer is None or not (answer["attempt"] or answer["history"]):
+            continue
+        attempt = answer["attempt"]
+        is_of_attempt = attempt is not None and attempt["verdict"] == answer["verdict"]
+        found[key] = _with_best_remedy(attempt) if is_of_attempt else (answer["verdict"], ())
+    return found
+
+
+async def _verdicts_of_this_process(
+    look: Lookup, connection: ApiConnection, pods: Sequence[PodInfo]
+) -> dict[str, tuple[str, Sequence[Any]]]:
+    """Return what `_verdicts_of_daemon` returns for pods that this process evaluates; none, with a note, if it cannot."""
+    if not pods:
+        return {}
+    try:
+        scheduler, _ = await look.scheduler(connection, [pod.scheduler_name for pod in pods])
+    except SchedulerError as error:
+        click.echo(f"{len(pods)} groups of pods have no verdict: {error}", err=True)
+        return {}
+    judged = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, pods)])
+    found = {}
+    for pod, each in zip(pods, judged, strict=True):
+        sentence, remedies = _with_best_remedy(each.explanation)
+        found[pod.key] = " ".join(filter(None, (_unserved(pod), sentence))), remedies
+    return found
+
+
+def _with_best_remedy(explanation: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+    """Return the verdict of an explanation with the first remedy only, and all remedies."""
+    remedies: Sequence[Any] = explanation.get("remedies", ())
+    return verdict({**explanation, "remedies": remedies[:1]}), remedies

@@ -99,6 +99,8 @@ def show_waiting(groups: Sequence[PendingByCause], *, as_json: bool) -> None:
         count = len(group.pods)
         head = f"{count} pod{'s' if count > 1 else ''} of {group.scheduler}, pending since {group.since}"
         console.print(Text(head, style="bold"))
+        if group.verdict:
+            console.print(Text(f"  {group.verdict}"), soft_wrap=True)
         for cause, (low, high) in zip(group.causes, group.nodes, strict=True):
             counted = f"{low} to {high}" if low != high else str(high)
             console.print(Text(f"  {counted} of {group.of} nodes: {cause}" if high else f"  {cause}"))
@@ -113,6 +115,8 @@ def _plain(group: PendingByCause) -> dict[str, Any]:
         for cause, (low, high) in zip(group.causes, group.nodes, strict=True)
     ]
     return {
+        "verdict": group.verdict or None,
+        "remedies": group.remedies,
         "scheduler": group.scheduler,
         "causes": causes,
         "ofNodes": group.of,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis, Outcomes
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.framework.remedies import NodesExplanation
+    from scheduler.framework.remedies import Change, NodesExplanation
     from scheduler.framework.status import Status
     from scheduler.framework.status_sources import StatusAccess, StatusSource
     from scheduler.objects.pod import PodInfo
@@ -179,7 +179,7 @@ class Plugin(ABC):
         return None
 
     def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
-        """Explain the rejection of many nodes together, and name the changes of the pod that would end it.
+        """Explain the rejection of many nodes together, and name the changes that would end it.
 
         Called only for explanations, as `why`. The scheduler evaluates each change before it shows it.
 
@@ -330,6 +330,16 @@ class PostFilterPlugin(Plugin):
 
         May be an `async def` that waits only for extenders: the next pod waits as well.
         """
+
+    def remedy(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Change | None:
+        """Return the smallest change of the pod after which `post_filter` would find a node for it.
+
+        Called only for explanations, as `why`, with the arguments of `post_filter`; it changes nothing. None, the default,
+        if there is no such change.
+        """
+        return None
 
 
 class PreScorePlugin(Plugin):

@@ -1,4 +1,4 @@
-"""How a plugin explains its rejection of many nodes at once, and which changes of the pod would end it."""
+"""How a plugin explains its rejection of many nodes at once, and which changes of the pod or of other objects would end it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,15 @@ class Remedy:
     Attributes:
         relaxed: the pod without the requirement that the plugin rejects it for; it keeps its other requirements.
         change: returns the smallest change for one of some rows; None if there is none that makes sense.
+        without: the name of the plugin, if the change is one of an object that only this plugin reads, such as a quota:
+            the pod is then evaluated without the plugin, and `change` computes what the plugin needs. "" for other changes.
+        ended: (row, pod) pairs of pods on nodes: the pod is evaluated as if these had ended.
     """
 
     relaxed: PodInfo
     change: Callable[[Rows], Change | None]
+    without: str = ""
+    ended: Sequence[tuple[int, PodInfo]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from scheduler.simulator.controllers.replicas import (
     StatefulSetController,
 )
 from scheduler.simulator.controllers.resource_claims import ResourceClaims
+from scheduler.simulator.controllers.resource_quotas import ResourceQuotaController
 from scheduler.simulator.controllers.volumes import (
     Attachments,
     EphemeralVolumes,
@@ -30,6 +31,7 @@ from scheduler.simulator.controllers.volumes import (
 )
 from scheduler.simulator.node_agents.device_drivers import DeviceDrivers, DeviceOptions
 from scheduler.simulator.node_agents.kubelet import Heartbeats, Kubelet, KubeletOptions
+from scheduler.simulator.node_agents.metrics_server import MetricsServer
 from scheduler.simulator.node_agents.volume_drivers import (
     Attacher,
     Provisioner,
@@ -73,6 +75,7 @@ def simulated_controllers(
             DaemonSetController(store),
             JobController(store),
             DisruptionController(store),
+            ResourceQuotaController(store),
             VolumeController(store),
             EphemeralVolumes(store),
             Attachments(store),
@@ -87,4 +90,6 @@ def simulated_controllers(
         wanted.append(Kubelet(store, options))
         if options.heartbeat_seconds:
             wanted.append(Heartbeats(store, options))
+        if options.metrics:
+            wanted.append(MetricsServer(store))
     return wanted

@@ -36,6 +36,7 @@ from scheduler.simulator.node_agents.kubelet import (
     Kubelet,
     KubeletOptions,
     healthy_conditions,
+    machine_status,
 )
 from scheduler.simulator.storage import ADDED, DELETED, MODIFIED, Change, Entry, Watch
 
@@ -333,7 +334,6 @@ def _place(obj: Object) -> tuple[str, str]:
 
 SIMULATED: Final = "simulator/kubelet"
 """Label of nodes whose kubelet is simulated."""
-_VERSION: Final = "v1.36.2"
 _OPTIONS: Final = KubeletOptions(heartbeat_seconds=10.0, recover=True)
 
 
@@ -359,25 +359,7 @@ def as_registered(node: Object, place: int, clock: Clock) -> Object:
     status = {
         **node["status"],
         "conditions": healthy_conditions(rfc3339(clock.utc_now())),
-        "addresses": [
-            {
-                "type": "InternalIP",
-                "address": f"172.{16 + (place >> 16 & 0xF)}.{place >> 8 & 0xFF}.{place & 0xFF}",
-            },
-            {"type": "Hostname", "address": metadata["name"]},
-        ],
-        "nodeInfo": {
-            "architecture": labels["kubernetes.io/arch"],
-            "bootID": "",
-            "containerRuntimeVersion": "simulated://1",
-            "kernelVersion": "simulated",
-            "kubeProxyVersion": "",
-            "kubeletVersion": _VERSION,
-            "machineID": "",
-            "operatingSystem": labels["kubernetes.io/os"],
-            "osImage": "simulated",
-            "systemUUID": "",
-        },
+        **machine_status(node, place),
     }
     return node | {"metadata": metadata | {"labels": labels | {SIMULATED: "true"}}, "status": status}
 

@@ -145,7 +145,7 @@ class ChangedStorage:
 
 
 class TakenStorage:
-    """The pods that attach storage on some rows only."""
+    """The pods that attach storage on some rows only; rows after these have none."""
 
     def __init__(self, base: StorageInUse, rows: Rows) -> None:
         self._base = base
@@ -164,7 +164,7 @@ class TakenStorage:
         return {self._new_row[row] for row in self._base.rows() if row in self._new_row}
 
     def pods_on(self, row: int) -> Collection[PodInfo]:
-        return self._base.pods_on(self._old_row[row])
+        return self._base.pods_on(self._old_row[row]) if row < len(self._old_row) else ()
 
     def holders(self, use: StorageUse) -> Collection[int]:
         return {self._new_row[row] for row in self._base.holders(use) if row in self._new_row}

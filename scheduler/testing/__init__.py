@@ -2,7 +2,7 @@
 
 builders   pod(...), node(...): objects as the API server sends them
 snapshots  snapshot_of(node(...), pods=[...]): input of extension points
-trial      Trial(node(...), plugins=[Mine]).schedule(pod(...)): your plugin in a whole profile
+profile_simulation  ProfileSimulation(node(...), plugins=[Mine]).schedule(pod(...)): your plugin in a whole profile
 contract   CHECKS: what must hold for every plugin
 fakes      fakes for the capabilities; ManualClock is one of them
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.cli.new import PluginName
+from scheduler.cli.new import _KINDS, PluginName
 from tests.support.commands import run_command
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def new_plugin(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.mark.parametrize("kind", ["filter", "score"])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_its_tests_pass_its_profile_runs_and_ruff_finds_nothing(tmp_path: Path, kind: str):
     made = new_plugin("GPUPacker", "--kind", kind, folder=tmp_path)
     folder = tmp_path / "gpu-packer"

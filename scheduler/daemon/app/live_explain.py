@@ -10,6 +10,7 @@ from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.gauges import group_queue_state, waiting_groups
 from scheduler.engine.cycle.explanation import Explainer, explain
 from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
+from scheduler.engine.cycle.group_remedies import GroupExplainer
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.queue.pod_places import Place
@@ -133,13 +134,21 @@ def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
     """Explain the groups named `namespace/name`, usually one; None if the daemon knows none.
 
     Returns:
-        JSON values: `groups`, each with the last attempt as in `cycle.group_explanation`, with `at` and `seconds`, and its
-        place in the queue as in `gauges.group_queue_state`. For a group without an attempt, why its pods are gated.
+        JSON values: `groups`, each with `verdict` and `remedies` as in `cycle.group_remedies`, the last attempt as in
+        `cycle.group_explanation`, with `at` and `seconds`, and its place in the queue as in `gauges.group_queue_state`. For
+        a group without an attempt, why its pods are gated.
     """
     parts, attempts = daemon.parts, daemon.cycles.group_attempts
     known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)
     known |= dict.fromkeys(attempts.called(key))
-    found = [_known_json(parts, each, attempts.last(each)) for each in known]
+    explainer = GroupExplainer(
+        parts.profiles.frameworks.get, parts.pods.get, parts.clock, parts.budget, seconds=_DETAILS_SECONDS
+    )
+    snapshot = parts.cache.snapshot()
+    others = partial(parts.nominator.others, snapshot=snapshot)
+    found = [
+        explainer.complete(_known_json(parts, each, attempts.last(each)), snapshot, others) for each in known
+    ]
     return {"groups": found} if found else None
 
 

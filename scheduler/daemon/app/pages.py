@@ -149,7 +149,7 @@ async def serving_all(
             tls = await stack.enter_async_context(tls_context(where.key_pair))
             await listen(stack, secure(), where.host, where.secure_port, tls)
         if where.http_port:
-            await listen(stack, plain(), where.host, where.http_port)
+            await listen(stack, plain(), where.plain_host or where.host, where.http_port)
         yield
 
 

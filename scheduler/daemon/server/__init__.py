@@ -28,6 +28,7 @@ class Serving:
         tls_private_key_file: the key of the certificate.
         always_allowed: paths that every client may read over HTTPS.
         flags: the flags of the process, flag -> value, for clients that may read them.
+        plain_host: the address to listen on for plain HTTP; "" for `host`.
     """
 
     host: str
@@ -37,6 +38,7 @@ class Serving:
     tls_private_key_file: Path | None = None
     always_allowed: Sequence[str] = ALWAYS_ALLOWED
     flags: Mapping[str, str] = field(default_factory=dict)
+    plain_host: str = ""
 
     @property
     def key_pair(self) -> KeyPair | None:

@@ -1,8 +1,8 @@
 """Finds the smallest changes after which a rejected pod fits, by evaluating the pod as it would be after each of them.
 
-Plugins propose the changes of the pod (`Plugin.why_nodes`); beside these, one more node like an existing one is tried. A
-change counts only if an evaluation of all plugins finds a node. If no single change is enough, two are tried together,
-and then three.
+Rejecting plugins propose the changes (`Plugin.why_nodes`); beside these, one more node like an existing one is tried, and
+the change after which a PostFilter plugin would find a node (`PostFilterPlugin.remedy`). A change counts only if an
+evaluation finds a node. If no single change is enough, two are tried together, and then three.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from scheduler.engine.cycle.scheduling import DecisionOptions, decide, run_now
 from scheduler.framework.diagnosis import NARROWED
+from scheduler.framework.interface import ExtensionPoint, PostFilterPlugin
 from scheduler.framework.remedies import NodesExplanation
 from scheduler.framework.sliced_work import NeedsTime, answer_to_end
 from scheduler.loop_work import loop_work
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from scheduler.engine.runtime.budget import LoopBudget
     from scheduler.engine.runtime.framework import Framework
+    from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.interface import Plugin
     from scheduler.framework.remedies import Change, Remedy
@@ -88,11 +90,41 @@ class Rejected(NamedTuple):
     explanation: NodesExplanation
 
 
+class _Case(NamedTuple):
+    """A pod and a cluster as they would be after some changes.
+
+    Attributes:
+        pod: the pod.
+        without: the names of the plugins that are not called.
+        ended: (row, pod) pairs of the pods that have ended.
+    """
+
+    pod: PodInfo
+    without: frozenset[str] = frozenset()
+    ended: tuple[tuple[int, PodInfo], ...] = ()
+
+    def after(self, remedy: Remedy, pod: PodInfo) -> _Case:
+        """Return the case after one more remedy, with the pod as it then is."""
+        known = {each.uid for _, each in self.ended}
+        ended = [(row, each) for row, each in remedy.ended if each.uid not in known]
+        without = {remedy.without} if remedy.without else set()
+        return _Case(pod, self.without | without, (*self.ended, *ended))
+
+
 class _Result(NamedTuple):
-    """The evaluation of a pod: the result of every node, and the nodes that fit."""
+    """The evaluation of a pod.
+
+    Attributes:
+        diagnosis: the result of every node.
+        fitting: the nodes that fit.
+        state: the cycle state of the evaluation.
+        snapshot: the cluster of the evaluation.
+    """
 
     diagnosis: Diagnosis
     fitting: Rows
+    state: CycleState
+    snapshot: Snapshot
 
 
 class OverLimitError(Exception):
@@ -123,13 +155,14 @@ class Remedies:
     def find(self, pod: PodInfo) -> tuple[list[FoundRemedy], str]:
         """Return the remedies, the smallest first, and a node that the pod fits now; "" if there is none."""
         found: dict[frozenset[str], FoundRemedy] = {}
+        now = _Case(pod)
         try:
-            result = self._evaluate(pod)
+            result = self._evaluate(now)
             if result is None:
                 return [], ""
             if result.fitting.size:
                 return [], self.snapshot.name_of(int(result.fitting[0]))
-            for remedy in self._smallest_first(pod, result):
+            for remedy in self._smallest_first(now, result):
                 if len(remedy.changes) > 1 and any(len(each.changes) == 1 for each in found.values()):
                     break
                 found.setdefault(frozenset(remedy.changes), remedy)
@@ -139,23 +172,25 @@ class Remedies:
             pass
         return list(found.values()), ""
 
-    def _smallest_first(self, pod: PodInfo, result: _Result) -> Iterator[FoundRemedy]:
-        """Yield remedies with one change, and then with two and three changes of the pod."""
-        rejected = list(self.rejections(pod, result.diagnosis))
-        remedies = [remedy for each in rejected for remedy in each.explanation.remedies]
-        insufficient = yield from self._together(pod, remedies, 1)
-        yield from self._one_more_node(pod, result, rejected)
+    def _smallest_first(self, now: _Case, result: _Result) -> Iterator[FoundRemedy]:
+        """Yield remedies with one change, and then with two and three changes."""
+        rejected = list(self.rejections(now, result))
+        remedies = [(now, remedy) for each in rejected for remedy in each.explanation.remedies]
+        insufficient = yield from self._together(now, remedies, 1)
+        yield from self._one_more_node(now.pod, result, rejected)
+        yield from self._after_post_filter(now.pod, result)
         for count in range(2, _MOST_CHANGES + 1):
             remedies = [
-                remedy
-                for relaxed, diagnosis in insufficient[:_MOST_TOGETHER]
-                for each in self.rejections(relaxed, diagnosis)
+                (case, remedy)
+                for case, found in insufficient[:_MOST_TOGETHER]
+                for each in self.rejections(case, found)
                 for remedy in each.explanation.remedies
             ]
-            insufficient = yield from self._together(pod, remedies, count)
+            insufficient = yield from self._together(now, remedies, count)
 
-    def rejections(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[Rejected]:
+    def rejections(self, case: _Case, result: _Result) -> Iterator[Rejected]:
         """Yield what each rejecting plugin explains, the plugin with the most nodes first."""
+        diagnosis = result.diagnosis
         rows_of: dict[str, Rows] = {}
         if diagnosis.pre_filter_status is not None:
             rows_of[diagnosis.pre_filter_status.plugin] = self.snapshot.all_rows
@@ -168,51 +203,55 @@ class Remedies:
         plugins = {each.name: each for each in self.framework.plugins.all()}
         for name in sorted(rows_of, key=lambda name: (-len(rows_of[name]), name))[:_MOST_PLUGINS]:
             if name in plugins and rows_of[name].size:
-                yield Rejected(name, rows_of[name], self._explained(plugins[name], pod, rows_of[name]))
+                yield Rejected(name, rows_of[name], self._explained(plugins[name], case, rows_of[name]))
 
-    def _explained(self, plugin: Plugin, pod: PodInfo, rows: Rows) -> NodesExplanation:
-        return explained(self.budget, plugin, pod, self.snapshot, rows) or NodesExplanation()
+    def _explained(self, plugin: Plugin, case: _Case, rows: Rows) -> NodesExplanation:
+        snapshot = self._cluster_of(case) if case.ended else self.snapshot
+        return explained(self.budget, plugin, case.pod, snapshot, rows) or NodesExplanation()
 
     def _together(
-        self, pod: PodInfo, remedies: Iterable[Remedy], count: int
-    ) -> Generator[FoundRemedy, None, list[tuple[PodInfo, Diagnosis]]]:
-        """Yield the sufficient ones of some remedies; return the relaxed pods that fit nowhere either.
+        self, now: _Case, remedies: Iterable[tuple[_Case, Remedy]], count: int
+    ) -> Generator[FoundRemedy, None, list[tuple[_Case, _Result]]]:
+        """Yield the sufficient ones of some remedies; return the cases that fit nowhere after them either.
 
         Args:
-            pod: the pod.
-            remedies: remedies of the pod, or of pods that are relaxed already.
+            now: the pod and the cluster as they are.
+            remedies: remedies, each with the case that it is a remedy of.
             count: the number of changes that each of them completes.
         """
         insufficient = []
-        for remedy in remedies:
-            result = self._evaluate(remedy.relaxed)
+        for before, remedy in remedies:
+            case = before.after(remedy, remedy.relaxed)
+            result = self._evaluate(case)
             if result is None:
                 continue
             if not result.fitting.size:
-                insufficient.append((remedy.relaxed, result.diagnosis))
+                insufficient.append((case, result))
                 continue
-            found = self._smallest(pod, remedy, result.fitting, count)
+            found = self._smallest(now, before, remedy, result.fitting, count)
             if found is not None:
                 yield found
         return insufficient
 
-    def _smallest(self, pod: PodInfo, remedy: Remedy, fitting: Rows, count: int) -> FoundRemedy | None:
-        """Return the smallest changes for one of the nodes that fit a relaxed pod."""
+    def _smallest(
+        self, now: _Case, before: _Case, remedy: Remedy, fitting: Rows, count: int
+    ) -> FoundRemedy | None:
+        """Return the smallest changes for one of the nodes that fit after a remedy."""
         change = remedy.change(fitting)
         if change is None:
             return None
         if count > 1:
-            return self._on_row(pod, change.row, count)
-        if change.pod is not remedy.relaxed and not self._fits(change.pod, change.row):
+            return self._on_row(now, change.row, count)
+        if change.pod is not remedy.relaxed and not self._fits(before.after(remedy, change.pod), change.row):
             return None
         return FoundRemedy((change.text,), self.snapshot.name_of(change.row))
 
-    def _on_row(self, pod: PodInfo, row: int, most: int) -> FoundRemedy | None:
+    def _on_row(self, case: _Case, row: int, most: int) -> FoundRemedy | None:
         """Return the changes for one node, one rejecting plugin after the other."""
         changes: list[str] = []
         rows = np.array([row], dtype=np.intp)
         while True:
-            result = self._evaluate(pod)
+            result = self._evaluate(case)
             if result is None:
                 return None
             if row in result.fitting:
@@ -223,17 +262,32 @@ class Remedies:
             )
             if plugin is None or len(changes) == most:
                 return None
-            change = next(self._changes(plugin, pod, rows), None)
-            if change is None or change.text in changes:
+            remedy, change = next(self._changes(plugin, case, rows), (None, None))
+            if remedy is None or change is None or change.text in changes:
                 return None
             changes.append(change.text)
-            pod = change.pod
+            case = case.after(remedy, change.pod)
 
-    def _changes(self, plugin: Plugin, pod: PodInfo, rows: Rows) -> Iterator[Change]:
-        for remedy in self._explained(plugin, pod, rows).remedies:
+    def _changes(self, plugin: Plugin, case: _Case, rows: Rows) -> Iterator[tuple[Remedy, Change]]:
+        for remedy in self._explained(plugin, case, rows).remedies:
             change = remedy.change(rows)
             if change is not None:
-                yield change
+                yield remedy, change
+
+    def _after_post_filter(self, pod: PodInfo, result: _Result) -> Iterator[FoundRemedy]:
+        """Yield the change after which a PostFilter plugin would find a node, such as a higher priority of the pod.
+
+        A pod of a group does not preempt by itself.
+        """
+        if pod.group is not None:
+            return
+        for plugin in self.framework.plugins.at.get(ExtensionPoint.POST_FILTER, ()):
+            assert isinstance(plugin, PostFilterPlugin), f"{plugin.name} is enabled at PostFilter"
+            if self.is_over():
+                raise OverLimitError
+            change = _remedy_of(self.budget, plugin, result, pod)
+            if change is not None:
+                yield FoundRemedy((change.text,), self.snapshot.name_of(change.row))
 
     def _one_more_node(
         self, pod: PodInfo, result: _Result, rejected: Sequence[Rejected]
@@ -241,15 +295,15 @@ class Remedies:
         """Yield a node of which one more would run the pod: a new node without pods, in the same zone."""
         if result.diagnosis.pre_filter_status is not None:
             return
-        if pod.storage_volumes or pod.pod.spec.resource_claims:
-            return  # the volumes and devices that a new node reaches are not known
-        rows = _kinds(self.snapshot, np.concatenate([each.rows for each in rejected])) if rejected else []
+        if pod.pod.spec.resource_claims:
+            return  # the devices of a new node are not known
+        rows = kinds_of(self.snapshot, np.concatenate([each.rows for each in rejected])) if rejected else []
         if not rows:
             return
         table = ClusterTable()
         for number, row in enumerate(rows):
-            table.add_node(_one_like(self.snapshot.nodes[row], f"{_NEW_NODE}{number}"))
-        found = self._evaluate(pod, self.snapshot.with_nodes_of(table.snapshot()))
+            table.add_node(one_like(self.snapshot.nodes[row], f"{_NEW_NODE}{number}"))
+        found = self._evaluate(_Case(pod), self.snapshot.with_nodes_of(table.snapshot()))
         if found is None:
             return
         fitting = found.fitting[found.fitting >= self.snapshot.n_nodes]
@@ -259,14 +313,25 @@ class Remedies:
             where = f" in zone {zone}" if zone else ""
             yield FoundRemedy((f"one node like {node.name} were added{where}",), node.name)
 
-    def _fits(self, pod: PodInfo, row: int) -> bool:
-        result = self._evaluate(pod)
+    def fitting(self, pod: PodInfo, snapshot: Snapshot) -> Rows | None:
+        """Return the nodes of a hypothetical cluster that fit a pod; None if a plugin failed or needs more time.
+
+        Raises:
+            OverLimitError: the search has used up its limits.
+        """
+        result = self._evaluate(_Case(pod), snapshot)
+        return None if result is None else result.fitting
+
+    def _fits(self, case: _Case, row: int) -> bool:
+        result = self._evaluate(case)
         return result is not None and row in result.fitting
 
-    def _evaluate(self, pod: PodInfo, snapshot: Snapshot | None = None) -> _Result | None:
-        """Return the result of every node; None if a plugin failed or needs more time.
+    def _cluster_of(self, case: _Case) -> Snapshot:
+        """Return the cluster as an overlay: nothing is cached for a pod that does not exist, and plugins record nothing."""
+        return self.snapshot.overlay(remove=case.ended)
 
-        The cluster is an overlay: nothing is cached for a pod that does not exist, and plugins record nothing about it.
+    def _evaluate(self, case: _Case, snapshot: Snapshot | None = None) -> _Result | None:
+        """Return the result of every node; None if a plugin failed or needs more time.
 
         Raises:
             OverLimitError: the search has used up its limits.
@@ -275,10 +340,10 @@ class Remedies:
         if self._dry_runs > _MOST_DRY_RUNS or self.is_over():
             raise OverLimitError
         if snapshot is None:
-            ask = partial(self._decide, pod, self.snapshot.overlay(), self.nominated)
+            ask = partial(self._decide, case, self._cluster_of(case), self.nominated)
         else:
             # The rows of an index of nominated pods are those of the cluster.
-            ask = partial(self._decide, pod, snapshot, dict(self.nominated))
+            ask = partial(self._decide, case, snapshot, dict(self.nominated))
         try:
             return self.budget.run_slice(answer_to_end, ask) if self.is_alone else self.budget.run_slice(ask)
         except NeedsTime as needs:
@@ -286,12 +351,12 @@ class Remedies:
             return None
 
     def _decide(
-        self, pod: PodInfo, snapshot: Snapshot, nominated: Mapping[int, Sequence[PodInfo]]
+        self, case: _Case, snapshot: Snapshot, nominated: Mapping[int, Sequence[PodInfo]]
     ) -> _Result | None:
         decision = run_now(
             decide(
-                self.framework,
-                pod,
+                self.framework.without(case.without) if case.without else self.framework,
+                case.pod,
                 snapshot,
                 nominated=nominated,
                 random=Random(0),
@@ -299,9 +364,22 @@ class Remedies:
             )
         )
         status, diagnosis = decision.status, decision.diagnosis
-        if status.is_success:
-            return _Result(diagnosis, diagnosis.feasible)
-        return _Result(diagnosis, snapshot.all_rows[:0]) if status.is_rejected else None
+        if not (status.is_success or status.is_rejected):
+            return None
+        fitting = diagnosis.feasible if status.is_success else snapshot.all_rows[:0]
+        return _Result(diagnosis, fitting, decision.state, snapshot)
+
+
+@loop_work("request", lambda plugin: f"plugin {plugin.name} at remedy")
+def _remedy_of(budget: LoopBudget, plugin: PostFilterPlugin, result: _Result, pod: PodInfo) -> Change | None:
+    """Return the change after which a PostFilter plugin would find a node; None if there is none, or the plugin failed."""
+    try:
+        return budget.call(
+            plugin, plugin.remedy, result.state, pod, result.snapshot, result.diagnosis, often="remedy"
+        )
+    except Exception:
+        logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
+        return None
 
 
 @loop_work("request", lambda plugin: f"plugin {plugin.name} at why_nodes")
@@ -320,7 +398,7 @@ def _first(_pod: PodInfo, feasible: Rows, _snapshot: Snapshot) -> int:
     return int(feasible[0])
 
 
-def _kinds(snapshot: Snapshot, rows: Rows) -> list[int]:
+def kinds_of(snapshot: Snapshot, rows: Rows) -> list[int]:
     """Return one row of each kind of nodes, the largest nodes first.
 
     A kind is a capacity, taints, and the values of the labels that many nodes share. A sample of the rows is read.
@@ -344,7 +422,7 @@ def _size(node: NodeObject) -> tuple[int, int]:
     return node.allocatable.get("cpu", 0), node.allocatable.get("memory", 0)
 
 
-def _one_like(node: NodeObject, name: str) -> NodeObject:
+def one_like(node: NodeObject, name: str) -> NodeObject:
     """Return a new node with the labels, the taints and the capacity of another, which is ready and not cordoned."""
     metadata, spec = node.node.metadata, node.node.spec
     labels = dict(metadata.labels)

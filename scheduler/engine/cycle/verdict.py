@@ -72,13 +72,17 @@ def _remedies(explanation: Explanation) -> Iterable[str]:
     nominated = explanation.get("nominates")
     if candidates or nominated:
         yield f"Preemption {'frees' if nominated else 'could free'} {nominated or some_of(candidates, _SHOWN)} for it."
-    remedies = [" and ".join(each["changes"]) for each in explanation.get("remedies", ())]
-    if remedies:
-        yield f"It would fit if: {'; or '.join(remedies)}."
+    if remedies := explanation.get("remedies"):
+        yield f"It would fit if: {joined_remedies(remedies)}."
     elif helps := _helps(explanation):
         yield f"What would help: {some_of(helps, _SHOWN)}."
     else:
         yield from (f"{_rejection(each)}." for each in explanation.get("rejections", ())[:_SHOWN])
+
+
+def joined_remedies(remedies: Sequence[Mapping[str, Any]]) -> str:
+    """Return remedies as alternative clauses."""
+    return "; or ".join(" and ".join(each["changes"]) for each in remedies)
 
 
 def _rejection(rejection: Mapping[str, Any]) -> str:

@@ -38,6 +38,7 @@ from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.engine.runtime.equivalence_classes import (
@@ -132,6 +133,16 @@ class Filtering:
         self._caches = {
             plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
         }
+
+    def without(self, names: AbstractSet[str]) -> Filtering:
+        """Return the filtering points without some plugins, and without any cached result."""
+        return Filtering(
+            self._call,
+            [plugin for plugin in self._pre_filter if plugin.name not in names],
+            [each.plugin for each in self._filter if each.plugin.name not in names],
+            self._post_filter,
+            self._classes,
+        )
 
     def forget_cached_verdicts(self) -> None:
         """Drop the cached results of all signatures."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -201,6 +202,12 @@ class Framework:
             for plugin in plugins.all()
             if isinstance(plugin, _REJECTING)
         } | ({EXTENDER: EVERYTHING} if has_extenders else {})
+
+    def without(self, names: AbstractSet[str]) -> Framework:
+        """Return the profile as it filters without some plugins, for pods and clusters that are hypothetical."""
+        other = copy(self)
+        other.filtering = self.filtering.without(names)
+        return other
 
     def measure_plugins(self, on: bool) -> None:
         """Measure each plugin call from now on, or stop measuring; kube-scheduler measures one cycle out of ten."""

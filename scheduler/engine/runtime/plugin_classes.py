@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import typing
@@ -196,11 +197,11 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
     if not points:
         yield "the plugin implements no extension point; inherit FilterPlugin, ScorePlugin, ..."
     for name in sorted(getattr(plugin, "__abstractmethods__", ())):
-        yield f"{name}: not implemented"
+        yield f"{name}: not implemented{_near_miss(plugin, name)}"
     if issubclass(plugin, FilterPlugin) and not overrides(plugin, FilterPlugin, "filter", "filter_node"):
-        yield "a FilterPlugin overrides filter or filter_node"
+        yield f"a FilterPlugin overrides filter or filter_node{_near_miss(plugin, 'filter_node', 'filter')}"
     if issubclass(plugin, ScorePlugin) and not overrides(plugin, ScorePlugin, "score", "score_node"):
-        yield "a ScorePlugin overrides score or score_node"
+        yield f"a ScorePlugin overrides score or score_node{_near_miss(plugin, 'score_node', 'score')}"
     contracts = [
         (CLASS_OF_POINT[point], method)
         for point in CLASS_OF_POINT
@@ -213,6 +214,15 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
     ]
     for contract, method in contracts:
         yield from _signature_faults(plugin, contract, method)
+
+
+def _near_miss(plugin: type[Plugin], *wanted: str) -> str:
+    """Return that a method of a plugin has a similar name; "" if none has."""
+    own = [name for name, value in vars(plugin).items() if callable(value) and not hasattr(Plugin, name)]
+    for name in wanted:
+        if near := difflib.get_close_matches(name, own, n=1):
+            return f"; it has {near[0]}, which is not called: did you mean {name}?"
+    return ""
 
 
 _EITHER = frozenset({"post_filter"})

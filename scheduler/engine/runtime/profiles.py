@@ -269,7 +269,8 @@ def _args_of_nobody(
         for number, config in enumerate(profile.plugin_config):
             if config.name in known or registry.may_know(config.name, config.args):
                 continue
-            hint = did_you_mean(config.name, known | registry.names())
+            # The name of a plugin that cannot be loaded is no hint: the arguments are probably its own.
+            hint = did_you_mean(config.name, (known - loader.lost) | registry.names())
             if hint or not loader.lost:  # else it may be the own name of a plugin that cannot be loaded
                 place = f"{entry(f'{path}.pluginConfig', number)}.name"
                 yield FieldError(place, f"no plugin is called {quoted(config.name)}{hint}")

@@ -3,8 +3,8 @@
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/discovery/aggregated.
 
-kubectl leaves validation to the server if the description of a kind's path has that parameter. The fields of kinds are
-not described.
+kubectl leaves validation to the server if the description of a kind's path has that parameter. OpenAPI v3 has the fields
+of built-in kinds with their types, and without texts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.api_types import api_type
 from scheduler.simulator.api.requests import accepted_types
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.api_types import ApiType
     from scheduler.simulator.apimachinery.kinds import Kind, Kinds
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -278,8 +282,63 @@ def openapi_v3(kinds: Kinds, group: str, version: str) -> Object | None:
         "openapi": "3.0.0",
         "info": _INFO,
         "paths": _paths(served, {"schema": {"type": "string", "uniqueItems": True}}),
-        "components": {"schemas": {_schema_name(kind): _schema(kind) for kind in served}},
+        "components": {"schemas": _schemas(served)},
     }
+
+
+_SCALARS: Final[Mapping[str, Object]] = {
+    "text": {"type": "string"},
+    "bytes": {"type": "string", "format": "byte"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "time": {"type": "string", "format": "date-time"},
+    "microtime": {"type": "string", "format": "date-time"},
+    "quantity": {"type": "string"},
+    "intstr": {"type": "string", "format": "int-or-string"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "raw": {"type": "object"},
+    "any": {"type": "object"},
+}
+"""Scalar type, as in `ApiField` -> its schema."""
+
+
+def _schemas(kinds: list[Kind]) -> Object:
+    """Return the schemas of kinds, and of the types that their fields have; `kubectl explain` shows these."""
+    schemas: Object = {}
+    left: list[tuple[str, str]] = []
+    for kind in kinds:
+        type_ = kind.type
+        fields = {} if type_ is None else {"properties": _properties(type_, left)}
+        schemas[_schema_name(kind)] = _schema(kind) | fields
+    while left:
+        version, name = left.pop()
+        key = _type_name(version, name)
+        if key not in schemas:
+            schemas[key] = {"type": "object", "properties": _properties(api_type(version, name), left)}
+    return schemas
+
+
+def _properties(type_: ApiType, used: list[tuple[str, str]]) -> Object:
+    """Return the schemas of the fields of a type, and add their types to `used`."""
+    found: Object = {}
+    for name, field in type_.by_name.items():
+        if field.type_name is None:
+            schema = _SCALARS[field.scalar]
+        else:
+            used.append(field.type_name)
+            schema = {"$ref": f"#/components/schemas/{_type_name(*field.type_name)}"}
+        if field.container == "[]":
+            schema = {"type": "array", "items": schema}
+        elif field.container:
+            schema = {"type": "object", "additionalProperties": schema}
+        found[name] = schema
+    return found
+
+
+def _type_name(api_version: str, name: str) -> str:
+    group, _, version = api_version.rpartition("/")
+    return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{name}"
 
 
 def _paths(kinds: list[Kind], parameter_type: Object) -> Object:

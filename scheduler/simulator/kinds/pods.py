@@ -16,6 +16,7 @@ from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 from scheduler.simulator.kinds.limit_ranges import apply_limit_ranges
 from scheduler.simulator.kinds.node_allocatable import validate_claim_uses, validate_resize
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
+from scheduler.simulator.kinds.resource_quotas import check_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,6 +82,7 @@ class PodStrategy(Strategy):
             labels = topology_labels(node, cluster)
             if labels:
                 obj["metadata"]["labels"] = labels_of(obj) | labels
+        check_pod(obj, cluster)
 
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         add_default_tolerations(obj["spec"])

@@ -1,8 +1,7 @@
 """ResourceClaims and their templates: requests of devices, allocations, and reservations.
 
 Source:
-    kube-apiserver v1.36, pkg/registry/resource/resourceclaim/strategy.go, pkg/apis/resource/v1/defaults.go and
-    pkg/apis/resource/validation/validation.go.
+    kube-apiserver v1.36, pkg/registry/resource/resourceclaim/strategy.go and pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.claim_defaults import alternatives_of, default_claim_spec
 from scheduler.simulator.apimachinery.causes import (
     Cause,
     forbidden_field,
@@ -69,7 +69,7 @@ class ResourceClaimStrategy(Strategy):
     returns_deleted = True
 
     def default(self, obj: Object) -> None:
-        _default_spec(obj["spec"])
+        default_claim_spec(obj["spec"])
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
         """Remove the status of devices that are no longer allocated."""
@@ -98,7 +98,7 @@ class ResourceClaimTemplateStrategy(Strategy):
     returns_deleted = True
 
     def default(self, obj: Object) -> None:
-        _default_spec(obj["spec"]["spec"])
+        default_claim_spec(obj["spec"]["spec"])
 
     def validate(self, obj: Object) -> Iterator[Cause]:
         return _validate_spec(obj["spec"]["spec"], "spec.spec")
@@ -114,24 +114,10 @@ def put_status_guard(kinds: Kinds, guard: StatusGuard) -> None:
             kind.strategy.guard = guard
 
 
-def _default_spec(spec: Object) -> None:
-    for request in spec["devices"].get("requests", ()):
-        for asked in (*([request["exactly"]] if "exactly" in request else ()), *_alternatives(request)):
-            if asked.setdefault("allocationMode", "ExactCount") == "ExactCount":
-                asked["count"] = asked.get("count") or 1
-            for toleration in asked.get("tolerations", ()):
-                toleration.setdefault("operator", "Equal")
-
-
-def _alternatives(request: Object) -> Sequence[Object]:
-    found: Sequence[Object] = request.get("firstAvailable", ())
-    return found
-
-
 def _names(spec: Object) -> Mapping[str, set[str]]:
     """Return the requests of a claim with their subrequests."""
     return {
-        request.get("name", ""): {one.get("name", "") for one in _alternatives(request)}
+        request.get("name", ""): {one.get("name", "") for one in alternatives_of(request)}
         for request in spec["devices"].get("requests", ())
     }
 
@@ -176,7 +162,7 @@ def _validate_derived(request: Object, path: str, constraints: Sequence[Object])
     """
     name = request.get("name", "")
     asked = [({name}, f"{path}.exactly", request["exactly"])] if "exactly" in request else []
-    for index, one in enumerate(_alternatives(request)):
+    for index, one in enumerate(alternatives_of(request)):
         asked.append(({name, f"{name}/{one.get('name', '')}"}, f"{path}.firstAvailable[{index}]", one))
     for names, holder, one in asked:
         attributes, where = one.get("derivedAttributes", ()), f"{holder}.derivedAttributes"
@@ -211,7 +197,7 @@ def _validate_derived_attribute(attribute: Object, path: str, compared: set[str 
 
 def _validate_request(request: Object, path: str) -> Iterator[Cause]:
     yield from validate_dns_label(request.get("name", ""), f"{path}.name")
-    alternatives = _alternatives(request)
+    alternatives = alternatives_of(request)
     if alternatives and "exactly" in request:
         yield invalid_value(path, "null", f"{_ONE_OF}, but multiple fields are set")
     elif "exactly" in request:

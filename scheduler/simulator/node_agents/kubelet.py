@@ -21,7 +21,13 @@ from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.resource_names import PODS, is_extended_resource_name
 from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_node_affinity
 from scheduler.objects.v1 import conflicts_with
-from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
+from scheduler.simulator.apimachinery.objects import (
+    condition_of,
+    controller_of,
+    is_terminating,
+    key_of,
+    labels_of,
+)
 from scheduler.simulator.controllers.controller import Controller, ObjectAccess, QueueController, record_event
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
 from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION
@@ -186,6 +192,7 @@ class KubeletOptions:
             controller reads them.
         recover: whether kubelets report their nodes as ready after a node lifecycle controller has set the
             condition Ready to Unknown; otherwise that condition means that the kubelet is dead.
+        metrics: whether the usage of nodes and pods is served as `metrics.k8s.io`.
     """
 
     admit_seconds: float = 0.05
@@ -194,6 +201,7 @@ class KubeletOptions:
     job_seconds: float = 5.0
     heartbeat_seconds: float = 0.0
     recover: bool = False
+    metrics: bool = False
 
 
 class _Admitted(NamedTuple):
@@ -472,6 +480,7 @@ class Heartbeats(Controller[ObjectAccess]):
         self._options = options
         self._nodes: dict[str, Object] = {}  # name -> node with heartbeats
         self._beats = 0
+        self._registered = 0
 
     def start(self) -> None:
         """Start watching and renewing."""
@@ -498,9 +507,23 @@ class Heartbeats(Controller[ObjectAccess]):
                 self._report(node)
 
     def _register(self, node: Object) -> None:
-        """Leave attaching to the controller, as kubelets do."""
+        """Leave attaching to the controller, and report the address and the system of the node, as kubelets do."""
         if _ATTACHED_BY_CONTROLLER not in node["metadata"].get("annotations", {}):
             self.store.change(node, {"metadata": {"annotations": {_ATTACHED_BY_CONTROLLER: "true"}}})
+        self._registered += 1
+        status, machine = node.get("status", {}), machine_status(node, self._registered)
+        info = {name: value for name, value in status.get("nodeInfo", {}).items() if value}
+        now = self.store.timestamp()
+        reported = {
+            "addresses": status.get("addresses") or machine["addresses"],
+            "nodeInfo": machine["nodeInfo"] | info,
+            "conditions": [
+                each | {name: each.get(name) or now for name in ("lastHeartbeatTime", "lastTransitionTime")}
+                for each in status.get("conditions", ())
+            ],
+        }
+        if any(status.get(name) != value for name, value in reported.items() if value):
+            self.store.change(node, {"status": reported}, "status", STRATEGIC_MERGE_PATCH)
 
     def _renew(self, node: Object) -> None:
         metadata = node["metadata"]
@@ -523,6 +546,40 @@ class Heartbeats(Controller[ObjectAccess]):
             conditions = [one | {"lastHeartbeatTime": now} for one in node["status"].get("conditions", ())]
         if conditions:
             self.store.change(node, {"status": {"conditions": conditions}}, "status", STRATEGIC_MERGE_PATCH)
+
+
+_VERSION: Final = "v1.36.2"
+
+
+def machine_status(node: Object, place: int) -> Object:
+    """Return the part of a node's status that describes its machine.
+
+    Args:
+        node: the node.
+        place: its number, from which its address is made.
+    """
+    metadata, labels = node["metadata"], labels_of(node)
+    return {
+        "addresses": [
+            {
+                "type": "InternalIP",
+                "address": f"172.{16 + (place >> 16 & 0xF)}.{place >> 8 & 0xFF}.{place & 0xFF}",
+            },
+            {"type": "Hostname", "address": metadata["name"]},
+        ],
+        "nodeInfo": {
+            "architecture": labels.get("kubernetes.io/arch", "amd64"),
+            "bootID": "",
+            "containerRuntimeVersion": "simulated://1",
+            "kernelVersion": "simulated",
+            "kubeProxyVersion": "",
+            "kubeletVersion": _VERSION,
+            "machineID": "",
+            "operatingSystem": labels.get("kubernetes.io/os", "linux"),
+            "osImage": "simulated",
+            "systemUUID": "",
+        },
+    }
 
 
 _HEALTHY: Final = (

@@ -28,12 +28,14 @@ from scheduler.kube.client.connect import connect
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import EVENTS, NODES, PODS
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.simulator.external_controllers import KubeletOptions
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.pages import PATH, board_of, board_pages
 from scheduler.tools.board.sign_in import LocalOnly
 from scheduler.tools.board.subject import of_daemon
 from scheduler.tools.demo.workloads import why_it_waits
+from scheduler.tools.whatif.explanation_text import refusals, show_verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -68,7 +70,7 @@ class ClusterView:
     Attributes:
         profiles: schedulerNames of the daemon's profiles.
         happenings: the latest scheduling events, oldest first.
-        changed: called after every change.
+        version: changes with every change of a node, of a pod and of the events.
         on_event: called with every new scheduling event.
     """
 
@@ -77,6 +79,7 @@ class ClusterView:
         self._pods: Mapping[str, PodInfo] = {}
         self._nodes: Mapping[str, NodeObject] = {}
         self.happenings: deque[ShownEvent] = deque(maxlen=_EVENTS_KEPT)
+        self.version = 0
         self.on_event: Callable[[ShownEvent], None] = lambda _: None
 
     @property
@@ -101,9 +104,9 @@ class ClusterView:
     async def watching(self, connection: ApiConnection) -> AsyncIterator[None]:
         """Watch while the block runs."""
         random = Random(0)
-        quiet = _Quiet()
-        pods = Reflector(connection, PODS, decode=decode_pod, handler=quiet, random=random)
-        nodes = Reflector(connection, NODES, decode=decode_node, handler=quiet, random=random)
+        counter = _Changes(self)
+        pods = Reflector(connection, PODS, decode=decode_pod, handler=counter, random=random)
+        nodes = Reflector(connection, NODES, decode=decode_node, handler=counter, random=random)
         events = Reflector(connection, EVENTS, decode=decode_object, handler=_Events(self), random=random)
         self._pods, self._nodes = pods.store, nodes.store
         async with asyncio.TaskGroup() as tasks:
@@ -117,21 +120,28 @@ class ClusterView:
                     watch.cancel()
 
 
-class _Quiet:
-    """Ignores changes of pods and nodes: only the stores are used."""
+class _Changes:
+    """Counts the changes of pods and nodes: their stores have the objects."""
 
-    def on_add(self, obj: Any) -> None: ...
-    def on_update(self, old: Any, new: Any) -> None: ...
-    def on_delete(self, old: Any) -> None: ...
-    def on_undecodable(self, identity: Any, error: ObjectError) -> None: ...
-
-
-class _Events(_Quiet):
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
 
     def on_add(self, obj: Any) -> None:
+        self._cluster.version += 1
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._cluster.version += 1
+
+    def on_delete(self, old: Any) -> None:
+        self._cluster.version += 1
+
+    def on_undecodable(self, identity: Any, error: ObjectError) -> None: ...
+
+
+class _Events(_Changes):
+    def on_add(self, obj: Any) -> None:
         if obj.get("reason") in _SHOWN:
+            self._cluster.version += 1
             happening = ShownEvent(obj["reason"], obj["regarding"]["name"], obj.get("note", ""))
             self._cluster.happenings.append(happening)
             self._cluster.on_event(happening)
@@ -269,20 +279,6 @@ def _placed(replicas: Sequence[PodInfo], cluster: ClusterView) -> tuple[str, str
     return f"{len(placed)} on {count} nodes", waiting or spread
 
 
-def refusals(explanation: Mapping[str, Any]) -> RenderableType:
-    """Return how many nodes were rejected for each reason in a pod's last attempt.
-
-    Args:
-        explanation: the answer of `/debug/explain`.
-    """
-    nodes = explanation["attempt"]["nodes"].values()
-    counted = Counter((node["plugin"], *node["reasons"]) for node in nodes if not node["feasible"])
-    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
-    for (plugin, *reasons), number in counted.most_common():
-        table.add_row(f"{number} node(s)", plugin, ", ".join(reasons))
-    return table
-
-
 def _load(taken: int, allocatable: int) -> Text:
     share = min(taken / allocatable, 1.0) if allocatable else 0.0
     style = "red" if share > 0.9 else "yellow" if share > 0.6 else "green"
@@ -333,7 +329,7 @@ async def show(
         server = await stack.enter_async_context(
             ApiServer(
                 clock=clock,
-                kubelet=True,
+                kubelet=KubeletOptions(metrics=True),
                 controllers=True,
                 version=configuration.features.version,
                 feature_gates=configuration.settings.feature_gates,
@@ -380,25 +376,30 @@ async def show(
                 still = [] if applying.done() else ["not all objects are applied yet"]
                 return still + workload.outstanding(cluster.pods, cluster.nodes)
 
-            settled = await _wait(outstanding, stop, exit_when_settled=exit_when_settled)
+            settled = await _wait(cluster, outstanding, stop, exit_when_settled=exit_when_settled)
             why = live_explanation(daemon, f"default/{workload.puzzle}", clock)
             end.set()
             await asyncio.gather(running, shown)
             applying.cancel()
         if why is not None and why["attempt"] is not None:
             _say_why(console, workload.puzzle, why)
-        return _verdict(console, [] if settled else outstanding())
+        return _verdict(console, outstanding(), settled=settled)
 
 
 async def _wait(
-    outstanding: Callable[[], list[str]], stop: asyncio.Event, *, exit_when_settled: bool
+    cluster: ClusterView,
+    outstanding: Callable[[], list[str]],
+    stop: asyncio.Event,
+    *,
+    exit_when_settled: bool,
 ) -> bool:
     """Return when the demo ends: whether every pod was where it should be at some time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE_SECONDS
-    settled = False
+    settled, seen = False, -1
     while not stop.is_set():
-        settled = settled or not outstanding()
+        if not settled and (cluster.version != seen or exit_when_settled):
+            settled, seen = not outstanding(), cluster.version
         if exit_when_settled and (settled or loop.time() > deadline):
             break
         try:
@@ -416,9 +417,13 @@ async def _show(console: Console, cluster: ClusterView, end: asyncio.Event) -> N
         console.print(nodes_with_their_load(cluster, console.width))
         console.print(pods_and_reasons(cluster))
         return
+    drawn: tuple[int, int, int] | None = None
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while not end.is_set():
-            live.update(whole(cluster, console.width, console.height), refresh=True)
+            current = cluster.version, console.width, console.height
+            if current != drawn:  # a cluster at rest costs nothing
+                live.update(whole(cluster, console.width, console.height), refresh=True)
+                drawn = current
             await asyncio.sleep(1 / _FRAMES_A_SECOND)
         live.update(whole(cluster, console.width, console.height), refresh=True)
 
@@ -451,25 +456,25 @@ def _introduction(tries: Sequence[str], url: str, kubeconfig: Path, daemon: str)
 
 def _say_why(console: Console, pod: str, why: Mapping[str, Any]) -> None:
     console.print(
-        Text.assemble(
-            "\nWhy does ",
-            (pod, "bold"),
-            " wait? `custom-scheduler explain` shows its last attempt:",
-        )
+        Text.assemble("\nWhy does ", (pod, "bold"), " wait? The answer of `custom-scheduler explain`:\n")
     )
-    console.print(refusals(why))
-    console.print(
-        "A larger node or a smaller request would help; the daemon then retries by itself.\n"
-        "Preemption would not help: the nodes are too small even without pods.\n",
-        soft_wrap=True,
-    )
+    show_verdict(console, why)
+    attempt = why["attempt"]
+    rejected = {name: node for name, node in attempt["nodes"].items() if not node["feasible"]}
+    for line in refusals(rejected, attempt.get("rejections", ()), console.width, all_nodes=False):
+        console.print(Text(line), soft_wrap=True)
+    console.print()
 
 
-def _verdict(console: Console, missing: list[str]) -> int:
+def _verdict(console: Console, missing: list[str], *, settled: bool) -> int:
+    """Print whether every pod is where it should be now, and return the exit status."""
     if not missing:
         console.print("Every pod is where it should be.", style="bold green")
         return os.EX_OK
-    console.print("Not every pod is where it should be:", style="bold red")
+    if settled:
+        console.print("Every pod was where it should be, before these changes:", style="bold")
+    else:
+        console.print("Not every pod is where it should be:", style="bold red")
     for line in missing:
         console.print(f"  {line}", soft_wrap=True)
-    return 1
+    return os.EX_OK if settled else 1

@@ -61,6 +61,8 @@ def why_it_waits(pod: PodInfo) -> str:
 
 SCHEDULER_NAME = "custom-scheduler"
 REPLICAS = 20
+MORE_REPLICAS = 40
+"""The number of replicas that the demo proposes: the new zone must have capacity for a quarter of them."""
 ZONE = "topology.kubernetes.io/zone"
 TOO_BIG = "too-big"
 URGENT = "urgent"
@@ -113,15 +115,15 @@ class Tour:
         return [
             f"{program} explain --server {daemon} --pod {TOO_BIG}",
             f"kubectl describe pod {TOO_BIG}",
-            "kubectl scale deployment nginx --replicas=40",
+            f"kubectl scale deployment nginx --replicas={MORE_REPLICAS}",
             """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'""",
         ]
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
         """Return the expectations that are not met."""
         replicas = [pod for name, pod in pods.items() if name.startswith("nginx-")]
-        running = sum(pod.node_name in nodes for pod in replicas)
-        missing = [f"nginx: {running} of {REPLICAS} replicas on a node"] if running != REPLICAS else []
+        running, wanted = sum(pod.node_name in nodes for pod in replicas), max(REPLICAS, len(replicas))
+        missing = [f"nginx: {running} of {wanted} replicas on a node"] if running != wanted else []
         for expected in EXPECTATIONS:
             pod = pods.get(expected.pod)
             if pod is None or not expected.is_met(pod, nodes.get(pod.node_name)):
@@ -216,7 +218,7 @@ def database() -> list[dict[str, Any]]:
 
 def storage_node() -> dict[str, Any]:
     """Return the first node of the volume's zone."""
-    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    amounts = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     return ready_node("node-0030", STORAGE_ZONE, {}, {}, amounts, amounts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from scheduler.errors import ObjectError
 from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
+from scheduler.objects.claim_defaults import default_claim_spec
 from scheduler.objects.decode import STRUCTS, decode_node, decode_object, decode_pod, without_nulls
 from scheduler.objects.pod_defaults import default_pod
 from scheduler.objects.v1 import Pod
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
+_CLAIMS = "resource.k8s.io/v1/resourceclaims"
 NODES = "v1/nodes"
 PODS = "v1/pods"
 
@@ -96,12 +99,15 @@ def decoded(identity: Identity) -> NodeObject | PodInfo | dict[str, object]:
 
 
 def decoded_object(raw: bytes, kind: str, key: str) -> dict[str, object]:
-    """Decode an object of another kind; its namespace is that of its key.
+    """Decode an object of another kind; its namespace is that of its key, and a claim gets the API server's defaults.
 
     Raises:
         ObjectError: it cannot be decoded.
     """
     found = decode_object(raw, STRUCTS.get(kind))
+    if kind == _CLAIMS:
+        with suppress(AttributeError, KeyError, TypeError):  # the reader of the claim reports its shape
+            default_claim_spec(found["spec"])
     namespace = key.rpartition("/")[0]
     if namespace:
         found["metadata"].setdefault("namespace", namespace)

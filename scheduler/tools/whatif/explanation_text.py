@@ -239,8 +239,9 @@ def member_of(brief: dict[str, Any]) -> str:
 
 
 def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bool) -> None:
-    """Print the explanation of a group, with all domains and members, or only the first ones of each kind."""
+    """Print the explanation of a group, the verdict first, with all domains and members, or only the first of each kind."""
     width = console.width
+    show_verdict(console, explanation)
     result: str = explanation["result"]
     members = explanation["members"]
     text = Text.assemble(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.daemon.app.gauges import group_queue_state, requeuing_events
 from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried
+from scheduler.engine.cycle.group_remedies import GroupExplainer
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.objects.pod_group import GroupKey
@@ -128,12 +130,19 @@ class GroupEvaluator:
         return self._with_state(key, judged)
 
     def _with_state(self, key: GroupKey, judged: GroupEvaluation) -> GroupEvaluation:
-        """Add the group's state in the queue to its explanation."""
-        judged.explanation |= group_queue_state(self._scheduler.parts, key)
+        """Complete the group's explanation, with its state in the queue."""
+        scheduler = self._scheduler
+        judged.explanation |= group_queue_state(scheduler.parts, key)
         if judged.tried is not None:
-            judged.explanation["requeuingEvents"] = requeuing_events(
-                self._scheduler.parts, judged.rejectors()
-            )
+            judged.explanation["requeuingEvents"] = requeuing_events(scheduler.parts, judged.rejectors())
+        pending = {queued.pod.key: queued.pod for queued in scheduler.queue.pods()}
+        explainer = GroupExplainer(
+            scheduler.frameworks.get, pending.get, scheduler.parts.clock, scheduler.parts.budget
+        )
+        snapshot = scheduler.cache.snapshot()
+        judged.explanation = explainer.complete(
+            judged.explanation, snapshot, partial(scheduler.nominator.others, snapshot=snapshot)
+        )
         return judged
 
     def _tried(self, key: GroupKey, members: list[QueuedPodInfo]) -> GroupEvaluation:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.objects.pod import PodInfo
 
@@ -78,6 +78,8 @@ class PendingByCause:
         is_expected: whether they are nominated to a node and wait for its preemption.
         pods: `namespace/name`, by waiting time.
         since: creation time of the first pod, RFC 3339.
+        verdict: the verdict about the first pod, with the best remedy; "" if it was not evaluated.
+        remedies: the remedies of the first pod, as in an explanation, the best first.
     """
 
     scheduler: str
@@ -87,6 +89,8 @@ class PendingByCause:
     is_expected: bool
     pods: list[str] = field(default_factory=list)
     since: str = ""
+    verdict: str = ""
+    remedies: Sequence[Mapping[str, Any]] = ()
 
 
 def by_cause(pods: Iterable[PodInfo]) -> list[PendingByCause]:

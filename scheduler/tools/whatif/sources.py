@@ -10,7 +10,7 @@ from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, load
 from scheduler.tools.whatif.simulation.edits import EditError, scaled, with_nodes, without
 from scheduler.tools.whatif.simulation.recorder_file import is_recording, read_recording
 from scheduler.tools.whatif.simulation.scenario_source import is_scenario, of_cluster, read_scenario
-from scheduler.tools.whatif.simulation.trace import read_trace
+from scheduler.tools.whatif.simulation.trace import TraceError, is_pod_table, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,10 @@ def read_source(
 
 
 def _other_than_cluster(source: str) -> Workload | None:
+    if Path(source).is_file() and is_pod_table(Path(source)):
+        raise TraceError(
+            f"{source} is the table of a trace's pods: a trace needs --nodes FILE, the table of its nodes"
+        )
     if is_own_recording(source):
         return read_own_recording(source)
     if is_recording(source):

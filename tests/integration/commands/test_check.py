@@ -434,3 +434,18 @@ async def test_missing_rights_and_a_taken_lease_have_their_own_exit_status(tmp_p
         assert (
             "the pod kube-system/other of ServiceAccount other places pods of that name as well" in beside.out
         )
+
+
+def test_arguments_of_a_plugin_that_cannot_be_loaded_are_no_second_error(
+    write: Written, tmp_path: Path
+) -> None:
+    (tmp_path / "team_fence.py").write_text("raise RuntimeError")
+    path = write(
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: team_fence.py}]}}, "
+        "pluginConfig: [{name: TeamFence, args: {label: x}}]}]"
+    )
+
+    errors = check(path).told
+
+    assert len(errors) == 1
+    assert "team_fence.py" in errors[0]

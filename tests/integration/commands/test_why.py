@@ -283,7 +283,7 @@ def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
         message = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: no."
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         for name in ("a", "b"):
-            world.add("pods", pod_object(name))
+            world.add("pods", pod_object(name, cpu="99", nodeSelector={"kubernetes.io/hostname": "n3"}))
             world.server.store.patch(
                 "pods", name, {"status": {"conditions": [condition]}}, subresource="status"
             )
@@ -292,13 +292,16 @@ def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
         world.add("pods", pod_object("runs", node="n1"))
 
         said = await world.why("--pending")
-        assert said.out.splitlines()[1:4] == [
+        assert said.out.splitlines()[1:5] == [
+            "  Pod default/a does not fit on any of 3 nodes. It would fit if: its cpu request were 8 or less (now 99).",
             "  2 of 3 nodes: Insufficient cpu",
             "  1 of 3 nodes: node(s) were unschedulable",
             "  default/a, default/b",
         ]
         (shop,) = await world.told("--pending", "-n", "shop")
         assert (shop["scheduler"], shop["pods"]) == ("default-scheduler", ["shop/new"])
+        assert next(iter(shop)) == "verdict"
+        assert "does one serve its schedulerName default-scheduler? Pod shop/new fits on" in shop["verdict"]
 
     in_a_world(tmp_path, scenario)
 

@@ -202,3 +202,25 @@ def test_an_option_without_effect_is_refused(arguments: str, expected: str) -> N
     answer = CliRunner().invoke(_commands, arguments.split())
 
     assert (answer.exit_code, expected in answer.stderr) == (2, True), answer.output
+
+
+def test_a_mistyped_command_has_a_suggestion() -> None:
+    done = run_command("chek", "x.yaml")
+
+    assert done.returncode == 2
+    assert b'Error: there is no command "chek", did you mean "check"?' in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("new",), ("new", "plugin"), ("check",), ("why",)], ids=" ".join)
+def test_h_is_help(words: tuple[str, ...]) -> None:
+    assert said(*words, "-h") == said(*words, "--help")
+
+
+def test_a_default_is_shown_as_it_is_written() -> None:
+    assert "[default: table]" in said("recording", "--help")
+
+
+def test_the_help_of_new_has_the_whole_sentence() -> None:
+    text = " ".join(said("new", "--help").split())
+
+    assert "Write a package with a plugin, its tests, and a profile that enables it." in text

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from scheduler.errors import ConfigurationError, PluginLoadError
-from scheduler.framework import FilterPlugin, HttpGet, Needs, PluginArgs, ScorePlugin, Status
+from scheduler.framework import (
+    FilterPlugin,
+    HttpGet,
+    Needs,
+    PermitPlugin,
+    PluginArgs,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    Wait,
+    WaitingPods,
+)
 from scheduler.testing import Fakes, FakeWeb, ProfileSimulation, node, pod
 
 if TYPE_CHECKING:
@@ -141,3 +154,98 @@ def test_an_incomplete_plugin_is_refused():
 
     with pytest.raises(PluginLoadError, match='write name = "Half" in the class'):
         ProfileSimulation(plugins=[half])
+
+
+class Holds(PermitPlugin):
+    name = "Holds"
+    api_version = 1
+
+    def __init__(self, *, waiting: WaitingPods) -> None:
+        self._waiting = waiting
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait | None:
+        if "refused" in pod.labels:
+            return Status.unschedulable("not today")
+        for other in self._waiting.waiting():
+            self._waiting.allow(other.uid, self.name)
+        return Wait(timeout_seconds=5.0) if "held" in pod.labels else None
+
+
+class Keeps(ReservePlugin):
+    name = "Keeps"
+    api_version = 1
+    kept: ClassVar[list[str]] = []
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        self.kept.append(pod.name)
+        return Status.unschedulable("it is taken") if "refused" in pod.labels else None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.kept.remove(pod.name)
+
+
+class Binds(PreBindPlugin, PostBindPlugin):
+    name = "Binds"
+    api_version = 1
+    bound: ClassVar[list[str]] = []
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return Status.unschedulable("no volume") if "refused" in pod.labels else None
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.bound.append(pod.name)
+
+
+def test_a_pod_that_permit_rejects_has_no_node_and_uses_no_capacity():
+    trial = ProfileSimulation(node("a", cpu="1"), plugins=[Holds])
+
+    assert trial.schedule(pod("no", cpu="1", labels={"refused": ""})) is None
+    assert (trial.status.message, trial.status.plugin) == ("not today", "Holds")
+    assert trial.schedule(pod("yes", cpu="1")) == "a"
+
+
+def test_a_pod_that_permit_holds_uses_capacity_until_it_is_allowed_or_rejected():
+    trial, held = ProfileSimulation(node("a", cpu="1"), plugins=[Holds]), {"held": ""}
+    first, second = pod("first", cpu="1", labels=held), pod("second", cpu="1", labels=held)
+
+    assert trial.schedule(first) is None
+    assert trial.held == {"default/first": {"Holds"}}
+    assert trial.schedule(second) is None
+    assert "Insufficient cpu" in trial.status.message
+    trial.reject(first)
+    assert trial.held == {}
+    assert trial.schedule(second) is None
+    assert trial.allow(second) == "a"
+    assert trial.held == {}
+
+
+def test_a_pod_that_the_plugin_allows_is_not_held_any_more():
+    trial = ProfileSimulation(node("a"), plugins=[Holds])
+
+    assert trial.schedule(pod("first", labels={"held": ""})) is None
+    assert trial.schedule(pod("second")) == "a"
+    assert trial.held == {}
+
+
+def test_a_reservation_that_fails_is_undone():
+    Keeps.kept.clear()
+    trial = ProfileSimulation(node("a", cpu="1"), plugins=[Keeps])
+
+    assert trial.schedule(pod("no", cpu="1", labels={"refused": ""})) is None
+    assert trial.schedule(pod("yes", cpu="1")) == "a"
+    assert Keeps.kept == ["yes"]
+
+
+def test_binding_runs_the_last_points_and_a_failure_gives_the_node_back():
+    Binds.bound.clear()
+    trial, no, yes = (
+        ProfileSimulation(node("a", cpu="1"), plugins=[Binds]),
+        pod("no", cpu="1", labels={"refused": ""}),
+        pod("yes", cpu="1"),
+    )
+
+    assert trial.schedule(no) == "a"
+    assert trial.bind(no).message == "no volume"
+    assert trial.schedule(yes) == "a"
+    assert trial.bind(yes).is_success
+    assert Binds.bound == ["yes"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,11 +20,16 @@ if TYPE_CHECKING:
     Column = tuple[str, Callable[[Result], float], str]
     """Title, value of a result, and format."""
 
+_LEGEND: Final = (
+    "wait: seconds from the arrival of a pod to its placement; a decision takes no time",
+    "used: share of the capacity that is requested, as a mean over time",
+    "frag.: share of the free capacity on nodes that the most frequent pods do not fit, as a mean over time",
+)
 _DEMANDS = (80, 85, 90, 95, 100, 105, 110, 115, 120, 125, 130)
 
 
 def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
-    """Print tables of pods and of resources and, for inflated workloads, of unallocated GPUs and failures."""
+    """Print which configuration is best, and tables of pods, of resources and, for inflated workloads, of GPUs and failures."""
     by_config: dict[str, list[Result]] = {}
     for config, result in results:
         by_config.setdefault(config, []).append(result)
@@ -39,16 +45,54 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
     used: list[Column] = []
     for name in resources:
         used.append((f"{name}", partial(_mean, "mean_utilisation", name), ".1%"))
-        used.append(("frag.", partial(_mean, "mean_fragmentation", name), ".1%"))
+        used.append((f"{name} frag.", partial(_mean, "mean_fragmentation", name), ".1%"))
+    if len(by_config) > 1:
+        console.print(Text(_best(by_config), style="bold"), soft_wrap=True)
+        console.print()
     _show_means(console, by_config, pods, "configuration")
     console.print()
     _show_means(console, by_config, used, "used")
+    for line in _LEGEND:
+        console.print(Text(line, style="dim"), soft_wrap=True)
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
     if demands:
         _show_curve(
             console, by_config, demands, "unallocated GPU (%) at demand (%)", "unallocated_gpu", ".2f"
         )
         _show_curve(console, by_config, demands, "failed pods at demand (%)", "failed_at", ".0f")
+
+
+def _best(by_config: dict[str, list[Result]]) -> str:
+    """Return which configuration places most pods; of these, which lets them wait least and wastes least capacity."""
+
+    def rank(config: str) -> tuple[float, float, float]:
+        results = by_config[config]
+        fragmentation = [
+            fmean(each.mean_fragmentation.values()) for each in results if each.mean_fragmentation
+        ]
+        return (
+            -fmean([each.placed for each in results]),
+            round(fmean([each.wait_seconds["p99"] for each in results])),
+            round(fmean(fragmentation), 3) if fragmentation else 0.0,
+        )
+
+    first, *others = sorted(by_config, key=rank)
+    best, second = rank(first), rank(others[0])
+    if best == second:
+        return "The best configurations do not differ in placed pods, waiting times and fragmentation."
+    reason = (
+        f"it places {-best[0]:,.0f} pods, {_title(others[0])} {-second[0]:,.0f}"
+        if best[0] != second[0]
+        else f"its pods wait {best[1]:,.0f} s (p99), those of {_title(others[0])} {second[1]:,.0f} s"
+        if best[1] != second[1]
+        else f"its fragmentation is {best[2]:.1%}, that of {_title(others[0])} {second[2]:.1%}"
+    )
+    return f"Best: {_title(first)}: {reason}."
+
+
+def _title(config: str) -> str:
+    """Return the name of a configuration in a table."""
+    return Path(config).stem if config else "default plugins"
 
 
 def _show_means(
@@ -59,7 +103,7 @@ def _show_means(
         table.add_column(title, justify="right")
     for config, each in by_config.items():
         cells = [format(fmean([read(result) for result in each]), form) for _, read, form in columns]
-        table.add_row(Path(config).stem, *cells)
+        table.add_row(_title(config), *cells)
     console.print(table)
 
 
@@ -83,6 +127,6 @@ def _show_curve(
         for demand in demands:
             known = [getattr(result, attribute) for result in each if demand in getattr(result, attribute)]
             cells.append(format(fmean([curve[demand] for curve in known]), form) if known else "")
-        table.add_row(Path(config).stem, *cells)
+        table.add_row(_title(config), *cells)
     console.print()
     console.print(table)

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -50,6 +50,22 @@ def read_trace(nodes: Path, pods: Path, *, gpu_nodes_only: bool = False) -> Work
         (row.arrival() for row in _rows(pods, "name")), key=lambda each: (each.at, each.pod.key)
     )
     return Workload(cluster, arrivals)
+
+
+_GZIP: Final = b"\x1f\x8b"
+_HEAD_BYTES: Final = 4096
+
+
+def is_pod_table(path: Path) -> bool:
+    """Return whether a file is the table of a trace's pods, by its head."""
+    try:
+        with path.open("rb") as file:
+            is_compressed = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if is_compressed else path.open("rb") as file:
+            head = file.read(_HEAD_BYTES).partition(b"\n")[0]
+    except (OSError, EOFError, zlib.error):
+        return False
+    return {b"name", b"cpu_milli"} <= set(head.strip().split(b","))
 
 
 class _Row:

@@ -262,3 +262,15 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "Features",
     } == set(CAPABILITIES)
     assert CAPABILITIES["HttpGet"] is HttpGet
+
+
+def test_a_method_with_a_similar_name_is_named_beside_the_missing_one():
+    class Near(FilterPlugin):
+        name = "Near"
+
+        def filter_nodes(self, state: Any, pod: Any, node: Any) -> None: ...
+
+    assert (
+        "a FilterPlugin overrides filter or filter_node; it has filter_nodes, which is not called: did you mean filter_node?"
+        in faults_of(Near)
+    )

@@ -364,3 +364,66 @@ async def test_a_replication_controller_keeps_its_pods_until_it_is_deleted(store
         store.delete("replicationcontrollers", "web", propagation_policy="Background")
         await asyncio.sleep(1)
         assert not store.list("pods")
+
+
+@virtually
+async def test_the_status_of_a_quota_shows_what_pods_use():
+    store = AStore()
+    store.create(
+        "resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5", "requests.cpu": "4"}}}
+    )
+    async with running(store):
+        for name in ("a", "b"):
+            store.create("pods", pod(name, requests={"cpu": "1500m"}))
+        await asyncio.sleep(1)
+        store.delete("pods", "b")
+        await asyncio.sleep(60)
+
+        assert store.get("resourcequotas", "q")["status"] == {
+            "hard": {"pods": "5", "requests.cpu": "4"},
+            "used": {"pods": "1", "requests.cpu": "1500m"},
+        }
+
+
+@virtually
+async def test_a_kubelet_reports_the_address_and_the_system_of_its_node():
+    store = AStore()
+    made = node("n1") | {
+        "status": {
+            "nodeInfo": {"kubeletVersion": "v1.35.0"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+    }
+    store.create("nodes", made)
+    async with running(store, kubelet=KubeletOptions(heartbeat_seconds=10.0)):
+        await asyncio.sleep(1)
+
+        status = store.get("nodes", "n1")["status"]
+        assert [each["type"] for each in status["addresses"]] == ["InternalIP", "Hostname"]
+        assert (status["nodeInfo"]["kubeletVersion"], status["nodeInfo"]["osImage"]) == (
+            "v1.35.0",
+            "simulated",
+        )
+        assert status["conditions"][0]["lastHeartbeatTime"]
+
+
+@virtually
+async def test_the_usage_of_nodes_is_that_of_their_running_pods():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store, kubelet=KubeletOptions(metrics=True)):
+        await asyncio.sleep(1)
+        idle = store.get("nodes.metrics.k8s.io", "n1")["usage"]
+        store.create("pods", pod("p", requests={"cpu": "2", "memory": "1Gi"}))
+        store.bind("p", "n1")
+        await asyncio.sleep(5)
+        busy, of_pod = store.get("nodes.metrics.k8s.io", "n1")["usage"], store.get("pods.metrics.k8s.io", "p")
+        store.delete("pods", "p")
+        await asyncio.sleep(60)
+
+        milli_cpu = int(of_pod["containers"][0]["usage"]["cpu"].removesuffix("m"))
+        assert 400 <= milli_cpu <= 1800
+        assert idle == {"cpu": "100m", "memory": "524288Ki"}
+        assert busy["cpu"] == f"{100 + milli_cpu}m"
+        assert store.get("nodes.metrics.k8s.io", "n1")["usage"] == idle
+        assert store.list("pods.metrics.k8s.io") == []

@@ -124,7 +124,8 @@ CORDONED = [node("a1", "a", unschedulable=True), web()]
         pytest.param(
             SPREAD,
             NOWHERE.format(2, "its cpu request were 1 or less (now 2); "
-            f"or maxSkew of its spread over {ZONE} were 3 or more (now 1); or one node like b1 were added in zone b"),
+            f"or maxSkew of its spread over {ZONE} were 3 or more (now 1); or one node like b1 were added in zone b; "
+            "or its priority were 1 or more (now 0), since it would preempt default/busy on b1"),
             "a1",
             f"spread of app=web over {ZONE} (maxSkew 1): a pod here would make the skew 3; a has 2 pods, the minimum is 0; "
             "pods by domain: b 0, a 2",
@@ -158,7 +159,8 @@ CORDONED = [node("a1", "a", unschedulable=True), web()]
         ),
         pytest.param(
             APART,
-            ALONE.format(f"it did not require the anti-affinity app=web in {ZONE} (pod default/web-0 is on a1)"),
+            ALONE.format(f"it did not require the anti-affinity app=web in {ZONE} (pod default/web-0 is on a1); "
+            "or its priority were 1 or more (now 0), since it would preempt default/web-0 on a1"),
             "a1",
             f"anti-affinity app=web in {ZONE}: pod default/web-0 is on this node",
             f"anti-affinity app=web in {ZONE}: pod default/web-0 is on a1",
@@ -175,8 +177,7 @@ CORDONED = [node("a1", "a", unschedulable=True), web()]
         ),
         pytest.param(
             UNWANTED,
-            "Pod default/web does not fit on the only node. InterPodAffinity rejects 1 node: node(s) didn't satisfy "
-            f"existing pods anti-affinity rules (pod default/db-0 on a1 has anti-affinity to app=web in {ZONE}).",
+            ALONE.format("its priority were 1 or more (now 0), since it would preempt default/db-0 on a1"),
             "a1",
             f"pod default/db-0 on this node has anti-affinity to app=web in {ZONE}",
             f"pod default/db-0 on a1 has anti-affinity to app=web in {ZONE}",
@@ -185,7 +186,8 @@ CORDONED = [node("a1", "a", unschedulable=True), web()]
         pytest.param(
             PORTS,
             ALONE.format("the host port 80/TCP were free on a1 (used by default/proxy); "
-            "or one node like a1 were added in zone a"),
+            "or one node like a1 were added in zone a; "
+            "or its priority were 1 or more (now 0), since it would preempt default/proxy on a1"),
             "a1",
             "host port 80/TCP is in use by default/proxy",
             "host ports 80/TCP are requested",
@@ -230,7 +232,7 @@ def test_a_missing_claim_is_named_with_the_object_that_would_help() -> None:
     assert explanation["verdict"] == text_of(explanation)[0]
     assert explanation["verdict"] == (
         "Pod default/web does not fit on any node: the PersistentVolumeClaim data does not exist in namespace default "
-        "(VolumeRestrictions). What would help: a PersistentVolumeClaim data in namespace default."
+        "(VolumeRestrictions). It would fit if: a PersistentVolumeClaim data existed in namespace default."
     )
 
 

@@ -160,7 +160,7 @@ def test_the_table_of_a_group_fits_the_terminal() -> None:
     out = StringIO()
     show_group(Console(file=out, width=80, highlight=False), reported, all_nodes=False)
     lines = out.getvalue().splitlines()
-    assert max(map(len, lines[2:])) <= 80
+    assert max(map(len, lines[3:])) <= 80
     assert "  and 4 more: --all-nodes shows them" in lines
 
 
@@ -258,7 +258,8 @@ def test_a_tree_is_evaluated_as_one_and_each_of_its_groups_has_its_result():
     shown = StringIO()
     show_group(Console(file=shown, width=80), of_root, all_nodes=True)
     lines = shown.getvalue().splitlines()
-    assert lines[0] == "group default/root (minGroupCount 2): unschedulable, 2 of 4 members fit"
+    assert lines[0] == f"Group default/root does not fit: {message}."
+    assert lines[1] == "group default/root (minGroupCount 2): unschedulable, 2 of 4 members fit"
     at = lines.index("Groups:")
     assert lines[at + 1].startswith("  default/a (minCount 2): unschedulable: 0/1 placements are available")
 
@@ -271,3 +272,54 @@ def test_the_pods_of_a_tree_that_fits_get_nodes_after_one_another():
     chosen = [each.explanation["chosen"] for each in found]
     assert sorted(chosen) == ["n1", "n1", "n1", "n2"]
     assert judged("default/root", *objects, configuration=WITH_TREES)["result"] == "schedulable"
+
+
+def test_the_explanation_begins_with_the_verdict_and_the_evaluated_changes() -> None:
+    reported = judged("default/g", node("n1", "4", "a"), gang("g", 5), *members("g", 5, cpu="2"))
+
+    assert next(iter(reported)) == "verdict"
+    assert reported["remedies"] == [
+        {"changes": ["minCount were 2 or less (now 5)"], "node": "n1"},
+        {"changes": ["2 nodes like n1 were added"], "node": "n1"},
+    ]
+    assert reported["verdict"].startswith(
+        "Group default/g does not fit: 2 of 5 members fit, and it needs 5. It would fit if: minCount were 2 or less "
+        "(now 5); or 2 nodes like n1 were added. Its member default/g-2 would fit if: "
+    )
+
+
+def test_more_nodes_are_not_proposed_for_members_that_are_too_large_for_them() -> None:
+    reported = judged("default/g", node("n1", "4", "a"), gang("g", 2), *members("g", 2, cpu="5"))
+
+    assert reported["remedies"] == []
+    assert reported["rejectedMember"] == {
+        "pod": "default/g-0",
+        "remedies": [{"changes": ["its cpu request were 4 or less (now 5)"], "node": "n1"}],
+    }
+
+
+def test_further_nodes_are_like_those_of_the_rack_of_the_other_members() -> None:
+    racks = [node("a1", "2", "a"), node("b1", "8", "b"), node("a2", "2", "a")]
+    full = pod_object("full", cpu="8", node="b1", scheduler_name="p")
+    reported = judged("default/g", *racks, full, gang("g", 3, in_one_rack=True), *members("g", 3, cpu="2"))
+
+    assert {"changes": ["one node like a1 were added"], "node": "a1"} in reported["remedies"]
+
+
+@pytest.mark.parametrize(
+    ("case", "verdict"),
+    [
+        ("fits", "Group default/g fits: 2 of 2 members fit."),
+        ("too few members", f"Group default/g is not attempted: {TOO_FEW}."),
+        (
+            "somebody has to leave",
+            "Group default/g waits for preemption: 1 of 2 members fits without it. It evicts default/low.",
+        ),
+    ],
+)
+def test_the_verdict_tells_what_a_group_waits_for(case: str, verdict: str) -> None:
+    reported = judged("default/g", *CASES[case][0])
+    out = StringIO()
+    show_group(Console(file=out, width=300, highlight=False), reported, all_nodes=False)
+
+    assert reported["verdict"] == verdict == out.getvalue().splitlines()[0]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import subprocess
 import sys
@@ -11,13 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
-from scheduler.tools.whatif.simulation.simulation_measures import Measures
+from scheduler.tools.whatif.simulation.results_table import show
+from scheduler.tools.whatif.simulation.simulation_measures import Measures, Result
 from scheduler.tools.whatif.simulation.trace import TraceError, read_trace
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,
@@ -316,7 +319,6 @@ def test_an_unreadable_source_is_refused(source: str):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param([], "error: --config FILE is needed, at least once", id="no configuration"),
         pytest.param(
             ["--scale", "deployment/web=2x", "--config", "x.yaml"],
             "error: --add-nodes, --without and --scale apply only to a cluster",
@@ -363,3 +365,56 @@ def test_a_cluster_is_simulated_with_more_nodes_and_pods(tmp_path: Path):
     )
 
     assert (reported["placed"], reported["waiting"]) == (3, 1)
+
+
+def test_without_a_configuration_the_default_plugins_are_simulated(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+
+    answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes)])
+
+    assert answer.exit_code == 0, answer.output
+    assert "default plugins" in answer.stdout
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_the_pods_of_a_trace_without_its_nodes_are_refused(tmp_path: Path, compress: Any):
+    _, pods = written(tmp_path)
+    table = tmp_path / "table"
+    table.write_bytes(compress(pods.read_bytes()))
+
+    answer = CliRunner().invoke(command, [str(table)])
+
+    assert answer.exit_code == 2
+    assert answer.stderr == (
+        f"error: {table} is the table of a trace's pods: a trace needs --nodes FILE, the table of its nodes\n"
+    )
+
+
+def result_of(placed: int, wait: float, fragmentation: float) -> Result:
+    return Result(
+        arrived=9, placed=placed, failed=0, waiting=9 - placed, evicted=0, attempts=9, errors=0, seconds=60.0,
+        wait_seconds={"p50": 0.0, "p99": wait}, mean_utilisation={"cpu": 0.5},
+        mean_fragmentation={"cpu": fragmentation}, samples=[], unallocated_gpu={}, failed_at={},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("second", "headline"),
+    [
+        ((8, 9.0, 0.1), "Best: b: it places 8 pods, a 7."),
+        ((7, 2.0, 0.1), "Best: b: its pods wait 2 s (p99), those of a 5 s."),
+        ((7, 5.0, 0.05), "Best: b: its fragmentation is 5.0%, that of a 10.0%."),
+        (
+            (7, 5.0, 0.1),
+            "The best configurations do not differ in placed pods, waiting times and fragmentation.",
+        ),
+    ],
+)
+def test_the_table_begins_with_the_best_configuration(second: Any, headline: str):
+    console = Console(file=io.StringIO(), width=120)
+
+    show(console, [("x/a.yaml", result_of(7, 5.0, 0.1)), ("x/b.yaml", result_of(*second))])
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[0] == headline
+    assert any(line.startswith("used: ") for line in lines)
