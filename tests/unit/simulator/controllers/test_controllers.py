@@ -366,7 +366,6 @@ async def test_a_replication_controller_keeps_its_pods_until_it_is_deleted(store
         assert not store.list("pods")
 
 
-@virtually
 async def test_the_status_of_a_quota_shows_what_pods_use():
     store = AStore()
     store.create(
@@ -385,7 +384,6 @@ async def test_the_status_of_a_quota_shows_what_pods_use():
         }
 
 
-@virtually
 async def test_a_kubelet_reports_the_address_and_the_system_of_its_node():
     store = AStore()
     made = node("n1") | {
@@ -407,7 +405,6 @@ async def test_a_kubelet_reports_the_address_and_the_system_of_its_node():
         assert status["conditions"][0]["lastHeartbeatTime"]
 
 
-@virtually
 async def test_the_usage_of_nodes_is_that_of_their_running_pods():
     store = AStore()
     store.create("nodes", node("n1"))
