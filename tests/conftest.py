@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +13,17 @@ from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
 from tests.support import virtual_time
+from tests.support.order_of_tests import long_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from _pytest.terminal import TerminalReporter
 
-# The same examples every time, however slow the machine; a search for new ones is started by hand.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
-settings.load_profile("repeatable")
+# The same examples every time, however slow the machine; HYPOTHESIS_PROFILE=search tries many new ones.
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("search", deadline=None, derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 _UNUSED = pytest.StashKey[list[str]]()
 
@@ -85,6 +88,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     run = mark.kwargs["by"] if mark else virtual_time.run
     run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
     return True
+
+
+def pytest_collection_modifyitems(config: Any, items: list[pytest.Item]) -> None:
+    """Order the tests for the workers of xdist."""
+    if hasattr(config, "workerinput"):
+        items[:] = long_first(
+            items, lambda item: item.nodeid.partition("::")[0], config.workerinput["workercount"]
+        )
 
 
 @pytest.hookimpl(wrapper=True)
