@@ -9,6 +9,7 @@ Source:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,7 @@ from scheduler.framework import (
     PodGroupObjects,
     PreFilterPlugin,
     QueueingHint,
+    QuotaUsage,
     Sleep,
     SlicedWork,
     Status,
@@ -294,11 +296,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def _accounts(self, pod: PodInfo, snapshot: Snapshot) -> Accounts:
         self._quotas.look_at(snapshot.objects(ELASTIC_QUOTAS))
         quotas = self._quotas.by_namespace
-        if snapshot.changes is None:
-            usage = NamespaceUsage.of(snapshot, quotas)
-        else:
-            usage = self._usage
-            usage.follow(snapshot, snapshot.changes, quotas)
+        usage = self._usage_in(snapshot)
         request = pod.resources.requests
         in_quota, in_all = dict(request), dict(request)
         if pod.namespace in quotas:
@@ -314,6 +312,47 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
                     add(in_all, other.resources.requests)
         guaranteed, used, total = self._quotas.guaranteed, usage.by_namespace, usage.total
         return Accounts(quotas, guaranteed, used, total, request, in_quota, in_all, usage.rows_with)
+
+    def _usage_in(self, snapshot: Snapshot) -> NamespaceUsage:
+        """Return what the namespaces use, for the quotas that were read last."""
+        quotas = self._quotas.by_namespace
+        if snapshot.changes is None:
+            return NamespaceUsage.of(snapshot, quotas)
+        self._usage.follow(snapshot, snapshot.changes, quotas)
+        return self._usage
+
+    def quota_usages(
+        self, plugins: Sequence[Self], pending: Sequence[PodInfo]
+    ) -> Generator[None, None, Sequence[QuotaUsage]]:
+        """Return the use of each ElasticQuota, as read last; a namespace has borrowed what it uses beyond its min."""
+        snapshot = self._cluster.snapshot()
+        self._quotas.look_at(snapshot.objects(ELASTIC_QUOTAS))
+        quotas, holders, wrong = self._quotas.by_namespace, self._quotas.holders, self._quotas.wrong
+        used = self._usage_in(snapshot).by_namespace
+        waiting: dict[str, dict[str, int]] = {}
+        numbers: Counter[str] = Counter()
+        for pod in pending:
+            yield
+            numbers[pod.namespace] += 1
+            add(waiting.setdefault(pod.namespace, {}), pod.resources.requests)
+        found = []
+        for namespace, quota in quotas.items():
+            yield
+            its = {name: amount for name, amount in used.get(namespace, _NOTHING).items() if amount}
+            beyond = {name: amount - quota.min.get(name, 0) for name, amount in its.items()}
+            found.append(
+                QuotaUsage(
+                    ELASTIC_QUOTAS,
+                    holders[namespace],
+                    used=its,
+                    guaranteed=quota.min,
+                    borrowed={name: amount for name, amount in beyond.items() if amount > 0},
+                    limit=quota.limit,
+                    waiting=waiting.get(namespace, {}),
+                    pending=numbers[namespace],
+                )
+            )
+        return found + [QuotaUsage(ELASTIC_QUOTAS, key, fault=problem) for key, problem in wrong.items()]
 
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot

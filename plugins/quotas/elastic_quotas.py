@@ -78,6 +78,11 @@ class Quota:
     min: Mapping[str, int]
     max: Mapping[str, int] | None
 
+    @property
+    def limit(self) -> Mapping[str, int]:
+        """What the namespace may use at most, as `over_max` compares it; a missing resource has no limit."""
+        return {} if self.max is None else {**dict.fromkeys(_ALWAYS_COMPARED, 0), **self.max}
+
     def over_max(self, used: Mapping[str, int], more: Mapping[str, int]) -> bool:
         """Return whether `used` and `more` together exceed max; extended resources count only if more of them is requested."""
         if self.max is None:

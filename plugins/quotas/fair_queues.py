@@ -16,7 +16,7 @@ from plugins.preemption.candidates import rows_to_try, why_not_eligible
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
-from plugins.quotas.ledger import Ledger, report
+from plugins.quotas.ledger import Ledger, report, usages
 from plugins.quotas.queue_statuses import QueueStatuses
 from plugins.quotas.queues import QUEUES, STATUS_RIGHT
 from plugins.quotas.remedies import fewest_ended, higher_limit, limit_clause
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         Diagnosis,
         PodGroup,
         PostFilterResult,
+        QuotaUsage,
         Remedy,
         StatusAccess,
         StatusSource,
@@ -626,6 +627,11 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def report(self) -> Generator[None, None, Mapping[str, QueueReport]]:
         """Return the report of each queue, by name, in steps."""
         return report(self._ledger, self._cluster.snapshot(), self._clock.monotonic())
+
+    def quota_usages(
+        self, plugins: Sequence[Self], pending: Sequence[PodInfo]
+    ) -> Generator[None, None, Sequence[QuotaUsage]]:
+        return usages(self._ledger, self._cluster.snapshot(), pending)
 
     # Helpers.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from plugins.quotas.elastic_quotas import NamespaceUsage, add
 from plugins.quotas.queues import QUEUES, Queues, Tree
+from scheduler.framework import QuotaUsage
 from scheduler.objects.resource_names import PODS
 
 if TYPE_CHECKING:
@@ -559,5 +560,48 @@ def report(ledger: Ledger, snapshot: Snapshot, now: float) -> Generator[None, No
             standing.share(fair),
             waiting[place],
             now - since[place],
+        )
+    return found
+
+
+def usages(
+    ledger: Ledger, snapshot: Snapshot, pending: Sequence[PodInfo]
+) -> Generator[None, None, list[QuotaUsage]]:
+    """Return the use of each queue, in steps, by the queues as read last.
+
+    A queue has borrowed what it uses beyond its fair share.
+    """
+    standing, wrong = ledger.standing(snapshot), ledger.wrong
+    tree, columns = standing.tree, standing.resources
+    numbers = [0] * len(tree)
+    waiting: list[dict[str, int]] = [{} for _ in tree.queues]
+    for pod in pending:
+        yield
+        for place in tree.paths.get(tree.queue_of(pod), ()):
+            numbers[place] += 1
+            add(waiting[place], pod.resources.requests)
+
+    def amounts(row: Int64s) -> dict[str, int]:
+        return {name: int(row[column]) for name, column in columns.items() if row[column]}
+
+    found = [QuotaUsage(QUEUES, name, fault=str(wrong[name])) for name in wrong if name not in tree]
+    for place, queue in enumerate(tree.queues):
+        yield
+        used, fair = standing.used[place], standing.deserved[place]
+        fault = wrong.get(queue.name)
+        found.append(
+            QuotaUsage(
+                QUEUES,
+                queue.name,
+                queue.parent,
+                used=amounts(used),
+                guaranteed=queue.min,
+                borrowed=amounts(np.maximum(used - fair, 0)),
+                limit=queue.max,
+                fair_share=amounts(fair),
+                waiting=waiting[place],
+                pending=numbers[place],
+                fault="" if fault is None else str(fault),
+            )
         )
     return found

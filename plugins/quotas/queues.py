@@ -159,6 +159,9 @@ class Tree:
     def __len__(self) -> int:
         return len(self.queues)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
     def files_as(self, other: Tree) -> bool:
         """Return whether another tree assigns every pod to the same queue."""
         mine = self._namespaces, self._selecting, self._by_namespace

@@ -72,6 +72,7 @@ from scheduler.framework.pod_groups import (
     PodGroupObjects,
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.quota_usage import QuotaUsage
 from scheduler.framework.remedies import Change, NodesExplanation, Remedy
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.sliced_work import NeedsTime
@@ -141,6 +142,7 @@ __all__ = [
     "QueuedPodInfo",
     "QueuedPods",
     "QueueingHint",
+    "QuotaUsage",
     "Remedy",
     "ReservePlugin",
     "ScorePlugin",

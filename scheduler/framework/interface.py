@@ -28,7 +28,7 @@ from scheduler.framework.events import EVERYTHING
 from scheduler.objects.resources import DEFAULT_RULES, PodRules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Hashable, Iterable, Sequence
+    from collections.abc import Awaitable, Generator, Hashable, Iterable, Sequence
     from typing import Self
 
     from scheduler.errors import FieldError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis, Outcomes
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.quota_usage import QuotaUsage
     from scheduler.framework.remedies import Change, NodesExplanation
     from scheduler.framework.status import Status
     from scheduler.framework.status_sources import StatusAccess, StatusSource
@@ -150,6 +151,21 @@ class Plugin(ABC):
             plugins: the instances of the class in the active profiles, this one included.
             access: what the sources may read and use.
         """
+        return ()
+
+    def quota_usages(
+        self, plugins: Sequence[Self], pending: Sequence[PodInfo]
+    ) -> Generator[None, None, Sequence[QuotaUsage]]:
+        """Return the use of each queue or quota that the plugin enforces, parents before their children; by default none.
+
+        Called on request of a user, once for all instances of a class. The work is done in short steps, and other
+        tasks run between them. It may read the plugin's own data, and must not change them.
+
+        Args:
+            plugins: the instances of the class in the active profiles, this one included.
+            pending: the pending pods of these profiles.
+        """
+        yield from ()
         return ()
 
     async def refresh(self) -> None:

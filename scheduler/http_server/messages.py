@@ -23,6 +23,23 @@ class ClientGoneError(Exception):
     """The client closed the connection, or is too slow."""
 
 
+class ReadObject(NamedTuple):
+    """An object of the API that a client wants to read."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+
+MayRead = Callable[[ReadObject], Awaitable[bool]]
+"""Returns whether the client of a request may read an object, or raises ApiError if that cannot be determined."""
+
+
+async def _may_not(_read: ReadObject) -> bool:
+    return False
+
+
 @dataclass(slots=True, eq=False)
 class ServerRequest:
     """A request.
@@ -39,6 +56,7 @@ class ServerRequest:
         is_let_in: whether the client was identified and admitted; set by the access control.
         header_values: name in lower case -> values; a repeated header has several.
         has_left: returns whether the client has closed the connection.
+        may_read: returns whether the client may read an object; set by the access control, without it nobody may.
     """
 
     method: str
@@ -52,6 +70,7 @@ class ServerRequest:
     is_let_in: bool = False
     header_values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     has_left: Callable[[], bool] = lambda: False
+    may_read: MayRead = _may_not
 
     @property
     def is_of_another_site(self) -> bool:

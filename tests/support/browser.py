@@ -32,7 +32,7 @@ async def browsing(**options: Any) -> AsyncIterator[tuple[Page, Complaints]]:
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
-            context = await browser.new_context(viewport={"width": 1400, "height": 1000}, **options)
+            context = await browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **options})
             context.set_default_timeout(PATIENCE_MS)
             page = await context.new_page()
             complaints = Complaints()

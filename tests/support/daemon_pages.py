@@ -45,6 +45,15 @@ class Pages:
     reader: str
     stranger: str
 
+    async def answer(self, path: str, token: str) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.url}{path}", headers=headers, ssl=False) as response,
+        ):
+            found: dict[str, Any] = await response.json()
+            return found
+
     async def status(self, path: str, token: str = "", method: str = "GET") -> int:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
@@ -65,8 +74,8 @@ async def pages_of_a_daemon(folder: Path, *flags: str, readable: tuple[str, ...]
         for name, granted in (("leases", _LEASE_RULES), ("pages", rules)):
             server.store.create(f"clusterroles.{RBAC}", {"metadata": {"name": name}, "rules": granted})
         for role in ("system:kube-scheduler", "system:volume-scheduler", "leases"):
-            _give(server, "daemon", role)
-        _give(server, "reader", "pages")
+            give(server, "daemon", role)
+        give(server, "reader", "pages")
         server.store.create("nodes", node_object("n1", cpu="8"))
         server.store.create("pods", pod_object("web", cpu="1", memory="1Gi"))
         kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=daemon, user="daemon")
@@ -81,7 +90,7 @@ async def pages_of_a_daemon(folder: Path, *flags: str, readable: tuple[str, ...]
             yield Pages(server, f"https://127.0.0.1:{port}", reader, stranger)
 
 
-def _give(server: ApiServer, account: str, role: str) -> None:
+def give(server: ApiServer, account: str, role: str) -> None:
     """Bind a ClusterRole to a ServiceAccount of kube-system."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
     binding = {"roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [subject]}

@@ -69,14 +69,14 @@ from scheduler.urls import shown_url
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
     from random import Random
 
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection, KubeSchedulerConfiguration
     from scheduler.daemon.app.api_access import ApiAccess, Capabilities
     from scheduler.engine.cycle.observer import CycleObserver
-    from scheduler.engine.cycle.preemption import NotedPreemptions
+    from scheduler.engine.cycle.preemption import NotedPreemptions, PastPreemption
     from scheduler.engine.cycle.sampling import NodeSampling
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.interface import Needs, Plugin
@@ -370,6 +370,7 @@ class Cycles:
             parts, binding=self.binding, writer=api.writer, reporter=self.reporter, spawn=spawn
         )
         self.preemptions = preemptions or executor
+        self.past_preemptions: Sequence[PastPreemption] = executor.past
         self.rejections = KubeletRejections(
             parts, reader=api.reader, reporter=self.reporter, is_leading=engine_is_leading
         )

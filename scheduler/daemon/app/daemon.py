@@ -60,6 +60,7 @@ class Daemon:
         no_bind: decide, explain and count, but write nothing, not even the lease.
 
     Attributes:
+        connection: the connection to the API server.
         leadership: whether writes are allowed: only the holder of the lease writes.
         metrics: all metrics.
         parts: state, profiles and queue.
@@ -88,7 +89,7 @@ class Daemon:
         ports: Ports | None = None,
     ) -> None:
         settings = configuration.settings
-        self._connection = connection
+        self.connection = connection
         ports = ports or Ports(clock)
         self.metrics = ports.metrics()
         connection.observer = self.metrics.rest_client
@@ -188,7 +189,7 @@ class Daemon:
 
     def _elector(self, settings: LeaderElection, clock: Clock, random: Random) -> LeaderElector:
         elector = LeaderElector(
-            self._connection, settings, identity=new_identity(), clock=clock, random=random
+            self.connection, settings, identity=new_identity(), clock=clock, random=random
         )
         self.metrics.watch_gauge(
             "leader_election_master_status",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.engine.cycle.attempt_log import AttemptLog, PastAttempt
-    from scheduler.engine.cycle.group_explanation import PastGroupAttempt
+    from scheduler.engine.cycle.group_explanation import GroupLog, PastGroupAttempt
     from scheduler.engine.queue.pod_places import Move
     from scheduler.engine.runtime.framework import Framework
     from scheduler.framework.features import Features
@@ -130,15 +130,14 @@ def known_of(parts: Parts, attempts: AttemptLog, key: str) -> tuple[PodInfo | No
     return pod, attempted
 
 
-def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
-    """Explain the groups named `namespace/name`, usually one; None if the daemon knows none.
+def live_groups(parts: Parts, attempts: GroupLog, key: str) -> dict[str, Any] | None:
+    """Explain the groups named `namespace/name`, usually one; None if the scheduler knows none.
 
     Returns:
         JSON values: `groups`, each with `verdict` and `remedies` as in `cycle.group_remedies`, the last attempt as in
         `cycle.group_explanation`, with `at` and `seconds`, and its place in the queue as in `gauges.group_queue_state`. For
         a group without an attempt, why its pods are gated.
     """
-    parts, attempts = daemon.parts, daemon.cycles.group_attempts
     known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)
     known |= dict.fromkeys(attempts.called(key))
     explainer = GroupExplainer(

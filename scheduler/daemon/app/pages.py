@@ -97,7 +97,7 @@ def pages(
         pods=daemon.parts.pods.values,
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
-        explain_group=lambda key: live_groups(daemon, key),
+        explain_group=lambda key: live_groups(daemon.parts, daemon.cycles.group_attempts, key),
         process=Process(
             "custom-scheduler",
             flags,

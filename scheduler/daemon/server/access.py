@@ -20,6 +20,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from scheduler.kube.http.request import Request
 from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.http_server import messages
     from scheduler.kube.client.connection import ApiConnection
@@ -114,6 +115,7 @@ _PATIENCE_SECONDS = 10.0
 _SCRAPE_PATIENCE_SECONDS = 2.0
 """The timeout if an earlier result exists: both reviews must end before a scraper's timeout of ten seconds."""
 _LOG_SECONDS = 60.0
+_LATER = "too many users ask that are not known yet, please try again later"
 
 V = TypeVar("V")
 
@@ -194,7 +196,9 @@ class Access:
             user = await self._user(request.headers.get("authorization", ""), path, request.peer)
             if user is None:
                 return status_answer(401, "Unauthorized", "Unauthorized")
-            allowed = _PRIVILEGED_GROUP in user.groups or await self._may(user, verb, path, request.peer)
+            allowed = await self._may(
+                user, "nonResourceAttributes", {"path": path, "verb": verb}, request.peer
+            )
         except _TooManyReviewsError as error:
             self._complain_of(request.peer)
             return _later(error.seconds)
@@ -204,7 +208,19 @@ class Access:
             message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
             return status_answer(403, "Forbidden", message)
         request.is_let_in = user is not _ANONYMOUS
+        request.may_read = partial(self._may_read, user, request.peer)
         return None
+
+    async def _may_read(self, user: User, peer: str, read: messages.ReadObject) -> bool:
+        """Return whether a user may get an object of the API.
+
+        Raises:
+            ApiError: the API server cannot be reached, or the limit of reviews is reached.
+        """
+        try:
+            return await self._may(user, "resourceAttributes", {**read._asdict(), "verb": "get"}, peer)
+        except _TooManyReviewsError as error:
+            raise ApiError(429, "TooManyRequests", _LATER, retry_after_seconds=error.seconds) from error
 
     async def _user(self, authorization: str, path: str, peer: str) -> User | None:
         """Return the user of a request; None for an invalid token, or one that cannot be reviewed now.
@@ -234,15 +250,23 @@ class Access:
         self._vouched.put(key, answer.status.user)
         return answer.status.user
 
-    async def _may(self, user: User, verb: str, path: str, peer: str) -> bool:
-        """Return whether a user may send the request.
+    async def _may(self, user: User, kind: str, attributes: Mapping[str, str], peer: str) -> bool:
+        """Return whether a user may do something.
+
+        Args:
+            user: the user.
+            kind: the field of the SubjectAccessReview with the attributes.
+            attributes: what the user wants to do.
+            peer: the peer of the user's request.
 
         Raises:
             ApiError: the API server cannot be reached, and there is no earlier result that is still valid.
             _TooManyReviewsError: the limit of reviews is reached.
         """
-        who = msgspec.json.encode(user)
-        of_user, key = _digest(who), _digest(who, verb, path)
+        if _PRIVILEGED_GROUP in user.groups:
+            return True
+        who, path = msgspec.json.encode(user), attributes.get("path", "")
+        of_user, key = _digest(who), _digest(who, kind, msgspec.json.encode(attributes))
         if self._allowed.get(key) or self._denied.get(key):
             return bool(self._allowed.get(key))
         spec = {
@@ -250,7 +274,7 @@ class Access:
             "uid": user.uid,
             "groups": user.groups,
             "extra": user.extra,
-            "nonResourceAttributes": {"path": path, "verb": verb},
+            kind: attributes,
         }
         last_word = self._last_word(key, path)
         try:
@@ -369,6 +393,5 @@ def _complain(what: str, resource: Resource, error: ApiError, last_word: User | 
 def _later(seconds: float) -> messages.ServerResponse:
     """Return the response to try again later, in the API server's format."""
     whole = max(1, math.ceil(seconds))
-    message = "too many users ask that are not known yet, please try again later"
-    answer = status_answer(429, "TooManyRequests", message, details={"retryAfterSeconds": whole})
+    answer = status_answer(429, "TooManyRequests", _LATER, details={"retryAfterSeconds": whole})
     return answer._replace(headers={"Retry-After": str(whole)})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ApiError
@@ -21,6 +22,7 @@ from scheduler.objects.v1 import PodCondition
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
     from typing import Any
 
     from scheduler.engine.cycle.binding import BindingCycle
@@ -83,6 +85,37 @@ class Preemptor:
         return min(pod.priority for pod in self.pods)
 
 
+MOST_PREEMPTIONS: Final = 1000
+"""The number of preemptions that are kept for users; the oldest are forgotten first."""
+_MOST_VICTIMS: Final = 20
+
+
+class PastPreemption(NamedTuple):
+    """A preemption that was started.
+
+    Attributes:
+        at: when it was started.
+        kind: "pod", "podgroup" or "compositepodgroup".
+        preemptor: `namespace/name` of the pod or group that needs the capacity.
+        priority: its priority.
+        uid: the uid of the pod, or of the first pod of the group.
+        node_name: the node; "" for a group.
+        plugin: the plugin that requested it.
+        victims: `namespace/name` and priority of the first 20 victims.
+        n_victims: the number of victims.
+    """
+
+    at: datetime
+    kind: str
+    preemptor: str
+    priority: int
+    uid: str
+    node_name: str
+    plugin: str
+    victims: Sequence[tuple[str, int]]
+    n_victims: int
+
+
 @dataclass(slots=True)
 class _Running:
     """A running preemption, and its last victim, once its eviction began."""
@@ -127,6 +160,7 @@ class PreemptionExecutor(_Holding):
 
     Attributes:
         let_go: aborts the attempt at a group that assumed a pod; False if there is none.
+        past: the preemptions of this process, the oldest first.
     """
 
     def __init__(
@@ -140,6 +174,7 @@ class PreemptionExecutor(_Holding):
     ) -> None:
         super().__init__()
         self.let_go: Callable[[str], bool] = lambda _: False
+        self.past: deque[PastPreemption] = deque(maxlen=MOST_PREEMPTIONS)
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
@@ -195,9 +230,25 @@ class PreemptionExecutor(_Holding):
             return  # the capacity becomes free without further requests
         as_group = preemptor.group is not None and preemptor.group.is_entity
         self._observer.preempted("podgroup" if as_group else "pod", len(victims))
+        self._note(preemptor, victims)
         running = _Running(preemptor)
         self._running |= {pod.uid: running for pod in preemptor.pods}
         self._spawn(self._run(running, staying), f"preemption for {preemptor.key}")
+
+    def _note(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
+        self.past.append(
+            PastPreemption(
+                self._clock.utc_now(),
+                preemptor.kind,
+                preemptor.key,
+                preemptor.priority,
+                preemptor.pods[0].uid,
+                preemptor.node_name,
+                preemptor.plugin,
+                [(victim.key, victim.priority) for victim in victims[:_MOST_VICTIMS]],
+                len(victims),
+            )
+        )
 
     async def _run(self, running: _Running, victims: Sequence[PodInfo]) -> None:
         preemptor, began = running.preemptor, self._clock.monotonic()

@@ -24,6 +24,7 @@ from scheduler.tools.board.current_decision import current_attempt
 from scheduler.tools.board.pages import Board
 from scheduler.tools.board.pod_events import events_about
 from scheduler.tools.board.subject import Subject, SubjectKind
+from scheduler.tools.whatif.live_cluster import read_pod_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -127,6 +128,7 @@ class Observer:
             decisions,
             events=partial(events_about, connection),
             judge=partial(current_attempt, parts),
+            read_pod=partial(read_pod_json, connection),
         )
         self._watches = Watches(
             connection,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -20,13 +20,15 @@ from scheduler.tools.board.tiles import Tiles
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 
     from scheduler.daemon.metrics import Metrics
     from scheduler.daemon.metrics.families import Family
     from scheduler.engine.runtime.framework import Framework
     from scheduler.extensions.extenders import HttpExtender
     from scheduler.tools.board.subject import Subject
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -205,7 +207,6 @@ _BEHIND: Final = 120
 _SECONDS_OF_A_STREAM: Final = 300.0
 """Duration of a stream; then the client reconnects and is authorized again."""
 _RETRY: Final = b"retry: 1000\n\n"
-_END: Final = object()
 
 
 def event(name: str, content: Any) -> bytes:
@@ -355,9 +356,9 @@ class Hub:
     async def _look_at_what_waits(self) -> None:
         while True:
             waiting, looked = await self._looked_through()
-            waiting_json, wrote = await self._in_turns(waiting.as_json())
+            groups, wrote = await self._in_turns(waiting.as_json())
             self._waiting = waiting
-            message = event("waiting", waiting_json)
+            message = event("waiting", {"groups": groups, **waiting.totals()})
             if message != self._told_waiting:
                 self._told_waiting = message
                 self._tell(message)
@@ -369,17 +370,16 @@ class Hub:
         _, seconds = await self._in_turns(waiting.steps())
         return waiting, seconds
 
-    async def _in_turns(self, steps: Iterator[Any]) -> tuple[list[Any], float]:
-        """Return the results of steps, and their total seconds; yields to other tasks between steps."""
+    async def _in_turns(self, steps: Generator[None, None, T]) -> tuple[T, float]:
+        """Return the result of steps, and their total seconds; yields to other tasks between steps."""
         now, seconds = self._subject.clock.monotonic, 0.0
-        found: list[Any] = []
         while True:
             began = now()
-            step = next(steps, _END)
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value, seconds + now() - began
             seconds += now() - began
-            if step is _END:
-                return found, seconds
-            found.append(step)
             await asyncio.sleep(0)
 
     async def _follow_configuration(self) -> None:

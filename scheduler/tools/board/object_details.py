@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt_log import PastAttempt
     from scheduler.engine.runtime.framework import Framework
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import Toleration
     from scheduler.tools.board.subject import Subject
 
 _MOST_FOUND = 50
@@ -33,8 +34,9 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
 
     Returns:
         As JSON values: the fields of `live_explanation`; `attempts`, newest first, each with `number`, `at`, `seconds`,
-        `chosen` and `message`; `weights` of the profile's plugins; the pod's requests. If another scheduler places the pod,
-        the only attempt is an evaluation now, and `isEvaluation` is true.
+        `chosen` and `message`; `weights` of the profile's plugins; the pod's requests, `labels`, `nodeSelector`,
+        `tolerations` as text, its controller as `owner`, `Kind/name`, and its `group`, `namespace/name` or null. If another scheduler places the pod, the only attempt
+        is an evaluation now, and `isEvaluation` is true.
     """
     pod = subject.parts.pods.get(key)
     attempts: Sequence[PastAttempt] = subject.attempts.of(key)
@@ -47,6 +49,7 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
         attempts = [] if evaluated is None else [evaluated]
     details = next((each for each in attempts if number in {None, each.number}), None)
     framework = subject.parts.profiles.frameworks.get(pod.scheduler_name)
+    group = subject.parts.profiles.group_of(pod)
     found = {
         "pod": key,
         "node": pod.node_name or None,
@@ -56,6 +59,10 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
         "since": pod.pod.metadata.creation_timestamp,
         "requests": dict(pod.resources.requests),
         "labels": dict(pod.labels),
+        "owner": owner_of(pod),
+        "group": None if group is None else group.key,
+        "nodeSelector": dict(pod.pod.spec.node_selector),
+        "tolerations": [_toleration(each) for each in pod.pod.spec.tolerations],
         "conditions": [
             {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
             for each in pod.pod.status.conditions
@@ -85,6 +92,20 @@ async def pod_events(subject: Subject, key: str) -> dict[str, Any] | None:
     except ApiError as error:
         return {"problem": str(error)}
     return {"events": [each._asdict() for each in sorted(events, reverse=True)]}
+
+
+def owner_of(pod: PodInfo) -> str:
+    """Return the controller of a pod as `Kind/name`; "" if it has none."""
+    references = pod.pod.metadata.owner_references
+    return next((f"{each.kind}/{each.name}" for each in references if each.controller), "")
+
+
+def _toleration(toleration: Toleration) -> str:
+    """Return the taints that a toleration covers, as `key=value:effect`."""
+    key, operator, value = toleration.key, toleration.operator, toleration.value
+    sign = {"Exists": "", "Gt": ">", "Lt": "<"}.get(operator, "=")
+    taints = f"{key}{sign}{value}" if key else "all taints"
+    return f"{taints}:{toleration.effect}" if toleration.effect else taints
 
 
 def _weights(framework: Framework) -> dict[str, int]:

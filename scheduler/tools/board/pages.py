@@ -7,10 +7,17 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.engine.cycle.time_slices import answer_in_slices
+from scheduler.configuration.write import to_shown
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.engine.cycle.time_slices import answer_in_slices, run_in_slices
 from scheduler.http_server.messages import Page, ServerResponse, json_answer
-from scheduler.tools.board import object_details
+from scheduler.tools.board import object_details, workloads
+from scheduler.tools.board.filters import EVERY_POD, LabelFilter, PodFilter, node_labels
 from scheduler.tools.board.hub import Hub
+from scheduler.tools.board.objects import object_json
+from scheduler.tools.board.pending_pods import PendingPods
+from scheduler.tools.board.profile_dry_run import ProfileChangeError, ProfileDryRun, change_in
+from scheduler.tools.board.quotas import quota_usages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -39,11 +46,16 @@ _LONGEST_NUMBER = 9
 
 
 class Board:
-    """A subject, and its connected clients."""
+    """A subject, and its connected clients.
+
+    Attributes:
+        dry_run: held during a dry run of a profile; there is only one at a time.
+    """
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.hub = Hub(subject)
+        self.dry_run = asyncio.Lock()
 
 
 def board_pages(board: Callable[[], Awaitable[Board]]) -> Sequence[Page]:
@@ -63,7 +75,16 @@ def board_pages(board: Callable[[], Awaitable[Board]]) -> Sequence[Page]:
         page("pods", _found),
         page("pods/{namespace}/{name}", _pod),
         page("nodes/{name}", _node),
+        page("pending", _pending),
         page("waiting/{name}", _waiting),
+        page("labels", _labels),
+        page("quotas", _quotas),
+        page("groups", _group),
+        page("controllers/{namespace}/{kind}/{name}", _controller),
+        page("preemptions", _preemptions),
+        page("object", _object),
+        page("configuration", _configuration),
+        page("dry-run", _dry_run),
     ]
 
 
@@ -102,16 +123,86 @@ async def _node(board: Board, request: ServerRequest) -> ServerResponse:
 
 async def _found(board: Board, request: ServerRequest) -> ServerResponse:
     found: list[str] = []
-    for some in object_details.found_pods(board.subject, request.query.get("find", [""])[0]):
+    for some in object_details.found_pods(board.subject, _text(request, "find")):
         found += some
         await asyncio.sleep(0)
     return json_answer(found)
 
 
+async def _pending(board: Board, request: ServerRequest) -> ServerResponse:
+    waiting = await _filtered(board, request)
+    return json_answer({"groups": await run_in_slices(waiting.as_json()), **waiting.totals()})
+
+
 async def _waiting(board: Board, request: ServerRequest) -> ServerResponse:
     name, start = request.parts["name"], _number(request, "start") or 0
-    waiting = await board.hub.waiting()
+    waiting = await _filtered(board, request)
     return _told(waiting.page(name, start, _PODS_A_PAGE), "no pending pod has this cause")
+
+
+async def _filtered(board: Board, request: ServerRequest) -> PendingPods:
+    """Return the pending pods that a request asks for."""
+    wanted = PodFilter(
+        _text(request, "namespace"), _text(request, "owner"), LabelFilter.of(_text(request, "label"))
+    )
+    if wanted == EVERY_POD:
+        return await board.hub.waiting()
+    waiting = PendingPods(board.subject, wanted)
+    await run_in_slices(waiting.steps())
+    return waiting
+
+
+async def _labels(board: Board, request: ServerRequest) -> ServerResponse:
+    wanted = LabelFilter.of(_text(request, "label"))
+    return json_answer(await run_in_slices(node_labels(board.subject, wanted, _text(request, "by"))))
+
+
+async def _quotas(board: Board, _request: ServerRequest) -> ServerResponse:
+    return json_answer(await quota_usages(board.subject))
+
+
+async def _group(board: Board, request: ServerRequest) -> ServerResponse:
+    key = _text(request, "key")
+    return _told(workloads.group_details(board.subject, key), f"no pods of a group {key} are known")
+
+
+async def _controller(board: Board, request: ServerRequest) -> ServerResponse:
+    namespace, owner = request.parts["namespace"], f"{request.parts['kind']}/{request.parts['name']}"
+    details = await run_in_slices(workloads.controller_details(board.subject, namespace, owner))
+    return _told(details, f"{owner} has no pods in namespace {namespace}")
+
+
+async def _preemptions(board: Board, _request: ServerRequest) -> ServerResponse:
+    if board.subject.preemptions is None:
+        return json_answer({"problem": "another scheduler preempts pods here"}, 404)
+    return json_answer(await run_in_slices(workloads.past_preemptions(board.subject)))
+
+
+async def _object(board: Board, request: ServerRequest) -> ServerResponse:
+    kind, key = _text(request, "kind"), _text(request, "key")
+    return json_answer(await object_json(board.subject, kind, key, request.may_read))
+
+
+async def _configuration(board: Board, _request: ServerRequest) -> ServerResponse:
+    return json_answer(
+        {"profiles": to_shown(board.subject.configuration())["profiles"], "addable": sorted(IN_TREE)}
+    )
+
+
+async def _dry_run(board: Board, request: ServerRequest) -> ServerResponse:
+    if board.dry_run.locked():
+        return json_answer({"problem": "another user tries a profile; try again in a few seconds"})
+    async with board.dry_run:
+        try:
+            changes = [change_in(each) for each in request.query.get("change", ())]
+            dry_run = ProfileDryRun(board.subject, _text(request, "profile"), changes)
+        except ProfileChangeError as error:
+            return json_answer({"problem": str(error)})
+        return json_answer(await dry_run.run(request.has_left))
+
+
+def _text(request: ServerRequest, name: str) -> str:
+    return request.query.get(name, [""])[0]
 
 
 def _told(details: dict[str, Any] | None, without: str) -> ServerResponse:
@@ -119,7 +210,7 @@ def _told(details: dict[str, Any] | None, without: str) -> ServerResponse:
 
 
 def _number(request: ServerRequest, name: str) -> int | None:
-    text = request.query.get(name, [""])[0]
+    text = _text(request, name)
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
 

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Any
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework.events import describe_changes
 from scheduler.framework.queued_pod import ITS_GROUP
+from scheduler.tools.board.filters import EVERY_POD
 from scheduler.tools.board.subject import SubjectKind
-from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_in
+from scheduler.tools.whatif.pending_causes import Causes, PendingCause, causes_in, last_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.tools.board.filters import PodFilter
     from scheduler.tools.board.subject import PendingPod, Subject
 
 _PODS_AT_A_TIME = 500
 _MOST_GROUPS = 200
 """Maximum number of groups; the smallest are merged, because a reason may name an object of the pod's own."""
 _SHOWN = 10
+_MOST_TOTALS = 12
 _OTHERS = Causes((PendingCause("other causes", None),))
 _NOT_TRIED = Causes((PendingCause("no attempt yet", None),))
 _IN_FLIGHT = Causes((PendingCause("being scheduled or bound", None),))
 _WOULD_FIT = Causes((PendingCause("none: a node fits", None),))
-_NO_CONDITION = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,21 +83,26 @@ class PendingPods:
 
     Args:
         subject: the subject of the board.
+        wanted: which pods are grouped.
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, wanted: PodFilter = EVERY_POD) -> None:
         self._subject = subject
+        self._wanted = wanted
+        self._by_namespace: Counter[str] = Counter()
+        self._by_priority: Counter[int] = Counter()
         self._groups: dict[tuple[str, ...], PendingGroup] = {}
         self._is_file = subject.kind is SubjectKind.FILE
         self._known: dict[str, Causes] = {}  # message -> its causes
         self.groups: list[PendingGroup] = []
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, None, None]:
         """Group all pods, a few milliseconds at a time; after the last step, `groups` is sorted by size."""
         pending = self._subject.pending()
         for start in range(0, len(pending), _PODS_AT_A_TIME):
             for each in pending[start : start + _PODS_AT_A_TIME]:
-                self._add(each)
+                if self._wanted.matches(each.pod):
+                    self._add(each)
             yield
         groups = sorted(self._groups.values(), key=lambda group: -len(group.pods))
         if small := groups[_MOST_GROUPS:]:
@@ -108,30 +115,40 @@ class PendingPods:
             yield
         self.groups = groups
 
-    def as_json(self) -> Iterator[dict[str, Any]]:
-        """Yield the groups as JSON values."""
+    def totals(self) -> dict[str, Any]:
+        """Return the number of pods by namespace and by priority as JSON values: the largest numbers, with `others`."""
+        return {"namespaces": _largest(self._by_namespace), "priorities": _largest(self._by_priority)}
+
+    def as_json(self) -> Generator[None, None, list[dict[str, Any]]]:
+        """Return the groups as JSON values, one in each step."""
+        found = []
         for group in self.groups:
-            yield {
-                "name": group.name,
-                "count": len(group.pods),
-                "causes": [
-                    {
-                        "reason": cause.reason,
-                        "fewest": group.fewest.get(cause.reason),
-                        "most": group.most.get(cause.reason),
-                    }
-                    for cause in group.causes.reasons
-                ],
-                "nodes": group.causes.n_nodes,
-                "postFilter": group.causes.post_filter,
-                "places": dict(group.places),
-                "profiles": dict(group.profiles),
-                "podGroups": len(group.pod_groups),
-                "largestPodGroups": dict(group.pod_groups.most_common(_SHOWN)),
-                "requeuingEvents": self._requeuing_events(group),
-                "oldest": group.pods[0][0],
-                "pods": [key for _, key in group.pods[:_SHOWN]],
-            }
+            yield
+            found.append(self._json_of(group))
+        return found
+
+    def _json_of(self, group: PendingGroup) -> dict[str, Any]:
+        return {
+            "name": group.name,
+            "count": len(group.pods),
+            "causes": [
+                {
+                    "reason": cause.reason,
+                    "fewest": group.fewest.get(cause.reason),
+                    "most": group.most.get(cause.reason),
+                }
+                for cause in group.causes.reasons
+            ],
+            "nodes": group.causes.n_nodes,
+            "postFilter": group.causes.post_filter,
+            "places": dict(group.places),
+            "profiles": dict(group.profiles),
+            "podGroups": len(group.pod_groups),
+            "largestPodGroups": dict(group.pod_groups.most_common(_SHOWN)),
+            "requeuingEvents": self._requeuing_events(group),
+            "oldest": group.pods[0][0],
+            "pods": [key for _, key in group.pods[:_SHOWN]],
+        }
 
     def page(self, name: str, start: int, most: int) -> dict[str, Any] | None:
         """Return some pods of a group, oldest first; None if there is no such group."""
@@ -156,6 +173,8 @@ class PendingPods:
 
     def _add(self, pending: PendingPod) -> None:
         pod, queued = pending
+        self._by_namespace[pod.namespace] += 1
+        self._by_priority[pod.priority] += 1
         place = self._subject.parts.queue.place_of(pod.uid)
         if queued is not None and queued.is_gated:
             causes = Causes((PendingCause(_gated(pod, queued.gating_plugin), None),))
@@ -177,7 +196,7 @@ class PendingPods:
         group.pods.append((pod.pod.metadata.creation_timestamp, pod.key))
 
     def _causes(self, pod: PodInfo) -> Causes:
-        message = self._subject.attempts.message(pod.key) or _condition_message(pod)
+        message = self._subject.attempts.message(pod.key) or last_message(pod)
         if not message:
             was_judged = self._is_file and self._subject.attempts.last(pod.key) is not None
             return _WOULD_FIT if was_judged else _NOT_TRIED
@@ -187,12 +206,9 @@ class PendingPods:
         return causes
 
 
-def _condition_message(pod: PodInfo) -> str:
-    """Return the pod's message of its last attempt."""
-    for condition in pod.pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.message
-    return _NO_CONDITION
+def _largest(numbers: Counter[Any]) -> dict[str, Any]:
+    largest = numbers.most_common(_MOST_TOTALS)
+    return {"largest": largest, "others": numbers.total() - sum(number for _, number in largest)}
 
 
 def _gated(pod: PodInfo, plugin: str) -> str:

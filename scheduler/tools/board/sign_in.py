@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scheduler.daemon.server.http_server import Guard
-    from scheduler.http_server.messages import ServerRequest
+    from scheduler.http_server.messages import ReadObject, ServerRequest
     from scheduler.tools.board.pages import Board
 
 SIGN_IN: Final = f"{PATH}/sign-in"
@@ -85,11 +85,16 @@ class LocalOnly:
         """Return the rejection of a request; None if it is accepted."""
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        request.may_read = _may  # the objects are read with the rights of the user who runs the command
         return (
             None
             if name in _LOCAL
             else ServerResponse(b"403 use the host name localhost\n", HTTPStatus.FORBIDDEN)
         )
+
+
+async def _may(_read: ReadObject) -> bool:
+    return True
 
 
 async def _signed_in(request: ServerRequest) -> ServerResponse:

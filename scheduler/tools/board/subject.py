@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scheduler.clock import rfc3339_micro
 from scheduler.tools.board.pod_events import events_of
+from scheduler.tools.whatif.live_cluster import read_pod_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.metrics import Metrics
     from scheduler.engine.cycle.attempt_log import AttemptLog, PastAttempt
+    from scheduler.engine.cycle.group_explanation import GroupLog
+    from scheduler.engine.cycle.preemption import PastPreemption
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.board.pod_events import PodEvent
@@ -101,6 +104,9 @@ class Subject:
         is_leading: returns whether this process is the leader.
         events: returns the events about a pod (`namespace/name`), or raises ApiError; None if events are not available.
         judge: evaluates a pending pod without attempts; None if attempts happen by themselves.
+        group_attempts: attempts at pod groups in memory.
+        preemptions: the preemptions of this process, the oldest first; None if another scheduler preempts.
+        read_pod: reads a pod (`namespace/name`) as JSON from the API server, or raises ApiError; None without a server.
     """
 
     kind: SubjectKind
@@ -113,6 +119,9 @@ class Subject:
     is_leading: Callable[[], bool] = field(default=_always)
     events: Callable[[str], Awaitable[Sequence[PodEvent]]] | None = None
     judge: Callable[[PodInfo], PastAttempt | None] | None = None
+    group_attempts: GroupLog | None = None
+    preemptions: Sequence[PastPreemption] | None = None
+    read_pod: Callable[[str], Awaitable[bytes]] | None = None
 
     def pending(self) -> list[PendingPod]:
         """Return all pending pods, and those in flight."""
@@ -138,4 +147,7 @@ def of_daemon(daemon: Daemon, clock: Clock) -> Subject:
         metrics=daemon.metrics,
         is_leading=daemon.leadership.is_leading,
         events=partial(events_of, daemon),
+        group_attempts=daemon.cycles.group_attempts,
+        preemptions=daemon.cycles.past_preemptions,
+        read_pod=partial(read_pod_json, daemon.connection),
     )

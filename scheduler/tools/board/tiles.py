@@ -20,6 +20,10 @@ CORDONED, TAINTED, NOT_READY = 1, 2, 4
 _FIRST = ("cpu", "memory", "pods", "ephemeral-storage")
 _MOST_RESOURCES = 24
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
+_OF_OTHER_FLAGS = frozenset(
+    f"node.kubernetes.io/{key}" for key in ("unschedulable", "not-ready", "unreachable")
+)
+"""The taints that a node has because it is cordoned or not ready."""
 _NODES_AT_A_TIME = 1000
 
 
@@ -132,7 +136,7 @@ class _Columns:
 def flags_of(node: NodeObject) -> int:
     """Return the sum of CORDONED, TAINTED and NOT_READY of a node."""
     flags = CORDONED if node.unschedulable else 0
-    if any(taint.effect in _REPELLING for taint in node.taints):
+    if any(taint.effect in _REPELLING and taint.key not in _OF_OTHER_FLAGS for taint in node.taints):
         flags |= TAINTED
     if any(each.type == "Ready" and each.status != "True" for each in node.node.status.conditions):
         flags |= NOT_READY

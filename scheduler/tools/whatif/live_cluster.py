@@ -10,6 +10,7 @@ from scheduler.errors import ApiError, ObjectError
 from scheduler.kube.client.resources import NODES, PODS, Resource
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.watch import list_into
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.tools.whatif.cluster_file import ClusterFile
 
@@ -86,6 +87,16 @@ async def read_objects(
     store = Store(resource.kind, decode, _Told())
     await list_into(store, connection, resource.path(namespace), selectors or {})
     return store.objects
+
+
+async def read_pod_json(connection: ApiConnection, key: str) -> bytes:
+    """Read a pod (`namespace/name`) as JSON.
+
+    Raises:
+        ApiError: it does not exist, no answer, or no permission.
+    """
+    namespace, _, name = key.partition("/")
+    return (await connection.send(Request("GET", PODS.path(namespace, name)))).body
 
 
 class _Told:

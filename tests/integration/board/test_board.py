@@ -23,7 +23,7 @@ from scheduler.tools.board.cluster_observer import Observer, WatchOnDemand
 from scheduler.tools.board.object_details import pod_details, pod_events
 from tests.support.browser import PATIENCE_MS, browsing
 from tests.support.builders import node_object, pod_object
-from tests.support.daemon_pages import pages_of_a_daemon
+from tests.support.daemon_pages import RBAC, give, pages_of_a_daemon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +74,18 @@ async def test_the_board_needs_a_role_that_permits_it(tmp_path: Path) -> None:
             assert complaints == []
 
 
+async def test_an_object_is_shown_with_the_right_to_get_it_only(tmp_path: Path) -> None:
+    async with pages_of_a_daemon(tmp_path, "--board", readable=READABLE) as it:
+        rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]}]
+        it.server.store.create(f"clusterroles.{RBAC}", {"metadata": {"name": "nodes"}, "rules": rules})
+        give(it.server, "reader", "nodes")
+
+        found = await it.answer("/board/data/object?kind=v1/nodes&key=n1", it.reader)
+        assert found["object"]["metadata"]["name"] == "n1"
+        refused = await it.answer("/board/data/object?kind=v1/pods&key=default/web", it.reader)
+        assert refused == {"problem": "you need permission to get pods default/web"}
+
+
 # Others.
 
 
@@ -103,9 +115,9 @@ async def test_the_board_of_a_shadow_watches_the_cluster_only_while_it_has_viewe
             assert not any(task.get_name().startswith("watch pods") for task in asyncio.all_tasks())
 
             board = await watched()
-            assert [group["causes"][0]["reason"] for group in (await told(board, "waiting"))[-1]] == [
-                "no attempt yet"
-            ]
+            assert [
+                group["causes"][0]["reason"] for group in (await told(board, "waiting"))[-1]["groups"]
+            ] == ["no attempt yet"]
             server.store.patch("pods", "web", {"status": {"conditions": [condition]}}, subresource="status")
             decisions = await told(board, "decisions")
             assert decisions[-1][-1]["message"] == message

@@ -14,6 +14,7 @@ from playwright.async_api import expect
 
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, parse
+from scheduler.daemon.app import live_explain
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.server.http_server import Application, serving
 from scheduler.http_server.messages import Page, ServerResponse
@@ -135,9 +136,9 @@ async def test_the_page_of_a_pod_explains_the_choice_of_its_node(tmp_path: Path)
             await page.get_by_role("link", name="default/web").click()
 
             verdicts = panel(page, "Results")
-            await expect(verdicts.get_by_role("row", name=re.compile("^small side"))).to_contain_text(
-                "NodeResourcesFit: Insufficient cpu"
-            )
+            rejected = verdicts.locator("details", has_text="1 node: Insufficient cpu")
+            await expect(rejected).to_contain_text("NodeResourcesFit")
+            await expect(rejected.get_by_role("row", name=re.compile("^small side"))).to_be_visible()
             await expect(verdicts.get_by_role("img", name=re.compile(r"NodeResourcesFit \d+"))).to_have_count(
                 3
             )
@@ -153,6 +154,59 @@ async def test_the_page_of_a_pod_explains_the_choice_of_its_node(tmp_path: Path)
                 re.compile(r"1ScheduledSuccessfully assigned default/web to node-\dcustom-scheduler$")
             )
             assert complaints == []
+
+
+async def test_rejected_nodes_are_grouped_by_reason_and_remedies_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_explain, "_DETAILS_SECONDS", 600.0)  # on a busy machine too
+    pool = {"pool": "batch"}
+    terms = {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["batch"]}]}]
+    }
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    cluster = ClusterFile(
+        nodes=[
+            *(node(f"small-{each}", cpu="2", labels=pool) for each in range(8)),
+            *(node(f"other-{each}", cpu="64") for each in range(3)),
+        ],
+        pods=[pod("web", cpu="4", affinity=affinity, labels={"app": "web"})],
+    )
+    shown = FileBoard(cluster, default(), refresh=False)
+    await shown.judge()
+    async with serving_board(board_of(shown.subject)) as url, browsing() as (page, complaints):
+        await page.goto(f"{url}#/pods/default/web")
+        results = panel(page, "Results")
+        small = results.locator("details", has_text="8 nodes: Insufficient cpu")
+        await expect(small).to_contain_text("4 cpu requested, at most 2 of 2 free")
+        await expect(small.get_by_role("row", name=re.compile("^small-3 side"))).to_be_hidden()
+        await small.locator("summary").click()
+        await expect(small.get_by_role("row", name=re.compile("^small-3 side"))).to_be_visible()
+        other = results.locator(
+            "details", has_text="3 nodes: node(s) didn't match Pod's node affinity/selector"
+        )
+        await expect(other).to_contain_text("required: pool=batch on 8 of 11 nodes")
+        await expect(results).to_contain_text("What would help")
+        await expect(results).to_contain_text(
+            "The pod would fit if its cpu request were 2 or less (now 4) (node small-"
+        )
+        await expect(panel(page, "Pod default/web")).to_contain_text("labelsapp=web")
+        assert complaints == []
+
+
+async def test_a_pod_held_at_permit_shows_the_plugin_and_its_time_limit() -> None:
+    cluster = ClusterFile(nodes=[node("n1", cpu="8")], pods=[pod("web", cpu="4")])
+    shown = FileBoard(cluster, default(), refresh=False)
+    await shown.judge()
+    [held] = cluster.pods
+    shown.subject.parts.waiting_pods.hold(held, {"Coscheduling": 600.0})
+    async with serving_board(board_of(shown.subject)) as url, browsing() as (page, complaints):
+        await page.goto(f"{url}#/pods/default/web")
+        facts = panel(page, "Pod default/web")
+        await expect(facts).to_contain_text(
+            re.compile(r"held at Permitby Coscheduling until .*\((9|10) min left\)")
+        )
+        assert complaints == []
 
 
 async def test_earlier_attempts_and_victims_can_be_viewed(tmp_path: Path) -> None:

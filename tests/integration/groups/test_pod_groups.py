@@ -212,13 +212,13 @@ async def test_explain_shows_the_last_attempt_of_a_group_and_its_place_in_the_qu
         it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
         it.add_pods(*members("g", 2))
         await it.until(lambda: daemon.parts.queue.count(Place.GATED) == 2)
-        (gated,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        (gated,) = live_groups(daemon.parts, daemon.cycles.group_attempts, "default/g")["groups"]  # type: ignore[index]
         assert (gated["result"], gated["place"], gated["placed"]) == ("gated", "gated", 0)
         assert gated["message"] == "waiting for minCount pods from a gang to appear in scheduling queue"
 
         it.add_pods(member("g", "g-2"))
         await it.until(lambda: condition(it, "g")[0] == "False")
-        (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        (found,) = live_groups(daemon.parts, daemon.cycles.group_attempts, "default/g")["groups"]  # type: ignore[index]
         assert (found["result"], found["fits"], found["message"]) == (
             "unschedulable",
             2,
@@ -239,11 +239,11 @@ async def test_explain_shows_the_last_attempt_of_a_group_and_its_place_in_the_qu
         )
         text = daemon.metrics.text("")[0].decode()
         assert 'custom_scheduler_pending_podgroups{queue="unschedulable"} 1.0' in text
-        assert live_groups(daemon, "default/nobody") is None
+        assert live_groups(daemon.parts, daemon.cycles.group_attempts, "default/nobody") is None
 
         it.add_nodes(*racks(c="3"))
         await it.until(lambda: len(placed(it)) == 3)
-        (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        (found,) = live_groups(daemon.parts, daemon.cycles.group_attempts, "default/g")["groups"]  # type: ignore[index]
         assert (found["result"], found["place"], found["placed"]) == ("schedulable", None, 3)
         assert [each["name"] for each in found["placements"] if each["chosen"]] == ["c"]
 

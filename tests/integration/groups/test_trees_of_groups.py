@@ -165,7 +165,7 @@ async def test_a_group_whose_pods_fit_nowhere_ends_the_attempt_early(tmp_path: P
         assert told(it, "b-0") == of_root
         assert condition(it, "b")[2] == f"{of_root}, {NO_VICTIMS}"
 
-        groups = live_groups(daemon, "default/root")
+        groups = live_groups(daemon.parts, daemon.cycles.group_attempts, "default/root")
         assert groups is not None
         (root,) = groups["groups"]
         assert root["message"] == f"{of_root}, {NO_VICTIMS}"

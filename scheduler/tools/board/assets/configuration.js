@@ -1,15 +1,19 @@
 // The active configuration: profiles, plugins, the last reload, extenders.
 import { html } from "./dom.js";
 import { age, count, seconds } from "./format.js";
-import { useTopic } from "./store.js";
+import { Yaml } from "./object.js";
+import { useAnswer, useTopic } from "./store.js";
 import { Column } from "./table.js";
+
+const AGAIN_MS = 10000;
 
 export function Force() {
   const { configuration } = useTopic("configuration");
+  const written = useAnswer("configuration", AGAIN_MS);
   if (!configuration) return html`<p class="dim">No data yet.</p>`;
   return html`${configuration.reload && html`<${Reload} reload=${configuration.reload} apiVersion=${configuration.apiVersion} />`}
     <${Extenders} extenders=${configuration.extenders} />
-    ${configuration.profiles.map((profile) => html`<${Profile} key=${profile.name} profile=${profile} />`)}`;
+    ${configuration.profiles.map((profile) => html`<${Profile} key=${profile.name} profile=${profile} written=${written?.profiles?.find((each) => each.schedulerName === profile.name)} />`)}`;
 }
 
 function Reload({ reload, apiVersion }) {
@@ -33,9 +37,11 @@ function Extenders({ extenders }) {
       <td>${each.failedAt ? html`${age(each.failedAt * 1000)} ago: <span class=${each.failedAt > (each.answeredAt ?? 0) ? "warn" : "dim"}>${each.error}</span>` : "none"}</td></tr>`)}</tbody></table></div></section>`;
 }
 
-function Profile({ profile }) {
-  return html`<section class="panel" aria-label=${`Profile ${profile.name}`}><header><h2>Profile ${profile.name}</h2></header><div class="scroll"><table>
+function Profile({ profile, written }) {
+  const args = new Map(written?.pluginConfig?.map((each) => [each.name, each.args]));
+  return html`<section class="panel" aria-label=${`Profile ${profile.name}`}><header><h2>Profile ${profile.name}</h2><a href="#/try">Try changes</a></header><div class="scroll"><table>
     <caption class="unseen">Plugins</caption>
-    <thead><tr><${Column}>plugin<//><${Column} n>weight<//><${Column}>extension points<//></tr></thead>
-    <tbody>${profile.plugins.map((plugin) => html`<tr><td>${plugin.name}</td><td class="n">${plugin.weight ?? ""}</td><td>${plugin.points.join(", ")}</td></tr>`)}</tbody></table></div></section>`;
+    <thead><tr><${Column}>plugin<//><${Column} n>weight<//><${Column}>arguments<//><${Column} wide>extension points<//></tr></thead>
+    <tbody>${profile.plugins.map((plugin) => html`<tr><td>${plugin.name}</td><td class="n">${plugin.weight ?? ""}</td><td>${args.has(plugin.name) && Object.keys(args.get(plugin.name)).length > 0 && html`<${Yaml} title="arguments" of=${plugin.name} value=${args.get(plugin.name)} />`}</td><td class="wide">${plugin.points.join(", ")}</td></tr>`)}</tbody></table></div>
+    ${written && html`<${Yaml} title="The profile as YAML" value=${written} />`}</section>`;
 }

@@ -28,8 +28,11 @@ export function seconds(value) {
   return value < 1 ? `${short(value * 1000)} ms` : `${short(value)} s`;
 }
 
-export function age(since) {
-  const passed = Math.max(0, (Date.now() - new Date(since)) / 1000);
+export const age = (since) => duration((Date.now() - new Date(since)) / 1000);
+export const left = (until) => `${duration((new Date(until) - Date.now()) / 1000)} left`;
+
+function duration(given) {
+  const passed = Math.max(0, given);
   if (Number.isNaN(passed)) return "";
   if (passed < 120) return `${Math.floor(passed)} s`;
   if (passed < 7200) return `${Math.floor(passed / 60)} min`;

@@ -1,6 +1,7 @@
-// The cluster as a map: one tile for each node, coloured by its requested share, shaped by its state.
+// The cluster as a map: one tile for each node, coloured by its requested share, shaped by its state. In a small cluster
+// a tile has the node's name and a bar.
 import { html, useEffect, useRef, useState } from "./dom.js";
-import { count, many } from "./format.js";
+import { amount, count, many } from "./format.js";
 import { laidOut, neighbour, placeOf, tileAt } from "./layout.js";
 import { listen, store, useTopic } from "./store.js";
 import { states, sharesOf, Usage } from "./node.js";
@@ -19,6 +20,7 @@ function colours(element) {
     steps: Array.from({ length: STEPS + 1 }, (_, step) => read(`--load-${step}`)),
     none: read("--load-none"),
     text: read("--dim"),
+    name: read("--text"),
     mark: read("--mark"),
     chosen: read("--chosen"),
     font: `12px ${style.fontFamily}`,
@@ -59,6 +61,32 @@ function drawTile(pen, tile, x, y, size, palette) {
   pen.stroke();
 }
 
+const BAR = 8;
+const ICON = 12;
+
+function drawNamed(pen, tile, x, y, layout, resource, palette) {
+  const width = layout.width - 10;
+  const share = sharesOf(tile, resource);
+  drawTile(pen, tile, x, y + 2, ICON + 2, palette);
+  pen.fillStyle = palette.name;
+  pen.fillText(shortened(pen, tile[0], width - ICON - 6), x + ICON + 6, y + 13);
+  pen.fillStyle = palette.none;
+  pen.fillRect(x, y + 19, width, BAR);
+  pen.fillStyle = colourOf(tile, resource, palette);
+  pen.fillRect(x, y + 19, width * Math.min(share ?? 0, 1), BAR);
+}
+
+// Returns a name without its middle, if it is longer than a width.
+function shortened(pen, name, width) {
+  let kept = name.length;
+  let text = name;
+  while (kept > 4 && pen.measureText(text).width > width) {
+    kept -= 1;
+    text = `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(name.length - Math.floor(kept / 2))}`;
+  }
+  return text;
+}
+
 function draw(canvas, layout, width, resource, chosen) {
   const palette = colours(canvas);
   const scale = window.devicePixelRatio || 1;
@@ -70,36 +98,38 @@ function draw(canvas, layout, width, resource, chosen) {
   pen.font = palette.font;
   for (const zone of layout.zones) {
     pen.fillStyle = palette.text;
-    pen.fillText(`${zone.name || "no zone"}: ${many(zone.nodes.length, "node")}`, 0, zone.y - 6, width);
+    pen.fillText(`${zone.name || layout.none}: ${many(zone.nodes.length, "node")}`, 0, zone.y - 6, width);
     zone.nodes.forEach((tile, place) => {
-      const x = (place % zone.columns) * layout.size;
+      const x = (place % zone.columns) * layout.width;
       const y = zone.y + Math.floor(place / zone.columns) * layout.size;
       pen.fillStyle = colourOf(tile, resource, palette);
-      drawTile(pen, tile, x, y, layout.size, palette);
+      if (layout.isNamed) drawNamed(pen, tile, x, y, layout, resource, palette);
+      else drawTile(pen, tile, x, y, layout.size, palette);
     });
   }
   const at = chosen ? placeOf(layout, chosen) : null;
   if (at) {
     pen.strokeStyle = palette.chosen;
     pen.lineWidth = 2.5;
-    pen.strokeRect(at.x - 1, at.y - 1, layout.size, layout.size);
+    pen.strokeRect(at.x - 1, at.y - 1, layout.isNamed ? layout.width - 6 : layout.size, layout.isNamed ? layout.size - 6 : layout.size);
   }
 }
 
-export function ClusterMap({ resource, chosen, choose }) {
+export function ClusterMap({ resource, chosen, choose, view }) {
   const canvas = useRef(null);
-  const state = useRef({ layout: { size: 1, zones: [], height: 0 }, resource, chosen });
+  const state = useRef({ layout: { width: 1, size: 1, zones: [], height: 0 }, resource, chosen });
   const [hover, setHover] = useState(null); // {tile, x, y}
   const [said, setSaid] = useState("");
   state.current.resource = resource;
   state.current.chosen = chosen;
+  state.current.view = view;
 
   useEffect(() => {
     const element = canvas.current;
     const again = () => {
       const width = element.parentElement.clientWidth;
       const now = state.current;
-      now.layout = laidOut(store.nodes.values(), width, HEIGHT);
+      now.layout = { ...laidOut(now.view.tiles(), width, HEIGHT, now.view.zoneOf), none: now.view.none };
       draw(element, now.layout, width, now.resource, now.chosen);
     };
     state.current.again = again;
@@ -114,7 +144,7 @@ export function ClusterMap({ resource, chosen, choose }) {
       scheme.removeEventListener("change", again);
     };
   }, []);
-  useEffect(() => state.current.again(), [resource, chosen]);
+  useEffect(() => state.current.again(), [resource, chosen, view]);
 
   const at = (event) => {
     const box = canvas.current.getBoundingClientRect();
@@ -171,13 +201,25 @@ export function Legend() {
   </div>`;
 }
 
-export function Numbers() {
-  const { nodes } = useTopic("nodes");
+export function Numbers({ view }) {
+  useTopic("nodes");
   let pods = 0;
   let closed = 0;
-  for (const tile of nodes.values()) {
+  const tiles = view.tiles();
+  for (const tile of tiles) {
     pods += tile[6];
     if (tile[2] & (CORDONED | NOT_READY)) closed += 1;
   }
-  return html`<p class="numbers">${many(nodes.size, "node")}${closed ? `, ${count(closed)} of them unschedulable` : ""}; ${many(pods, "pod")} on them</p>`;
+  return html`<p class="numbers">${many(tiles.length, "node")}${closed ? `, ${count(closed)} of them unschedulable` : ""}; ${many(pods, "pod")} on them</p>`;
+}
+
+// What is requested of what there is, by resource.
+export function Totals({ view }) {
+  const { resources } = useTopic("nodes");
+  const tiles = view.tiles();
+  const sum = (column, place) => tiles.reduce((total, tile) => total + tile[column][place], 0);
+  const rows = resources.map((resource, place) => [resource, sum(4, place), sum(5, place)]).filter(([, all]) => all > 0);
+  return html`<ul class="totals" aria-label="Requested of what there is">${rows.map(([resource, all, requested]) => html`<li><span>${resource}</span>
+    <meter min="0" max=${all} value=${requested} aria-label=${`${resource} requested`}></meter> <strong>${Math.round((100 * requested) / all)}%</strong>
+    <span class="dim">${amount(resource, requested)} of ${amount(resource, all)} requested</span></li>`)}</ul>`;
 }

@@ -1,7 +1,8 @@
 // One node: its resources, their requested share, and its pods.
-import { html, useEffect, useRef, useState } from "./dom.js";
+import { html } from "./dom.js";
 import { amount, many, pathOf } from "./format.js";
-import { ask, store, useTopic } from "./store.js";
+import { YamlLink } from "./object.js";
+import { store, useAnswer, useTopic } from "./store.js";
 
 const FLAGS = [[1, "cordoned"], [2, "tainted"], [4, "not ready"]];
 const AGAIN_MS = 3000;
@@ -29,25 +30,10 @@ export function Usage({ resources, tile }) {
 
 export function Node({ name, close }) {
   const { nodes, resources } = useTopic("nodes");
-  const [details, setDetails] = useState(null);
-  const heading = useRef(null);
+  const details = useAnswer(`nodes/${encodeURIComponent(name)}`, AGAIN_MS);
   const tile = nodes.get(name);
-  useEffect(() => {
-    let isHere = true;
-    const look = async () => {
-      const answer = await ask(`nodes/${encodeURIComponent(name)}`);
-      if (isHere) setDetails(answer);
-    };
-    setDetails(null);
-    look();
-    const timer = setInterval(look, AGAIN_MS);
-    return () => {
-      isHere = false;
-      clearInterval(timer);
-    };
-  }, [name]);
   return html`<section class="panel" aria-label=${`Node ${name}`}>
-    <header><h2 ref=${heading}>${name}</h2><button onClick=${close} aria-label="Close the node">✕</button></header>
+    <header><h2>${name}</h2><${YamlLink} kind="v1/nodes" of=${name} /><button onClick=${close} aria-label="Close the node">✕</button></header>
     ${!tile && html`<p>This node was deleted.</p>`}
     ${tile && html`<p>${tile[1] || "no zone"}${states(tile).map((state) => html`, <span class="warn">${state}</span>`)}</p>
       <${Usage} resources=${resources} tile=${tile} />`}
@@ -65,5 +51,7 @@ export function Node({ name, close }) {
 
 export const asked = (requests) =>
   Object.entries(requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ") || "none";
+
+export const NodeLink = ({ node }) => html`<a href=${`#/?node=${encodeURIComponent(node)}`}>${node}</a>`;
 
 export const PodLink = ({ pod }) => html`<a href=${`#/${pathOf(pod)}`}>${pod}</a>`;

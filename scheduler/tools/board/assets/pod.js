@@ -1,10 +1,15 @@
 // One pod: its attempts, its history in the queue, and the result of every node.
 import { html, useEffect, useMemo, useState } from "./dom.js";
-import { age, count, many, pathOf, seconds, time } from "./format.js";
+import { age, count, left, many, pathOf, seconds, time } from "./format.js";
 import { compare } from "./layout.js";
-import { asked } from "./node.js";
+import { asked, NodeLink } from "./node.js";
+import { YamlLink } from "./object.js";
 import { ask, listen } from "./store.js";
 import { Column, Paged } from "./table.js";
+import { ControllerLink, GroupLink } from "./workloads.js";
+
+const FEW_NODES = 5;
+const MOST_DETAILS = 5;
 
 export function Pod({ pod }) {
   const [details, setDetails] = useState(null);
@@ -36,16 +41,28 @@ function Facts({ details }) {
   const { attempt } = details;
   const message = attempt?.message ?? details.conditions[0]?.message;
   return html`<section class="panel" aria-label=${`Pod ${details.pod}`}>
-    <header><h2>${details.pod}</h2><a href="#/">Back to the map</a></header>
+    <header><h2>${details.pod}</h2><span><${YamlLink} kind="v1/pods" of=${details.pod} />${" "}<a href="#/">Back to the map</a></span></header>
     ${details.verdict && html`<p class="verdict">${details.verdict}</p>`}
-    <dl><dt>state</dt><dd>${details.node ? html`on <strong>${details.node}</strong>` : html`<strong>${details.place === "outside" || (details.isEvaluation && details.place === "active") ? "pending" : details.place}</strong>`}${details.nominated ? `, nominated to ${details.nominated}` : ""}</dd>
+    <dl><dt>state</dt><dd>${details.node ? html`on <strong><${NodeLink} node=${details.node} /></strong>` : html`<strong>${details.place === "outside" || (details.isEvaluation && details.place === "active") ? "pending" : details.place}</strong>`}${details.nominated ? `, nominated to ${details.nominated}` : ""}</dd>
+      ${details.held.length > 0 && html`<dt>held at Permit</dt><dd>${details.held.map((each) => html`<div class="warn">by <strong>${each.plugin}</strong> until ${time(each.until)} (${left(each.until)})</div>`)}</dd>`}
       <dt>requests</dt><dd>${asked(details.requests)}</dd>
       <dt>priority</dt><dd>${details.priority}</dd>
       <dt>scheduler</dt><dd>${details.scheduler}</dd>
-      <dt>created</dt><dd>${details.since ? `${age(details.since)} ago` : "unknown"}</dd></dl>
+      ${details.owner && html`<dt>controller</dt><dd><${ControllerLink} namespace=${details.pod.split("/")[0]} owner=${details.owner} /></dd>`}
+      ${details.group && html`<dt>group</dt><dd><${GroupLink} group=${details.group} /></dd>`}
+      <dt>created</dt><dd>${details.since ? `${age(details.since)} ago` : "unknown"}</dd>
+      <${Several} name="labels" of=${pairs(details.labels)} />
+      <${Several} name="node selector" of=${pairs(details.nodeSelector)} />
+      <${Several} name="tolerations" of=${details.tolerations} /></dl>
     ${!details.node && message && html`<p class="message">${message}</p>`}
     ${details.attempt?.number === 0 && html`<p class="dim">Another scheduler places this pod. This is an evaluation in the current state of the cluster.</p>`}
   </section>`;
+}
+
+const pairs = (labels) => Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+
+function Several({ name, of }) {
+  return of.length > 0 && html`<dt>${name}</dt><dd>${of.map((each) => html`<code>${each}</code> `)}</dd>`;
 }
 
 function Attempts({ details, setNumber }) {
@@ -92,8 +109,12 @@ function Verdicts({ details }) {
   const fits = rows.filter(([, node]) => node.feasible).length;
   const shown = rows.filter(([name, node]) => (!words || name.includes(words) || node.reasons?.some((reason) => reason.includes(words)))
     && (!verdict || (verdict === "fits" ? node.feasible : node.plugin === verdict)));
+  const feasible = shown.filter(([, node]) => node.feasible);
+  const groups = useMemo(() => rejectionsOf(attempt, shown), [attempt, words, verdict]);
   const turn = (name) => setPair(pair.includes(name) ? pair.filter((each) => each !== name) : [...pair, name].slice(-2));
   const nominated = new Set(attempt.preemption?.nominated ?? []);
+  const choice = ([name]) => html`<td><input type="checkbox" checked=${pair.includes(name)} onChange=${() => turn(name)} aria-label=${`${name} side by side`} /></td>`;
+  const named = ([name]) => html`<td>${name}${name === attempt.chosen ? html` <span class="good">chosen</span>` : ""}${nominated.has(name) ? html` <span class="good">best for preemption</span>` : ""}</td>`;
   return html`<section class="panel" aria-label="Results">
     <header><h2>${verdictTitle(attempt, fits, rows.length)}</h2>
       <span><label>find <input value=${words} onInput=${(event) => setWords(event.target.value)} placeholder="node or reason" /></label>
@@ -102,21 +123,51 @@ function Verdicts({ details }) {
           ${refusing.map(([plugin, n]) => html`<option value=${plugin}>rejected by ${plugin} (${count(n)})</option>`)}</select></label></span></header>
     ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} rejects the pod on every node: ${attempt.preFilter.reasons.join(", ")}</p>
       ${attempt.preFilter.details?.map((detail) => html`<p>${detail}</p>`)}`}
-    ${attempt.rejections?.length > 0 && html`<ul class="rejections">${attempt.rejections.map((each) => html`<li>${many(each.nodes, "node")}: <strong>${each.plugin}</strong>: ${each.reasons.join(", ")}${each.summary && `; ${each.summary}`}</li>`)}</ul>`}
-    ${plugins.length > 0 && html`<p class="keys">${plugins.map((plugin, place) => html`<span class="key"><i class=${`part part-${place % 12}`}></i>${plugin}${weights[plugin] > 1 ? ` ×${weights[plugin]}` : ""}</span>`)}</p>`}
+    ${attempt.remedies?.length > 0 && html`<h3>What would help</h3><ul class="rejections">${attempt.remedies.map(({ changes, node }) => html`<li>The pod would fit if ${changes.join(" and ")} <span class="dim">(node <${NodeLink} node=${node} />)</span></li>`)}</ul>`}
+    ${pair.length === 1 && html`<p class="dim">Choose a second node to see both side by side.</p>`}
     ${pair.length === 2 && html`<${Beside} names=${pair} attempt=${attempt} plugins=${plugins} weights=${weights} close=${() => setPair([])} />`}
-    <${Paged} rows=${shown} caption=${`${count(shown.length)} of ${many(rows.length, "node")}${pair.length === 1 ? "; choose a second one to see them side by side" : "; choose two to see them side by side"}`}
-      head=${html`<${Column}><span class="unseen">side by side</span><//><${Column}>node<//><${Column} fill>result<//><${Column} n>total<//>`}
-      row=${([name, node]) => html`<tr key=${name} class=${name === attempt.chosen ? "chosen" : ""}>
-        <td><input type="checkbox" checked=${pair.includes(name)} onChange=${() => turn(name)} aria-label=${`${name} side by side`} /></td>
-        <td>${name}${name === attempt.chosen ? html` <span class="good">chosen</span>` : ""}${nominated.has(name) ? html` <span class="good">best for preemption</span>` : ""}</td>
-        <td>${node.feasible ? html`${node.avoided && html`<span class="warn">avoided: ${node.avoided} </span>`}<${Bar} node=${node} plugins=${plugins} most=${most} />`
-          : html`<strong>${node.plugin}</strong>: ${node.reasons.join(", ")}${node.details?.map((detail) => html`<div class="dim">${detail}</div>`)}`}</td>
-        <td class="n">${node.total ?? ""}</td></tr>`} />
+    ${feasible.length > 0 && html`${plugins.length > 0 && html`<p class="keys">${plugins.map((plugin, place) => html`<span class="key"><i class=${`part part-${place % 12}`}></i>${plugin}${weights[plugin] > 1 ? ` ×${weights[plugin]}` : ""}</span>`)}</p>`}
+      <${Paged} rows=${feasible} caption=${`${count(feasible.length)} of ${many(rows.length, "node")} fit; choose two nodes to see them side by side`}
+        head=${html`<${Column}><span class="unseen">side by side</span><//><${Column}>node<//><${Column} fill>result<//><${Column} n>total<//>`}
+        row=${(row) => html`<tr key=${row[0]} class=${row[0] === attempt.chosen ? "chosen" : ""}>${choice(row)}${named(row)}
+          <td>${row[1].avoided && html`<span class="warn">avoided: ${row[1].avoided} </span>`}<${Bar} node=${row[1]} plugins=${plugins} most=${most} /></td>
+          <td class="n">${row[1].total ?? ""}</td></tr>`} />`}
+    ${groups.length > 0 && html`<h3>Rejections</h3>${groups.map((group) => html`<${Rejection} key=${group.key} group=${group} choice=${choice} named=${named} />`)}`}
     ${attempt.notExamined > 0 && html`<p class="dim">${many(attempt.notExamined, "more node was", "more nodes were")} not examined.</p>`}
     ${attempt.preemption && html`<${Preemption} preemption=${attempt.preemption} />`}
   </section>`;
 }
+
+// The rejected nodes with one plugin and one reason, and below them the nodes with each detail of the plugin.
+function Rejection({ group, choice, named }) {
+  const { plugin, reasons, summary, rows, details } = group;
+  const detailed = details.length > 0 && (details.length > 1 || details[0].nodes < rows.length || !summary);
+  return html`<details class="rejection" open=${rows.length <= FEW_NODES}><summary><strong>${many(rows.length, "node")}: ${reasons.join(", ")}</strong>${summary ? `, ${summary}` : ""} <span class="dim">${plugin}</span></summary>
+    ${detailed && html`<ul class="rejections">${details.slice(0, MOST_DETAILS).map(({ text, nodes }) => html`<li>${many(nodes, "node")}: ${text}</li>`)}</ul>
+      ${details.length > MOST_DETAILS && html`<p class="dim">and ${count(details.length - MOST_DETAILS)} more, in the list</p>`}`}
+    <${Paged} rows=${rows} size=${20} caption=${`Nodes that ${plugin} rejects`}
+      head=${html`<${Column}><span class="unseen">side by side</span><//><${Column}>node<//><${Column} fill>detail<//>`}
+      row=${(row) => html`<tr key=${row[0]}>${choice(row)}${named(row)}<td>${row[1].details?.map((detail) => html`<div>${detail}</div>`)}</td></tr>`} /></details>`;
+}
+
+// Groups the rejected nodes of some rows by plugin and reasons, the largest group first.
+function rejectionsOf(attempt, rows) {
+  const summaries = new Map(attempt.rejections?.map((each) => [keyOf(each), each.summary]));
+  const groups = new Map();
+  for (const row of rows) {
+    const [, node] = row;
+    if (node.feasible) continue;
+    const key = keyOf(node);
+    if (!groups.has(key)) groups.set(key, { key, plugin: node.plugin, reasons: node.reasons, summary: summaries.get(key) ?? "", rows: [], details: new Map() });
+    const group = groups.get(key);
+    group.rows.push(row);
+    for (const detail of node.details ?? []) group.details.set(detail, (group.details.get(detail) ?? 0) + 1);
+  }
+  return [...groups.values()].map((group) => ({ ...group, details: [...group.details].map(([text, nodes]) => ({ text, nodes })).sort((one, other) => other.nodes - one.nodes) }))
+    .sort((one, other) => other.rows.length - one.rows.length);
+}
+
+const keyOf = ({ plugin, reasons }) => [plugin, ...reasons].join("\n");
 
 function verdictTitle(attempt, fits, all) {
   if (attempt.chosen) return `${attempt.chosen}, chosen from ${many(fits, "feasible node")}`;

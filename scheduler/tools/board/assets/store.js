@@ -1,5 +1,5 @@
 // The data received so far, and the listeners that draw it.
-import { useEffect, useReducer } from "./hooks.js";
+import { useEffect, useReducer, useState } from "./hooks.js";
 
 const DECISIONS = 200;
 const SAMPLES = 300;
@@ -11,7 +11,7 @@ export const store = {
   version: "",
   resources: [],
   nodes: new Map(), // name -> [name, zone, flags, why it is paused, allocatable, requested, pods]
-  waiting: [],
+  waiting: { groups: [] },
   decisions: [], // newest first
   samples: [],
   configuration: null,
@@ -51,7 +51,7 @@ export function useTopic(...topics) {
 
 const told = {
   hello({ kind, version }) {
-    Object.assign(store, { kind, version, link: "live", waiting: [], decisions: [], samples: [], configuration: null });
+    Object.assign(store, { kind, version, link: "live", waiting: { groups: [] }, decisions: [], samples: [], configuration: null });
     for (const topic of ["link", "waiting", "decisions", "rates", "configuration"]) changed(topic);
   },
   nodes({ resources, all, changed: tiles, gone }) {
@@ -63,8 +63,8 @@ const told = {
     for (const name of gone) store.nodes.delete(name);
     changed("nodes");
   },
-  waiting(groups) {
-    store.waiting = groups;
+  waiting(waiting) {
+    store.waiting = waiting;
     changed("waiting");
   },
   decisions(fresh) {
@@ -111,4 +111,25 @@ export async function ask(path) {
   } catch {
     return { problem: "the scheduler does not answer" };
   }
+}
+
+// Returns the answer to a request, null until there is one; it is requested again after each interval, if there is one.
+export function useAnswer(path, interval) {
+  const [answer, setAnswer] = useState(null);
+  useEffect(() => {
+    if (path === null) return setAnswer(null);
+    let isHere = true;
+    const look = async () => {
+      const found = await ask(path);
+      if (isHere) setAnswer(found);
+    };
+    setAnswer(null);
+    look();
+    const timer = interval && setInterval(look, interval);
+    return () => {
+      isHere = false;
+      clearInterval(timer);
+    };
+  }, [path]);
+  return answer;
 }

@@ -14,8 +14,8 @@ export function Paged({ rows, size = 50, caption, head, row }) {
       <button disabled=${from + size >= rows.length} onClick=${() => setStart(from + size)}>Next</button></p>`}`;
 }
 
-// n: a column of numbers; fill: a column that takes the rest of the width.
-export const Column = ({ children, n, fill }) => html`<th scope="col" class=${n ? "n" : fill ? "fill" : ""}>${children}</th>`;
+// n: a column of numbers; fill: a column that takes the rest of the width; wide: a column that a narrow screen leaves out.
+export const Column = ({ children, n, fill, wide }) => html`<th scope="col" class=${[n && "n", fill && "fill", wide && "wide"].filter(Boolean).join(" ")}>${children}</th>`;
 
 export function Sorted({ children, name, by, setBy, n }) {
   const is = by.name === name;

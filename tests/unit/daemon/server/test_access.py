@@ -13,6 +13,8 @@ from aiohttp import web
 
 from scheduler.daemon.server.access import Access, _CachedAnswers, _digest
 from scheduler.daemon.server.http_server import serving
+from scheduler.errors import ApiError
+from scheduler.http_server.messages import ReadObject, ServerRequest
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from tests.unit.daemon.server.one_request import some_pages
@@ -36,6 +38,12 @@ USERS = {
 }
 ALLOWED = {("system:serviceaccount:monitoring:prometheus", "get", "/metrics")}
 
+OBJECTS = [
+    (
+        "system:serviceaccount:monitoring:prometheus",
+        {"group": "", "resource": "pods", "namespace": "default", "name": "web", "verb": "get"},
+    )
+]
 METRICS = "/metrics"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -70,6 +78,8 @@ class Reviewer:
         if request.path == TOKEN_REVIEWS:
             user = USERS.get(spec["token"])
             status = {"authenticated": True, "user": user} if user else {"error": "unknown token"}
+        elif "resourceAttributes" in spec:
+            status = {"allowed": (spec["user"], spec["resourceAttributes"]) in OBJECTS}
         else:
             rule = (
                 spec["user"],
@@ -475,3 +485,36 @@ def test_a_thousand_digests_of_unknown_tokens_are_cached() -> None:
 
 def test_the_digest_separates_its_texts() -> None:
     assert _digest("a", "bc") != _digest("ab", "c")
+
+
+def request_of(token: str) -> ServerRequest:
+    async def read() -> bytes:
+        return b""
+
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return ServerRequest("GET", METRICS, {}, headers, "10.0.0.1", shows_certificate=False, read=read)
+
+
+def test_an_object_may_be_read_with_the_right_of_the_client_only(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        web_pod, other = ReadObject("", "pods", "default", "web"), ReadObject("", "pods", "default", "other")
+        async with scene(tmp_path) as it:
+            request = request_of("of-prometheus")
+            assert not await request.may_read(web_pod), "before the request is admitted, nothing may be read"
+            assert await it.access.refusal(request) is None
+            assert await request.may_read(web_pod)
+            assert not await request.may_read(other)
+            asked = it.reviewer.times(ACCESS_REVIEWS)
+            assert await request.may_read(web_pod)
+            assert it.reviewer.times(ACCESS_REVIEWS) == asked, "the result is cached"
+
+            admin = request_of("of-an-admin")
+            assert await it.access.refusal(admin) is None
+            assert await admin.may_read(other)
+
+            it.now += 20
+            it.reviewer.broken[ACCESS_REVIEWS] = 500
+            with pytest.raises(ApiError):
+                await request.may_read(web_pod)
+
+    asyncio.run(scenario())

@@ -30,7 +30,7 @@ from scheduler.framework import (
     QueueingHint,
 )
 from scheduler.framework.preemption import REPORT, PreemptionReport
-from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.objects.decode import decode_pod
 from scheduler.testing import Fakes
 from scheduler.testing.fakes import FakeSleep
@@ -586,3 +586,33 @@ def test_only_a_change_of_an_active_quota_requeues_pods() -> None:
     assert hint(incoming(), None, quota("b", 1, 1)) is QueueingHint.QUEUE
     oldest = quota("a", 1, 1, name="y", created="2026-01-01T08:00:00Z")
     assert hint(incoming(), None, oldest) is QueueingHint.QUEUE
+
+
+def test_the_use_of_each_quota_is_shown_with_what_it_borrowed_and_what_waits() -> None:
+    it = World(
+        quotas=[
+            quota("a", 2, 4),
+            quota("b", {"cpu": "1"}),
+            quota("c", {"cpu": "x"}),
+        ],
+        pods=[pod("p", node="n", namespace="a", cpu="3"), pod("q", node="n", namespace="b", cpu="500m")],
+    )
+    waiting = [
+        pod("w", namespace="b", cpu="2"),
+        pod("v", namespace="b", cpu="1"),
+        pod("u", namespace="z", cpu="1"),
+    ]
+
+    a, b, c = run_to_end(it.plugin.quota_usages([it.plugin], waiting))
+
+    assert (a.key, a.used["cpu"], a.guaranteed["cpu"], a.borrowed["cpu"], a.limit["cpu"]) == (
+        "a/q",
+        3000,
+        2000,
+        1000,
+        4000,
+    )
+    assert (a.pending, a.waiting, a.fair_share) == (0, {}, None)
+    assert (b.key, b.borrowed, b.limit, b.pending, b.waiting["cpu"]) == ("b/q", {}, {}, 2, 3000)
+    assert (c.key, c.used) == ("c/q", {})
+    assert "spec.min.cpu" in c.fault

@@ -456,3 +456,36 @@ def test_the_longest_wait_is_that_of_a_pod_that_fits_on_some_node() -> None:
     assert longest() == {"research": 90, "nlp": 90, "vision": 10, "shop": 0}
     world.attempt(incoming("nlp", "100", name="huge"))
     assert longest() == {"research": 20, "nlp": 20, "vision": 10, "shop": 0}
+
+
+def test_the_use_of_each_queue_includes_the_queues_below_it() -> None:
+    cache = Cache()
+    cache.add_node(node("n", cpu="10"))
+    objects = cache.table.watch_kind(QUEUES)
+    for each in (
+        queue("all", min={"cpu": "4"}),
+        queue("research", "all", namespaces=["research"], max={"cpu": "8"}),
+        queue("web", "all", namespaces=["web"]),
+        queue("lost", "nobody"),
+    ):
+        objects[each["metadata"]["name"]] = each
+    cache.add_pod(pod("p", node="n", namespace="research", cpu="7"))
+    waiting = [pod(f"w{number}", namespace="web", cpu="2") for number in range(3)]
+    kept = Ledger()
+    for each in waiting:
+        kept.pending.put(each)
+
+    found = {each.key: each for each in run_to_end(ledger.usages(kept, cache.snapshot(), waiting))}
+
+    assert list(found) == ["lost", "all", "research", "web"], "parents come before their children"
+    assert "nobody" in found["lost"].fault
+    assert (found["all"].used["cpu"], found["all"].guaranteed, found["all"].pending) == (
+        7000,
+        {"cpu": 4000},
+        3,
+    )
+    research, web = found["research"], found["web"]
+    assert (research.parent, research.limit, research.pending) == ("all", {"cpu": 8000}, 0)
+    assert research.fair_share == {"cpu": 5000}
+    assert research.borrowed == {"cpu": 2000}
+    assert (web.used, web.waiting["cpu"], web.pending) == ({}, 6000, 3)

@@ -49,7 +49,7 @@ class Viewer:
             for gone in data["gone"]:
                 del self.nodes[gone]
         elif name == "waiting":
-            self.waiting = data
+            self.waiting = data["groups"]
         elif name == "decisions":
             self.decisions += data
         elif name == "rates":

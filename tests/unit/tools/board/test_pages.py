@@ -77,6 +77,9 @@ def test_every_imported_script_exists() -> None:
 
     assert wanted
     assert wanted <= ASSETS.keys()
+    # The browser requests them all at once, and not one after the other finds the next.
+    preloaded = re.findall(r'modulepreload" href="/board/assets/([\w.]+)"', ASSETS["index.html"].decode())
+    assert sorted(wanted) == sorted(preloaded)
 
 
 def test_the_libraries_have_their_licences() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import default
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.pending_pods import PendingPods
 from scheduler.tools.whatif.cluster_file import ClusterFile
@@ -33,7 +34,7 @@ def looked(board: FileBoard) -> PendingPods:
 def told(*pods: PodInfo) -> dict[str, Any]:
     return {
         " & ".join(cause["reason"] for cause in group["causes"]): group
-        for group in looked(judged(*pods)).as_json()
+        for group in run_to_end(looked(judged(*pods)).as_json())
     }
 
 
@@ -55,7 +56,7 @@ def test_a_cause_has_its_lowest_and_highest_number_of_nodes() -> None:
     ]
     cluster = ClusterFile([], [pod(f"web-{number}", status=each) for number, each in enumerate(said)])
 
-    [group] = looked(FileBoard(cluster, default(), refresh=False)).as_json()
+    [group] = run_to_end(looked(FileBoard(cluster, default(), refresh=False)).as_json())
 
     assert group["causes"] == [{"reason": "Insufficient cpu", "fewest": 3, "most": 9}]
     assert (group["count"], group["nodes"]) == (3, 9)
@@ -91,7 +92,7 @@ def test_the_smallest_of_very_many_groups_are_merged() -> None:
         for each in range(1 + number % 2)
     ]
 
-    groups = list(looked(judged(*pods)).as_json())
+    groups = list(run_to_end(looked(judged(*pods)).as_json()))
 
     assert len(groups) == 201
     assert sum(group["count"] for group in groups) == len(pods)

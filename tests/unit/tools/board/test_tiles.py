@@ -44,6 +44,11 @@ def all_of(cache: Cache) -> dict[str, Any]:
         pytest.param({"taints": [{"key": "a", "effect": "NoSchedule"}]}, TAINTED, id="tainted"),
         pytest.param({"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}, 0, id="a soft taint"),
         pytest.param({"unschedulable": True, "taints": ["a=b:NoExecute"]}, CORDONED | TAINTED, id="both"),
+        pytest.param(
+            {"unschedulable": True, "taints": ["node.kubernetes.io/unschedulable:NoSchedule"]},
+            CORDONED,
+            id="cordoned, with the taint of that",
+        ),
     ],
 )
 def test_the_shape_of_a_tile_shows_whether_pods_can_be_placed(options: dict[str, Any], flags: int) -> None:

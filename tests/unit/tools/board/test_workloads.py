@@ -1,0 +1,83 @@
+"""The pods of a controller and of a group, and past preemptions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.configuration.load import default
+from scheduler.framework.sliced_work import run_to_end
+from scheduler.objects.decode import decode_pod
+from scheduler.tools.board.file import FileBoard
+from scheduler.tools.board.workloads import controller_details, past_preemptions
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from tests.support.builders import node, node_object, pod, pod_object
+from tests.unit.tools.board.test_hub import shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.objects.pod import PodInfo
+
+
+def owned(name: str, **fields: Any) -> PodInfo:
+    """Return a pod of the Job train."""
+    obj = pod_object(name, **fields)
+    obj["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "train", "controller": True}]
+    return decode_pod(msgspec.json.encode(obj))
+
+
+def test_the_page_of_a_controller_has_its_pods_of_one_namespace() -> None:
+    board = FileBoard(
+        ClusterFile(
+            [node("n1", cpu="4")],
+            [
+                owned("train-0", node="n1", cpu="1"),
+                owned("train-1", cpu="9"),
+                owned("train-2", cpu="9"),
+                owned("train-3", cpu="9", namespace="other"),
+                pod("web", cpu="1"),
+            ],
+        ),
+        default(),
+        refresh=False,
+    )
+    asyncio.run(board.judge())
+
+    found = run_to_end(controller_details(board.subject, "default", "Job/train"))
+
+    assert found is not None
+    assert (found["count"], found["placed"], found["requests"]["cpu"]) == (3, 1, 19_000)
+    assert found["nodes"] == {"n1": 1}
+    [(message, number)] = found["causes"].items()
+    assert (number, "Insufficient cpu" in message) == (2, True)
+    assert [each["pod"] for each in found["pods"]] == [
+        "default/train-1",
+        "default/train-2",
+        "default/train-0",
+    ]
+    assert run_to_end(controller_details(board.subject, "default", "Job/none")) is None
+
+
+async def test_past_preemptions_have_their_cause_victims_and_preemptor(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, subject, _):
+        it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="3") for number in range(2)))
+        await it.until(lambda: it.node_of("low-0") and it.node_of("low-1"))
+        assert run_to_end(past_preemptions(subject)) == {"preemptions": [], "count": 0}
+        it.add_pods(pod_object("urgent", cpu="3", priority=100))
+        await it.until(lambda: it.node_of("urgent"))
+
+        found = run_to_end(past_preemptions(subject))
+
+        assert found["count"] == 1
+        [past] = found["preemptions"]
+        assert (past["kind"], past["preemptor"], past["priority"]) == ("pod", "default/urgent", 100)
+        assert past["plugin"] == "DefaultPreemption"
+        assert past["node"] == past["placed"] == it.node_of("urgent")
+        assert past["cause"] == "2 Insufficient cpu"
+        [victim] = past["victims"]
+        assert victim["pod"] in {"default/low-0", "default/low-1"}
+        assert (victim["priority"], past["count"]) == (0, 1)
