@@ -69,6 +69,10 @@ async def terminal(folder: Path) -> AsyncIterator[Terminal]:
     installed = {path.name: path for path in Path(sys.executable).parent.iterdir()}
     for name, program in (installed | forked_programs()).items():
         (programs_here / name).symlink_to(program)
+    python = programs_here / "python"  # a link would not find the packages of its environment
+    python.unlink()
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
     programs = {Path(needed_binary("kubectl", "Kubernetes' releases")).parent, Path("/usr/bin"), Path("/bin")}
     process = await asyncio.create_subprocess_exec(
         needed_binary("bash", "every system"), "--norc", "-o", "pipefail",

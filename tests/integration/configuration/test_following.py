@@ -68,7 +68,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Cluster, Daemon, _Liste
         source.first(ConfigMap("default", "cs", data={"a": TEXT}))
         reloader = reloader_of(daemon)
         reloading = asyncio.create_task(reloader.run())
-        listener = _Listener(daemon, reloader, source, daemon._connection)
+        listener = _Listener(daemon, reloader, source, daemon.connection)
         yield it, daemon, listener
         for task in (reloading, *listener.tasks):
             task.cancel()
@@ -111,7 +111,7 @@ async def test_a_refused_read_of_the_config_map_is_retried(tmp_path: Path, code:
 
 async def test_a_read_without_valid_json_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(tmp_path) as (it, daemon, listener):
-        connection = daemon._connection
+        connection = daemon.connection
         answers = [Response(200, b"[]"), Response(200, b"<html>not now</html>")]
 
         async def send(request: Request, **options: Any) -> Response:

@@ -58,7 +58,7 @@ class Followed:
         statuses = ProfileStatusWriter(daemon.writer, is_leading=daemon.leadership.is_leading)
         self.profiles = ClusterProfiles(daemon, recorder=daemon.recorder(CONTROLLER), on_change=statuses.look)
         watch_up = daemon.metrics.configuration.watch_up
-        self.listener = ProfileListener(self.profiles, daemon._connection, watch_up, self._begin_again)
+        self.listener = ProfileListener(self.profiles, daemon.connection, watch_up, self._begin_again)
         self.tasks = [
             asyncio.create_task(self.profiles.run()),
             asyncio.create_task(statuses.run(lambda: self.profiles.choices)),
@@ -380,7 +380,7 @@ async def test_a_malformed_list_is_decoded_or_requested_again(
         up = followed.daemon.metrics.configuration.watch_up
         await it.until(lambda: up["schedulerprofiles"])
         followed.listener.ended()
-        connection = followed.daemon._connection
+        connection = followed.daemon.connection
         answers = [Response(200, body)]
 
         async def send(request: Request, **options: Any) -> Response:

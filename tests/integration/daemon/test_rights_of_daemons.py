@@ -76,7 +76,7 @@ async def test_a_call_that_was_not_granted_fails_the_test(tmp_path: Path) -> Non
     async def ask_for_secrets() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             with pytest.raises(Exception, match="secrets is forbidden"):
-                await daemon._connection.send(Request("GET", "/api/v1/secrets"))
+                await daemon.connection.send(Request("GET", "/api/v1/secrets"))
 
     with pytest.raises(AssertionError, match=r"called without a right that `check --rbac` prints: .*secrets"):
         await ask_for_secrets()
