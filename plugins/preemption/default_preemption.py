@@ -164,8 +164,8 @@ class DefaultPreemption(Preempting):
         return choose
 
     def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
-        alike = None if self.searches_units else self._dry_run.kind(state, pod)
-        return None if alike is None else (alike, pod.priority)
+        key = None if self.searches_units else self._dry_run.kind(state, pod)
+        return None if key is None else (key, pod.priority)
 
     def remedy(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
