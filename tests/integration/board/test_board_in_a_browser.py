@@ -441,7 +441,7 @@ async def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once()
         await expect(page.locator(".tip")).to_contain_text("node-")
         await judging
 
-        # To colour the whole map anew is what costs most; from the change to the next frame but one.
+        # Coloring the whole map costs most. The time is from the change to the second frame after it.
         milliseconds = await page.evaluate(
             """async () => {
                     const choice = [...document.querySelectorAll('select')].find((each) => each.value === 'cpu');
