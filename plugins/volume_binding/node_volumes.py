@@ -89,6 +89,35 @@ class VolumesOnNode(NamedTuple):
     provisions: Sequence[PersistentVolumeClaim]
 
 
+class MigratedNodes:
+    """The nodes where in-tree plugins are migrated to CSI drivers, cached until nodes or CSINodes change."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[Any, ...] = ()
+        self._of_plugin: dict[str, Bools] = {}
+
+    def of(self, plugin: InTreePlugin, snapshot: Snapshot) -> Bools:
+        """Return bool (n_nodes,), where a plugin is migrated."""
+        nodes, log = snapshot.objects(CSI_NODES), snapshot.node_changes
+        if log is None:
+            return _migrated_nodes(plugin, snapshot)
+        # The log does not contain the removal of the last node.
+        seen = nodes.changes, log, log.end, snapshot.n_nodes
+        if seen != self._seen:
+            self._seen, self._of_plugin = seen, {}
+        known = self._of_plugin.get(plugin.name)
+        if known is None:
+            known = self._of_plugin[plugin.name] = _migrated_nodes(plugin, snapshot)
+        return known
+
+
+def _migrated_nodes(plugin: InTreePlugin, snapshot: Snapshot) -> Bools:
+    there = snapshot.objects(CSI_NODES).indexed(MIGRATED, plugin.name)
+    found = np.fromiter((node.name in there for node in snapshot.nodes), np.bool_, snapshot.n_nodes)
+    found.flags.writeable = False
+    return found
+
+
 class NodeVolumes:
     """Evaluates the nodes of a snapshot for the claims of one pod, with `judge`.
 
@@ -119,6 +148,7 @@ class NodeVolumes:
         self._storage = StorageObjects(snapshot)
         self._claims = claims
         self._kept = kept
+        self._migrated_nodes = snapshot.objects(CSI_NODES).companion(MigratedNodes, MigratedNodes)
         self._volumes: dict[str, VolumeCandidates] = {}  # class -> its unclaimed volumes
         self._capacities: dict[str, CapacityCandidates] = {}  # class -> the reports of its free capacity
         self._is_following = True
@@ -133,7 +163,6 @@ class NodeVolumes:
         """Start the evaluation of all nodes."""
         self._refusals: UInt16s = np.zeros(self._snapshot.n_nodes, dtype=np.uint16)
         self._failures: list[tuple[str, Bools]] = []
-        self._migrated_nodes: dict[str, Bools] = {}  # in-tree plugin -> the nodes where it is migrated to CSI
         self._offers: dict[str, Bools] = {}  # class -> the nodes where it provisions volumes
         self._free: dict[tuple[str, str | float | None], Int64s] = {}  # class and request -> free bytes
         self.matches: Sequence[Match] = ()
@@ -318,7 +347,7 @@ class NodeVolumes:
         reached = nodes_in(self._snapshot, reach_of(volume))
         if plugin is None:
             return reached
-        migrated = self._migrated(plugin) & standing
+        migrated = self._migrated_nodes.of(plugin, self._snapshot) & standing
         if not migrated.any():
             return reached
         try:
@@ -327,17 +356,6 @@ class NodeVolumes:
             self._fail(migrated, str(error))
             return reached | migrated
         return np.where(migrated, by_driver, reached)
-
-    def _migrated(self, plugin: InTreePlugin) -> Bools:
-        """Return bool (n_nodes,), where a plugin is migrated to a CSI driver."""
-        # This loops over nodes, but only for volumes of in-tree plugins.
-        known = self._migrated_nodes.get(plugin.name)
-        if known is None:
-            names = self._snapshot.objects(CSI_NODES).indexed(MIGRATED, plugin.name)
-            rows = [row for row in map(self._snapshot.row_of, names) if row is not None]
-            known = self._migrated_nodes[plugin.name] = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
-            known[rows] = True
-        return known
 
     # Claims that wait for a node.
 

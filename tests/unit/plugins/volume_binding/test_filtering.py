@@ -220,6 +220,26 @@ def test_a_migrated_volume_uses_the_labels_of_its_driver():
     assert stage.feasible(using("data")) == {"n4"}
 
 
+def test_where_a_volume_is_migrated_follows_csi_nodes_and_nodes():
+    stage = Stage(claim("data", "pv"), ebs_volume(), csi_node("n1", {}, migrated=[EBS]))
+    stage.table.add_node(node("n4", labels={EBS_ZONE: "a"}))
+    assert stage.feasible(using("data")) == set()
+
+    stage.show(csi_node("n1", {}))
+    assert stage.feasible(using("data")) == {"n1"}
+
+    stage.show(csi_node("n5", {}, migrated=[EBS]))
+    assert stage.feasible(using("data")) == {"n1"}
+    stage.table.add_node(node("n5", labels={EBS_ZONE: "a"}))
+    assert stage.feasible(using("data")) == {"n1", "n5"}
+
+    stage.show(csi_node("n6", {}, migrated=[EBS]))
+    assert stage.feasible(using("data")) == {"n1", "n5"}
+    stage.table.remove_node("n5")
+    stage.table.add_node(node("n6", labels={EBS_ZONE: "a"}))
+    assert stage.feasible(using("data")) == {"n1", "n6"}
+
+
 def test_an_untranslatable_volume_is_an_error_only_on_nodes_of_the_driver():
     stage = Stage(claim("data", "pv"), ebs_volume("aws://nonsense"), csi_node("n1", {}, migrated=[EBS]))
     refusals = stage.refusals(using("data"))
