@@ -13,8 +13,9 @@ import json
 import logging
 import statistics
 import time
+from argparse import ArgumentParser
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
@@ -31,6 +32,8 @@ from tests.support.builders import node, pod, pod_object
 from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from scheduler.engine.runtime.framework import Framework
     from scheduler.objects.pod import PodInfo
 
@@ -41,7 +44,6 @@ _NUMBERS = itertools.count()
 
 
 def _framework() -> Framework:
-    logging.disable(logging.WARNING)
     built = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)
     return built["custom-scheduler"]
 
@@ -82,42 +84,54 @@ def _show(label: str, seconds: list[float], base: float | None) -> float:
     return median
 
 
-def main() -> None:
-    """Print the table."""
-    settle_memory()
-    framework = _framework()
-    print(f"{'':50}{'one':>12}{'in a second':>14}{'to the first':>13}")
-    base = None
+def _decisions() -> None:
+    framework, base = _framework(), None
     for size in _SIZES:
         for label, make in (("alike", _alike), ("all different", _different)):
             seconds = [_decide(framework, _cluster(size), make(_DECISIONS)) for _ in range(_RUNS)]
             median = _show(f"decision, {size} nodes, pods {label}", seconds, base)
             base = base or median
-    base = None
-    for kind in KINDS:
-        seconds = [
-            _decide(framework, running_cluster(_SIZES[-1], kind), pending(kind, _DECISIONS)) for _ in range(3)
-        ]
-        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base)
+
+
+def _kinds(kinds: Iterable[str], seconds_per_pod: Callable[[str], float]) -> float:
+    """Print a line for each kind of pods, at the largest size; return the seconds of the first kind."""
+    base = 0.0
+    for kind in kinds:
+        seconds = [seconds_per_pod(kind) for _ in range(3)]
+        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base or None)
         base = base or median
-    base_with_storage = None
-    for kind in volumes.KINDS:
-        seconds = [volumes.seconds_per_pod(_SIZES[-1], kind, _DECISIONS) for _ in range(3)]
-        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_storage)
-        base_with_storage = base_with_storage or median
-    base_with_devices = None
-    for kind in devices.KINDS:
-        seconds = [devices.seconds_per_pod(_SIZES[-1], kind) for _ in range(3)]
-        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_devices)
-        base_with_devices = base_with_devices or median
+    return base
+
+
+def _pods() -> None:
+    framework = _framework()
+    _kinds(
+        KINDS, lambda kind: _decide(framework, running_cluster(_SIZES[-1], kind), pending(kind, _DECISIONS))
+    )
+
+
+def _volumes() -> None:
+    _kinds(volumes.KINDS, lambda kind: volumes.seconds_per_pod(_SIZES[-1], kind, _DECISIONS))
+
+
+def _devices() -> None:
+    base = _kinds(devices.KINDS, lambda kind: devices.seconds_per_pod(_SIZES[-1], kind))
     first = "a claim, a device per node"
     seconds = [devices.seconds_of_first_pod(_SIZES[-1], first) for _ in range(3)]
-    _show(f"{_SIZES[-1]} nodes, {first}, the first pod", seconds, base_with_devices)
+    _show(f"{_SIZES[-1]} nodes, {first}, the first pod", seconds, base)
+
+
+def _preemption() -> None:
+    framework, base = _framework(), None
     for budgets, allowed in ((0, 1), (1000, 1), (1000, 0)):
         cache = full_cluster(_SIZES[-1], budgets, allowed=allowed)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]
         strict = "" if allowed else " that let nobody go"
-        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets{strict}", seconds, base)
+        median = _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets{strict}", seconds, base)
+        base = base or median
+
+
+def _decoding() -> None:
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):
@@ -125,9 +139,32 @@ def main() -> None:
         for _ in range(_DECISIONS):
             decode_pod(raw)
         seconds.append((time.process_time() - begin) / _DECISIONS)
-    _show("a pod parsed", seconds, base)
-    waking.main()
-    whole_pod.main()
+    _show("a pod parsed", seconds, None)
+
+
+_PARTS: Final = {
+    "decisions": _decisions,
+    "pods": _pods,
+    "volumes": _volumes,
+    "devices": _devices,
+    "preemption": _preemption,
+    "decoding": _decoding,
+    "events": waking.main,
+    "whole-pod": whole_pod.main,
+}
+
+
+def main() -> None:
+    """Print the table."""
+    assert __doc__ is not None
+    parser = ArgumentParser(prog="make bench", description=__doc__.split(":", 1)[1].strip())
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=[*_PARTS], help="the parts of the table")
+    only = parser.parse_args().only
+    logging.disable(logging.WARNING)
+    settle_memory()
+    print(f"{'':50}{'one':>12}{'in a second':>14}{'to the first':>13}")
+    for name in only:
+        _PARTS[name]()
 
 
 if __name__ == "__main__":
