@@ -186,3 +186,22 @@ async def changing_slices(it: Stage) -> None:
     async with it.meanwhile(it.n(500, least=20), change):
         await it.innocents()
         await it.pause(15)
+
+
+@scenario()
+async def missing_claims(it: Stage) -> None:
+    """5000 pods that wait for claims, and claims that come and go, 400 a second"""
+    await devices(it, it.n(20, least=2), 4)
+    count = it.n(5000, least=6)
+    for number in range(count):
+        await claimant(it, f"m-{number}", f"m-{number}")
+    claims = await it.api.collection("resource.k8s.io/v1", "ResourceClaim", it.namespace)
+
+    async def come_and_go(number: int) -> None:
+        name = f"m-{number * 97 % count}"
+        await claim(it, name, exactly(count=5))
+        await it.api.ask("DELETE", f"{claims}/{name}")
+
+    async with it.meanwhile(it.n(400, least=20), come_and_go):
+        await it.innocents()
+        await it.pause(15)
