@@ -21,6 +21,12 @@ from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.write import converted_yaml
 from scheduler.configuration.yaml_text import read
+from scheduler.daemon.app.autoscalers import (
+    CLUSTER_AUTOSCALER,
+    KARPENTER,
+    settings_yaml,
+    unknown_rules,
+)
 from scheduler.daemon.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMapSource
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.live_names import LiveNames
@@ -136,15 +142,17 @@ def checked(file: str | None, policy_config_map: Path | None, features: GivenFea
             profiles.extend(OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values())
         except ConfigurationError as error:
             errors.extend(not_below(errors, error.errors))
-        for note in (
-            *configuration.notes,
-            *_left_out(configuration),
-            *_args_in_vain(configuration, profiles),
-        ):
-            click.echo(f"warning: {source}: {note.path}: {note.text}", err=True)
+        _warn(
+            source, (*configuration.notes, *_left_out(configuration), *_args_in_vain(configuration, profiles))
+        )
     if errors or configuration is None:
         raise ConfigurationError(errors, source)
     return Checked(configuration, profiles, Named(missing.namespace, missing.name) if missing else None)
+
+
+def _warn(source: str, notes: Iterable[ConfigurationNote]) -> None:
+    for note in notes:
+        click.echo(f"warning: {source}: {note.path}: {note.text}", err=True)
 
 
 def _text_of(file: str) -> tuple[str, Path, str]:
@@ -373,6 +381,18 @@ def _named(text: str) -> Named | None:
     section=_CLUSTER,
 )
 @option(
+    "--cluster-autoscaler",
+    is_flag=True,
+    help="Print the file for `--scheduler-config-file` of Cluster Autoscaler, and warn of rules that it does not know.",
+    section=_CLUSTER,
+)
+@option(
+    "--karpenter",
+    is_flag=True,
+    help="Print the value of `SCHEDULER_CONFIG` for Karpenter, and warn of rules that it does not know.",
+    section=_CLUSTER,
+)
+@option(
     "--live",
     is_flag=True,
     help="Ask the API server whether the rights exist, and whether another scheduler uses the lease or the name.",
@@ -424,6 +444,8 @@ def check(
     policy_config_map: Path | None,
     rbac: bool,
     size: ClusterSize | None,
+    cluster_autoscaler: bool,
+    karpenter: bool,
     live: bool,
     kubeconfig: Path | None,
     user: str,
@@ -442,7 +464,14 @@ def check(
         raise ConfigurationError([FieldError("--config", "cannot be combined with FILE")])
     asked = [
         flag
-        for flag, given in (("--convert", convert), ("--rbac", rbac), ("--size", size), ("--live", live))
+        for flag, given in (
+            ("--convert", convert),
+            ("--rbac", rbac),
+            ("--size", size),
+            ("--cluster-autoscaler", cluster_autoscaler),
+            ("--karpenter", karpenter),
+            ("--live", live),
+        )
         if given
     ]
     if len(asked) > 1:
@@ -455,6 +484,12 @@ def check(
     configuration = found.configuration
     if convert:
         sys.stdout.write(converted_yaml(configuration))
+        return
+    if cluster_autoscaler or karpenter:
+        autoscaler = CLUSTER_AUTOSCALER if cluster_autoscaler else KARPENTER
+        source = configuration.source or _DEFAULTS
+        _warn(source, unknown_rules(autoscaler, configuration, found.profiles))
+        sys.stdout.write(settings_yaml(autoscaler, configuration, found.profiles))
         return
     if not rbac and not live:
         click.echo(_verdict(configuration))

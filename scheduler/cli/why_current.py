@@ -12,6 +12,7 @@ import click
 import yaml
 from rich.text import Text
 
+from scheduler.cli.why_autoscaler import autoscaler_of, missing_node
 from scheduler.cli.why_output import console_for_people, show_pod, show_waiting, write_json
 from scheduler.configuration.load import load, parse
 from scheduler.configuration.overrides import with_features
@@ -173,7 +174,14 @@ async def look_at_pod(look: Lookup, name: str, ask: Ask | None, *, node: str | N
                 click.echo(f"no daemon answers: {note}", err=True)
             noted = note
             answer = answer or await _decided(look, connection, pod, why_not_asked)
-            answer = {"verdict": answer["verdict"], "lastMessage": last_message(pod), **answer}
+            pending = is_pending(pod)
+            answer = {
+                "verdict": answer["verdict"],
+                "lastMessage": last_message(pod),
+                "missingNode": await missing_node(connection, pod) if pending else None,
+                "autoscaler": await autoscaler_of(connection, pod) if pending else None,
+                **answer,
+            }
             if _without_times(answer) != shown:
                 shown = _without_times(answer)
                 show_pod(answer, node=node, as_json=look.as_json, all_nodes=look.all_nodes)

@@ -39,6 +39,7 @@ def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nod
         show_verdict(console, answer)
     elif node is not None and judged is not None:
         _show_node(console, judged, node)
+        return
     elif answer["place"] is not None:
         show_live(answer, as_json=False, all_nodes=all_nodes, source=f"From {answer['decidedBy']}:")
     else:
@@ -47,6 +48,19 @@ def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nod
         show_reasons(console, judged, all_nodes=all_nodes)
         if answer["lastMessage"]:
             console.print(Text(f"Last message of its scheduler: {answer['lastMessage']}"), soft_wrap=True)
+    _show_coming_node(console, answer)
+
+
+def _show_coming_node(console: Console, answer: dict[str, Any]) -> None:
+    """Show what autoscalers do for a pending pod."""
+    if name := answer["missingNode"]:
+        text = (
+            f"The pod is nominated to node {name}, which does not exist: it is still to come, or was deleted."
+        )
+        console.print(Text(text), soft_wrap=True)
+    if found := answer["autoscaler"]:
+        about = ", ".join(filter(None, (found["reason"], found["at"])))
+        console.print(Text(f"{found['meaning']} ({about}): {found['message']}"), soft_wrap=True)
 
 
 def _best(nodes: dict[str, Any]) -> str:

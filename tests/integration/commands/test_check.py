@@ -449,3 +449,20 @@ def test_arguments_of_a_plugin_that_cannot_be_loaded_are_no_second_error(
 
     assert len(errors) == 1
     assert "team_fence.py" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("flag", "printed"),
+    [
+        ("--karpenter", "# Karpenter needs no settings for this profile.\n"),
+        ("--cluster-autoscaler", "# Cluster Autoscaler needs no settings for this profile.\n"),
+    ],
+)
+def test_settings_of_an_autoscaler_are_printed_and_unknown_rules_are_warnings(
+    write: Written, flag: str, printed: str
+) -> None:
+    file = write("profiles: [{plugins: {multiPoint: {enabled: [{name: CapacityScheduling}]}}}]")
+    done = check(flag, file)
+    assert (done.code, done.out) == (0, printed)
+    begins = f"warning: {file}: profiles[0]: CapacityScheduling rejects pods or nodes, and "
+    assert [line for line in done.told if line.startswith(begins)]

@@ -394,3 +394,48 @@ def test_a_pod_on_a_node_is_shown_with_its_current_choice(tmp_path: Path) -> Non
         assert reported["now"]["nodes"]["n2"]["feasible"], "it leaves the room it has"
 
     in_a_world(tmp_path, scenario)
+
+
+def test_it_shows_what_autoscalers_do_for_a_pending_pod(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.add("pods", pod_object("big", cpu="99"), pod_object("next", cpu="99"))
+        nominated = {"status": {"nominatedNodeName": "coming"}}
+        big = world.server.store.patch("pods", "big", nominated, subresource="status")
+        for number, (component, reason, message) in enumerate(
+            [
+                ("cluster-autoscaler", "NotTriggerScaleUp", "pod didn't trigger scale-up"),
+                ("karpenter", "Nominated", "Pod should schedule on: nodeclaim/spot-x7"),
+                ("custom-scheduler", "FailedScheduling", "0/3 nodes are available"),
+            ]
+        ):
+            world.add(
+                "events",
+                {
+                    "metadata": {"name": f"big.{number}", "namespace": "default"},
+                    "involvedObject": {
+                        "kind": "Pod",
+                        "namespace": "default",
+                        "name": "big",
+                        "uid": big["metadata"]["uid"],
+                    },
+                    "reason": reason,
+                    "message": message,
+                    "source": {"component": component},
+                    "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
+                },
+            )
+
+        said = await world.why("big", "--offline")
+        assert (said.code, said.err) == (0, "")
+        assert (
+            "The pod is nominated to node coming, which does not exist: it is still to come, or was deleted.\n"
+            "Karpenter adds a node, or expects one to fit (Nominated, 2026-01-01T00:00:01Z): "
+            "Pod should schedule on: nodeclaim/spot-x7\n"
+        ) in said.out
+
+        told = await world.told("big", "--offline")
+        assert (told["missingNode"], told["autoscaler"]["component"]) == ("coming", "karpenter")
+        other = await world.told("next", "--offline")
+        assert (other["missingNode"], other["autoscaler"]) == (None, None)
+
+    in_a_world(tmp_path, scenario)
