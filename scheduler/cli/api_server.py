@@ -129,6 +129,7 @@ def api_server(
         controllers=controllers,
         version=version,
         feature_gates=feature_gates,
+        normal_events=True,
     )
     run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute(), port=port))
 

@@ -38,6 +38,7 @@ from scheduler.simulator.node_agents.kubelet import (
     healthy_conditions,
     machine_status,
 )
+from scheduler.simulator.registry.event_recorder import EventRecorder
 from scheduler.simulator.storage import ADDED, DELETED, MODIFIED, Change, Entry, Watch
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class Write:
 class OrderedWrites(JobQueue[Write]):
     """Waiting writes by object; at most one write of an object is in flight."""
 
-    def __init__(self) -> None:
-        super().__init__("writes", _CAPACITY)
+    def __init__(self, name: str) -> None:
+        super().__init__(name, _CAPACITY)
         self._waiting: dict[str, deque[Write]] = {}  # object -> its writes
         self._sent: set[str] = set()  # objects with a write in flight
         self._count = 0
@@ -136,7 +137,7 @@ class OrderedWrites(JobQueue[Write]):
 
 _EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 _READ: Final = (NODES, PODS, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS)
-_WRITTEN: Final = {each.kind: each for each in (NODES, PODS, LEASES)}
+_WRITTEN: Final = {each.kind: each for each in (NODES, PODS, LEASES, _EVENTS)}
 _BOUND: Final = "spec.nodeName!="
 _FIELD_MANAGER: Final = "kubelet"
 _PLACES: Final = 16
@@ -153,11 +154,15 @@ class RemoteObjects:
         nodes: names of nodes.
         clock: time of the statuses.
         random: for jitter.
+
+    Attributes:
+        events: records events about objects.
     """
 
     def __init__(
         self, connection: ApiConnection, nodes: Collection[str], *, clock: Clock, random: Random
     ) -> None:
+        self.events = EventRecorder(self, clock, normal=True)
         self._clock = clock
         self._outages = Outages(connection)
         self._feeds = {str(resource): _Feed(resource, nodes) for resource in _READ}
@@ -174,10 +179,10 @@ class RemoteObjects:
             )
             for name, feed in self._feeds.items()
         }
-        self._writes = OrderedWrites()
+        self._writes, self._event_writes = OrderedWrites("writes"), OrderedWrites("events")
         self._lane = BackgroundLane(
             connection,
-            [self._writes],
+            [self._writes, self._event_writes],
             places=lambda: _PLACES,
             backoff=Backoff(random, initial_seconds=0.05, maximum_seconds=10.0),
         )
@@ -212,8 +217,10 @@ class RemoteObjects:
         try:
             async with asyncio.timeout(_LAST_WRITES_SECONDS):
                 await self._writes.wait_idle()
+                await self._event_writes.wait_idle()
         except TimeoutError:
-            logger.warning("Writes were left unfinished", extra={"writes": len(self._writes)})
+            left = len(self._writes) + len(self._event_writes)
+            logger.warning("Writes were left unfinished", extra={"writes": left})
 
     def has_kind(self, resource: str) -> bool:
         return resource in self._feeds
@@ -238,9 +245,9 @@ class RemoteObjects:
     def create(self, resource: str, obj: Object, *, namespace: str = "") -> None:
         """Create an event, unless its namespace is terminating."""
         assert resource == str(_EVENTS), "node agents create nothing else"
-        about = f"{resource} {namespace}/{obj['involvedObject']['name']}"
+        about = f"{resource} {namespace}/{obj['metadata']['name']}"
         request = Request("POST", _EVENTS.path(namespace), msgspec.json.encode(obj))
-        self._send(Write(about, request, expected=403))
+        self._send(Write(about, request, expected=403), self._event_writes)
 
     def apply(self, obj: Object) -> None:
         about, path = _place(obj)
@@ -253,9 +260,13 @@ class RemoteObjects:
     ) -> None:
         """Patch an object, or its status, unless another object has its name by then."""
         about, path = _place(obj)
+        path = f"{path}/{subresource}" if subresource else path
+        if obj["kind"] == _EVENTS.kind:
+            request = Request("PATCH", path, msgspec.json.encode(patch), patch_type)
+            self._send(Write(about, request, replaces=True), self._event_writes)
+            return
         metadata = patch.get("metadata", {}) | {"uid": obj["metadata"]["uid"]}
         body = msgspec.json.encode(patch | {"metadata": metadata})
-        path = f"{path}/{subresource}" if subresource else path
         self._send(Write(about, Request("PATCH", path, body, patch_type), expected=409))
 
     def remove(self, obj: Object, *, grace_period_seconds: int | None = None) -> None:
@@ -276,8 +287,8 @@ class RemoteObjects:
         feed = self._feeds[resource]
         return [obj for obj in self._reflectors[resource].store.values() if feed.has(obj)]
 
-    def _send(self, write: Write) -> None:
-        self._writes.put(write)
+    def _send(self, write: Write, queue: OrderedWrites | None = None) -> None:
+        (self._writes if queue is None else queue).put(write)
         self._lane.wake()
 
 

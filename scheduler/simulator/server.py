@@ -210,6 +210,7 @@ class ApiServer:
         devices: DeviceOptions | None = None,
         version: str = DEFAULT_VERSION,
         feature_gates: Mapping[str, bool] = MappingProxyType({}),
+        normal_events: bool = False,
         history: int = 20_000,
         logged_requests: int = 10_000,
     ) -> None:
@@ -235,6 +236,8 @@ class ApiServer:
             devices: delays of device drivers.
             version: the Kubernetes version, one of `VERSIONS`.
             feature_gates: gate -> value; the others have the defaults of this scheduler in that version.
+            normal_events: whether controllers and kubelets also record what went well, as in a real cluster: for users
+                who read events.
             history: number of kept changes per kind, for watches that resume.
             logged_requests: number of requests kept in `requests`.
         """
@@ -263,7 +266,7 @@ class ApiServer:
         self._listener: Listener | None = None
         self._api = Api(self._registry, host, version)
         self._date = (0, "")
-        self.store = Store(self._registry)
+        self.store = Store(self._registry, normal_events=normal_events)
         self.store.bootstrap()
         if rbac:
             bootstrap_rbac(self.store)

@@ -1,4 +1,4 @@
-"""Base classes of simulated controllers: they watch the store, act after changes, and write events.
+"""Base classes of simulated controllers: they watch the store, and act after changes.
 
 Each run is one callback of the event loop: it reads all events, then acts. It does not wait, so nothing can change while it
 decides.
@@ -19,9 +19,10 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.registry.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.event_recorder import EventRecorder
     from scheduler.simulator.storage import Watch
 
 
@@ -30,7 +31,12 @@ class ObjectAccess(Protocol):
 
     A store carries out a write at once. An API server gets the writes of an object in their order, later than the
     call, and a watch shows the effect.
+
+    Attributes:
+        events: records events about objects.
     """
+
+    events: EventRecorder
 
     def has_kind(self, resource: str) -> bool:
         """Return whether a kind is served."""
@@ -50,10 +56,6 @@ class ObjectAccess(Protocol):
 
     def unwatch(self, resource: str, watch: Watch) -> None:
         """End a watch."""
-        ...
-
-    def create(self, resource: str, obj: Object, *, namespace: str = "") -> object:
-        """Create an object."""
         ...
 
     def apply(self, obj: Object) -> object:
@@ -80,43 +82,6 @@ class ObjectAccess(Protocol):
 
 
 S = TypeVar("S", bound=ObjectAccess)
-
-
-def record_event(
-    store: ObjectAccess,
-    obj: Object,
-    reason: str,
-    message: str,
-    *,
-    component: str,
-    host: str = "",
-    warning: bool = False,
-) -> None:
-    """Record an event about an object."""
-    namespace, name = key_of(obj)
-    now = store.timestamp()
-    event = {
-        "metadata": {"generateName": f"{name}."},
-        "involvedObject": {
-            "kind": obj["kind"],
-            "apiVersion": obj["apiVersion"],
-            "name": name,
-            "uid": obj["metadata"]["uid"],
-            **({"namespace": namespace} if namespace else {}),
-        },
-        "reason": reason,
-        "message": message,
-        "type": "Warning" if warning else "Normal",
-        "source": {"component": component, **({"host": host} if host else {})},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
-    try:
-        store.create("events", event, namespace=namespace or "default")
-    except StatusError as error:
-        if error.reason != "Forbidden":  # a terminating namespace accepts no events
-            raise
 
 
 class Controller(ABC, Generic[S]):
@@ -224,7 +189,21 @@ class WorkloadController(QueueController[Store]):
     """Handles the workloads of one kind after changes of them or their dependents.
 
     The first of its `resources` are the workloads, the second their dependents.
+
+    Attributes:
+        component: its name in events.
+        messages: reason -> message of the events about its pods.
+
+    Source:
+        kube-controller-manager v1.36, pkg/controller/controller_utils.go, RealPodControl.
     """
+
+    component: ClassVar[str]
+    messages: ClassVar[Mapping[str, str]] = {
+        "SuccessfulCreate": "Created pod: {pod}",
+        "FailedCreate": "Error creating: {error}",
+        "SuccessfulDelete": "Deleted pod: {pod}",
+    }
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -274,11 +253,14 @@ class WorkloadController(QueueController[Store]):
             "spec": template["spec"] | (spec or {}),
         }
         try:
-            self.store.create("pods", pod, namespace=own["namespace"])
-        except StatusError:
+            name = key_of(self.store.create("pods", pod, namespace=own["namespace"]))[1]
+        except StatusError as error:
             # As upstream: retry later, because the cause may pass (a terminating namespace, or a terminating pod of that name).
             self.later(RETRY_SECONDS, self.look_again, own["uid"])
+            if error.reason != "AlreadyExists":
+                self._record_pod(workload, "FailedCreate", metadata.get("name", ""), error.message)
             return False
+        self._record_pod(workload, "SuccessfulCreate", name)
         return True
 
     def delete_pod(self, pod: Object) -> None:
@@ -287,6 +269,18 @@ class WorkloadController(QueueController[Store]):
         present = self.store.find("pods", name, namespace)
         if present is not None and not is_terminating(present):
             self.store.delete("pods", name, namespace)
+            workload = self.workloads.get(controller_of(pod)["uid"])
+            if workload is not None:
+                self._record_pod(workload, "SuccessfulDelete", name)
+
+    def record(self, workload: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an event about a workload."""
+        self.store.events.record(workload, reason, message, component=self.component, warning=warning)
+
+    def _record_pod(self, workload: Object, reason: str, pod: str, error: str = "") -> None:
+        owner = key_of(workload)[1]
+        message = self.messages[reason].format(pod=pod, error=error, owner=owner)
+        self.record(workload, reason, message, warning=bool(error))
 
 
 def template_hash(template: Object) -> str:

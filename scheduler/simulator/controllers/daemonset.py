@@ -15,7 +15,7 @@ import msgspec
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE
-from scheduler.simulator.apimachinery.objects import is_terminating, labels_of
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of, labels_of
 from scheduler.simulator.controllers.controller import REVISION_LABEL, WorkloadController, template_hash
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
 from scheduler.simulator.kinds.workloads import TEMPLATE_GENERATION, scaled
@@ -41,6 +41,7 @@ class DaemonSetController(WorkloadController):
     """Creates and deletes the pods of DaemonSets for each node, and counts them."""
 
     resources = ("daemonsets.apps", "pods", "nodes")
+    component = "daemonset-controller"
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -68,6 +69,8 @@ class DaemonSetController(WorkloadController):
         may_be, may_stay = self._eligible(workload)
         for name in self._nodes:
             pods = by_node.get(name, [])
+            if name in may_stay:
+                self._record_ended(workload, name, pods)
             self._keep_one(pods, may_stay=name in may_stay)
             if name in may_be and not pods:
                 self._create(workload, name, revision)
@@ -86,6 +89,14 @@ class DaemonSetController(WorkloadController):
         for pod in pods:
             if not may_stay or has_ended(pod) or pod in running[1:]:
                 self.delete_pod(pod)
+
+    def _record_ended(self, daemon_set: Object, node: str, pods: list[Object]) -> None:
+        for pod in pods:
+            if has_ended(pod) and not is_terminating(pod):
+                key, failed = "/".join(key_of(pod)), pod["status"]["phase"] == "Failed"
+                state, verb = ("failed", "kill") if failed else ("succeeded", "delete")
+                message = f"Found {state} daemon pod {key} on node {node}, will try to {verb} it"
+                self.record(daemon_set, f"{state.title()}DaemonPod", message, warning=failed)
 
     def _eligible(self, daemon_set: Object) -> tuple[set[str], set[str]]:
         """Return the nodes that should have a pod, and the nodes whose pod may stay.

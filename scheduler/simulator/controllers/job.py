@@ -36,6 +36,7 @@ class JobController(WorkloadController):
     """Creates the pods of Jobs, counts their results, and finishes Jobs."""
 
     resources = (_JOBS, "pods")
+    component = "job-controller"
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -78,16 +79,21 @@ class JobController(WorkloadController):
             first = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
             if type_ == "Complete":
                 status["completionTime"] = self.store.timestamp()
+                self.record(job, "Completed", "Job completed")
+            else:
+                self.record(job, reason, message, warning=True)
             for one in (first, type_):
                 self._set_condition(status, one, "True", reason, message)
         elif spec.get("suspend"):
             self._delete(active)
-            self._set_condition(status, "Suspended", "True", "JobSuspended", "Job suspended")
+            if self._set_condition(status, "Suspended", "True", "JobSuspended", "Job suspended"):
+                self.record(job, "Suspended", "Job suspended")
             status |= {"active": 0, "ready": 0}
             status.pop("startTime", None)
         else:
             if is_true(job, "Suspended"):
                 self._set_condition(status, "Suspended", "False", "JobResumed", "Job resumed")
+                self.record(job, "Resumed", "Job resumed")
             self._manage(job, active, succeeded, failed)
         self._write(job, status)
         if verdict is not None:
@@ -207,12 +213,14 @@ class JobController(WorkloadController):
         now = datetime.fromisoformat(self.store.timestamp())
         return (now - datetime.fromisoformat(moment)).total_seconds()
 
-    def _set_condition(self, status: Object, type_: str, value: str, reason: str, message: str) -> None:
+    def _set_condition(self, status: Object, type_: str, value: str, reason: str, message: str) -> bool:
+        """Set a condition; return whether it changed."""
         if any((one["type"], one["status"]) == (type_, value) for one in status["conditions"]):
-            return
+            return False
         now = self.store.timestamp()
         new = {"type": type_, "status": value, "lastProbeTime": now, "reason": reason, "message": message}
         status["conditions"] = with_condition(status["conditions"], new, now)
+        return True
 
 
 def _is_indexed(spec: Object) -> bool:

@@ -10,7 +10,7 @@ Source:
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.simulator.apimachinery.objects import (
     is_terminating,
@@ -30,7 +30,7 @@ from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
 from scheduler.simulator.kinds.workloads import scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
@@ -43,6 +43,7 @@ class ReplicaSetController(WorkloadController):
     """Creates and deletes the pods of ReplicaSets, and counts them."""
 
     resources = ("replicasets.apps", "pods")
+    component = "replicaset-controller"
 
     def sync(self, workload: Object, owned: dict[str, Object]) -> None:
         pods = list(filter(is_active, owned.values()))
@@ -73,6 +74,7 @@ class ReplicationControllerController(ReplicaSetController):
     """
 
     resources = ("replicationcontrollers", "pods")
+    component = "replication-controller"
 
 
 def _least_missed(pod: Object) -> tuple[bool, bool, bool, str]:
@@ -98,6 +100,7 @@ class DeploymentController(WorkloadController):
     """Creates and scales the ReplicaSets of Deployments, and sums up their pods."""
 
     resources = ("deployments.apps", _REPLICA_SETS)
+    component = "deployment-controller"
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -121,11 +124,18 @@ class DeploymentController(WorkloadController):
             # An old template is active again: its ReplicaSet gets the newest revision, which rollout history shows.
             new = self._number(new, 1 + max(map(_revision, old)))
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
-            if replica_set["spec"].get("replicas", 0) != replicas:
+            before = replica_set["spec"].get("replicas", 0)
+            if before != replicas:
                 namespace, set_name = key_of(replica_set)
                 self.store.scale(_REPLICA_SETS, set_name, replicas, namespace)
+                self._record_scaling(deployment, set_name, before, replicas)
         self._forget(deployment, old)
         self._report(deployment, new, old)
+
+    def _record_scaling(self, deployment: Object, replica_set: str, before: int, after: int) -> None:
+        direction = "up" if after > before else "down"
+        message = f"Scaled {direction} replica set {replica_set} from {before} to {after}"
+        self.record(deployment, "ScalingReplicaSet", message)
 
     def _number(self, obj: Object, revision: int) -> Object:
         """Set an object's revision annotation, which rollout history reads."""
@@ -189,6 +199,7 @@ class DeploymentController(WorkloadController):
         labels = template["metadata"].get("labels", {}) | hash_label
         selector = spec["selector"] | {"matchLabels": spec["selector"].get("matchLabels", {}) | hash_label}
         revision = 1 + max((_revision(replica_set) for replica_set in old), default=0)
+        replicas = 0 if old else spec.get("replicas", 0)
         self.store.create(
             _REPLICA_SETS,
             {
@@ -199,13 +210,15 @@ class DeploymentController(WorkloadController):
                     "ownerReferences": owned_by(deployment),
                 },
                 "spec": {
-                    "replicas": 0 if old else spec.get("replicas", 0),
+                    "replicas": replicas,
                     "selector": selector,
                     "template": template | {"metadata": template["metadata"] | {"labels": labels}},
                 },
             },
             namespace=deployment["metadata"]["namespace"],
         )
+        if replicas:
+            self._record_scaling(deployment, name, 0, replicas)
 
     def _report(self, deployment: Object, new: Object | None, old: Sequence[Object]) -> None:
         sets = [*old, *([new] if new else [])]
@@ -300,6 +313,7 @@ def _revision(replica_set: Object) -> int:
 
 
 _CLAIMS: Final = "persistentvolumeclaims"
+_STATEFUL_SETS: Final = "statefulset-controller"
 
 
 class ClaimsOfPods:
@@ -315,11 +329,12 @@ class ClaimsOfPods:
             The volumes of the pod for these claims, by name; None if a claim cannot be created now.
         """
         spec, (namespace, name) = stateful_set["spec"], key_of(stateful_set)
+        pod = f"{name}-{ordinal}"
         owned = spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
         volumes = {}
         for template in spec.get("volumeClaimTemplates", ()):
             volume = template["metadata"]["name"]
-            claim = f"{volume}-{name}-{ordinal}"
+            claim = f"{volume}-{pod}"
             volumes[volume] = {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
             if self._store.find(_CLAIMS, claim, namespace) is not None:
                 continue
@@ -331,8 +346,16 @@ class ClaimsOfPods:
                 self._store.create(
                     _CLAIMS, {"metadata": metadata, "spec": template["spec"]}, namespace=namespace
                 )
-            except StatusError:
+            except StatusError as error:
+                problem = (
+                    f"Create Claim {claim} for Pod {pod} in StatefulSet {name} failed error: {error.message}"
+                )
+                self._store.events.record(
+                    stateful_set, "FailedCreate", problem, component=_STATEFUL_SETS, warning=True
+                )
                 return None
+            created = f"Create Claim {claim} Pod {pod} in StatefulSet {name} success"
+            self._store.events.record(stateful_set, "SuccessfulCreate", created, component=_STATEFUL_SETS)
         return volumes
 
     def release(self, stateful_set: Object, pod: Object) -> None:
@@ -357,6 +380,12 @@ class StatefulSetController(WorkloadController):
     """Creates, replaces and deletes the pods of StatefulSets in order."""
 
     resources = ("statefulsets.apps", "pods")
+    component = _STATEFUL_SETS
+    messages: ClassVar[Mapping[str, str]] = {
+        "SuccessfulCreate": "Create Pod {pod} in StatefulSet {owner} successful",
+        "FailedCreate": "Create Pod {pod} in StatefulSet {owner} failed error: {error}",
+        "SuccessfulDelete": "Delete Pod {pod} in StatefulSet {owner} successful",
+    }
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import QueueController, record_event
+from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.kinds.pod_groups import GROUP
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.registry.store import Store
@@ -245,7 +245,7 @@ class ResourceClaims(QueueController[Store]):
 
     def _tell(self, owner: Object, problem: str) -> None:
         reason = "FailedResourceClaimCreation"
-        record_event(self.store, owner, reason, problem, component="resource_claim", warning=True)
+        self.store.events.record(owner, reason, problem, component="resource_claim", warning=True)
 
 
 def release_claim(store: Store, claim: Object, is_needed: Callable[[Object], bool]) -> list[Object]:

@@ -27,7 +27,7 @@ from scheduler.simulator.apimachinery.objects import (
 )
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import QueueController, record_event
+from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.kinds.persistent_volumes import (
     CLAIM_PROTECTION,
     VOLUME_PROTECTION,
@@ -351,7 +351,7 @@ class VolumeController(QueueController[Store]):
         key = "/".join(key_of(claim))
         if self._told.get(key) != message:
             self._told[key] = message
-            record_event(self.store, claim, reason, message, component=_COMPONENT, warning=warning)
+            self.store.events.record(claim, reason, message, component=_COMPONENT, warning=warning)
 
 
 def _keep(place: dict[str, dict[str, None]], group: str, name: str, *, is_there: bool) -> None:
@@ -412,7 +412,7 @@ class EphemeralVolumes(QueueController[Store]):
 
     def _tell(self, pod: Object, volume: str, problem: str) -> None:
         message = f"ephemeral volume {volume}: {problem}"
-        record_event(self.store, pod, "FailedBinding", message, component="ephemeral_volume", warning=True)
+        self.store.events.record(pod, "FailedBinding", message, component="ephemeral_volume", warning=True)
 
 
 ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"

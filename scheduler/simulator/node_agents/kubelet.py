@@ -28,7 +28,7 @@ from scheduler.simulator.apimachinery.objects import (
     key_of,
     labels_of,
 )
-from scheduler.simulator.controllers.controller import Controller, ObjectAccess, QueueController, record_event
+from scheduler.simulator.controllers.controller import Controller, ObjectAccess, QueueController
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
 from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
@@ -339,7 +339,7 @@ class Kubelet(QueueController[ObjectAccess]):
     def _reject(self, pod: Object, why: AdmissionRejection) -> None:
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
         self._report(pod, status)
-        self._tell(pod, why)
+        self._record(pod, why.reason, why.message, warning=True)
 
     def _run(self, uid: str) -> None:
         pod = self._running(uid, "Pending")
@@ -348,6 +348,7 @@ class Kubelet(QueueController[ObjectAccess]):
         host = self._addresses.get(pod["spec"]["nodeName"], "")
         address = host if host and pod["spec"].get("hostNetwork") else self._next_address()
         self._report(pod, running_status(pod, address, host, self.store.timestamp()))
+        self._record_started(pod, pod["spec"].get("containers", ()))
 
     def _lacks(self, uid: str, pod: Object) -> bool:
         """Return whether a pod must wait for a volume or a claim; changes of those trigger another check."""
@@ -358,12 +359,40 @@ class Kubelet(QueueController[ObjectAccess]):
         self._waiting.setdefault(key_of(pod)[0], {})[uid] = None
         if self._told.get(uid) != lack.message:
             self._told[uid] = lack.message
-            self._tell(pod, lack)
+            self._record(pod, lack.reason, lack.message, warning=True)
         return True
 
-    def _tell(self, pod: Object, why: AdmissionRejection) -> None:
-        node = pod["spec"]["nodeName"]
-        record_event(self.store, pod, why.reason, why.message, component="kubelet", host=node, warning=True)
+    def _record_started(self, pod: Object, containers: Iterable[Object]) -> None:
+        """Record the events of containers that start; every image is on the node already, because nothing is pulled.
+
+        Source:
+            kubelet v1.36, pkg/kubelet/images/image_manager.go and pkg/kubelet/kuberuntime/kuberuntime_container.go.
+        """
+        for container in containers:
+            name, image = container["name"], container.get("image", "")
+            present = f'Container image "{image}" already present on machine and can be accessed by the pod'
+            self._record(pod, "Pulled", present, name)
+            self._record(pod, "Created", "Container created", name)
+            self._record(pod, "Started", "Container started", name)
+
+    def _record_stopping(self, pod: Object) -> None:
+        for status in pod["status"].get("containerStatuses", ()):
+            if "running" in status.get("state", {}):
+                name = status["name"]
+                self._record(pod, "Killing", f"Stopping container {name}", name)
+
+    def _record(
+        self, pod: Object, reason: str, message: str, container: str = "", *, warning: bool = False
+    ) -> None:
+        self.store.events.record(
+            pod,
+            reason,
+            message,
+            component="kubelet",
+            host=pod["spec"]["nodeName"],
+            field_path=f"spec.containers{{{container}}}" if container else "",
+            warning=warning,
+        )
 
     def _bound(self, uid: str) -> Object | None:
         """Return a bound pod, or None if it was deleted in the meantime."""
@@ -396,14 +425,27 @@ class Kubelet(QueueController[ObjectAccess]):
         status = backoff_status(pod, exit_codes, now) if restarts else ended_status(pod, exit_codes, now)
         self._report(pod, status)
         if restarts:
+            self._record_back_off(pod, exit_codes)
             failures = max(one["restartCount"] for one in pod["status"]["containerStatuses"])
             wait = min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS)
             self.later(wait, self._restart, uid)
+
+    def _record_back_off(self, pod: Object, exit_codes: Sequence[int]) -> None:
+        namespace, pod_name = key_of(pod)
+        for status, code in zip(pod["status"]["containerStatuses"], exit_codes, strict=True):
+            if code:
+                name = status["name"]
+                where = f"{name} in pod {pod_name}_{namespace}({pod['metadata']['uid']})"
+                self._record(
+                    pod, "BackOff", f"Back-off restarting failed container {where}", name, warning=True
+                )
 
     def _restart(self, uid: str) -> None:
         pod = self._running(uid, "Running")
         if pod is not None:
             self._report(pod, restarted_status(pod, self.store.timestamp()))
+            containers = pod["status"]["containerStatuses"]
+            self._record_started(pod, [one for one in containers if "waiting" in one["state"]])
             self._plan_end(uid, pod)
 
     def _report(self, pod: Object, status: Object) -> None:
@@ -425,6 +467,7 @@ class Kubelet(QueueController[ObjectAccess]):
         if uid in self._ending:
             return
         self._ending.add(uid)
+        self._record_stopping(pod)
         grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
         seconds = self._options.stop_seconds + (hook_seconds(pod) if uid in self._admitted else 0.0)
         self.later(min(grace, seconds), self._remove, uid)

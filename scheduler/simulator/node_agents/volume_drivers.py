@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, labels_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import QueueController, record_event
+from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.controllers.volumes import (
     ATTACHMENTS,
     PROVISIONED_BY,
@@ -258,7 +258,7 @@ class Provisioner(QueueController[Store]):
         self.later(min(_RETRY_SECONDS * 2**failures, _LONGEST_RETRY_SECONDS), self.look_again, key)
 
     def _tell(self, claim: Object, driver: str, reason: str, message: str, *, warning: bool = False) -> None:
-        record_event(self.store, claim, reason, message, component=driver, warning=warning)
+        self.store.events.record(claim, reason, message, component=driver, warning=warning)
 
 
 def _is_to_go(volume: Object) -> bool:

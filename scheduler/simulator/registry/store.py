@@ -23,6 +23,7 @@ from scheduler.simulator.kinds.core import ALWAYS_THERE
 from scheduler.simulator.kinds.custom_resource_definitions import found_at
 from scheduler.simulator.kinds.pods import topology_labels
 from scheduler.simulator.registry.deletion import DeleteOptions, delete
+from scheduler.simulator.registry.event_recorder import EventRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,10 +205,19 @@ class Store:
     Every method raises `StatusError` where the server would return an error Status. A kind is given by its
     resource: `pods`, or with the group, `deployments.apps`. Returned objects are the stored ones and must not
     be changed: `objects.clone` returns a copy that may. Passed objects are copied.
+
+    Args:
+        registry: the objects.
+        normal_events: whether simulated controllers and kubelets record events of type Normal; they always record
+            warnings.
+
+    Attributes:
+        events: records events about objects.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, normal_events: bool = False) -> None:
         self._registry = registry
+        self.events = EventRecorder(self, registry.clock, normal=normal_events)
 
     @property
     def version(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -133,7 +134,7 @@ def session(tmp_path: Path):
 
     def run(test: Any) -> None:
         async def serve() -> None:
-            async with ApiServer(controllers=True, kubelet=QUICK) as server:
+            async with ApiServer(controllers=True, kubelet=QUICK, normal_events=True) as server:
                 for node in uniform(3):
                     server.store.create("nodes", node)
                 binding = asyncio.create_task(bind_forever(server))
@@ -356,6 +357,24 @@ def test_events_are_listed(session: Any):
         for command in (("events",), ("events", "--for", "pod/big"), ("get", "events")):
             assert "OutOfcpu" in await kubectl(*command)
         assert "Node didn't have enough resource: cpu" in await kubectl("describe", "pod", "big")
+
+    session(test)
+
+
+def test_describe_shows_the_events_of_controllers_and_kubelets(session: Any):
+    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+        await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=1")
+        await kubectl("rollout", "status", "deployment/web", "--timeout=20s")
+
+        described = await kubectl("describe", "deployment", "web")
+        assert re.search(
+            r"ScalingReplicaSet +\S+ +deployment-controller +Scaled up replica set web-", described
+        )
+        described = await kubectl("describe", "replicaset")
+        assert re.search(r"SuccessfulCreate +\S+ +replicaset-controller +Created pod: web-", described)
+        described = await kubectl("describe", "pod")
+        for reason, message in (("Created", "Container created"), ("Started", "Container started")):
+            assert re.search(rf"Normal +{reason} +\S+ +kubelet +{message}", described)
 
     session(test)
 

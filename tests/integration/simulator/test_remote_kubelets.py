@@ -242,6 +242,29 @@ async def test_a_pod_that_its_node_cannot_run_is_rejected_with_an_event(tmp_path
         assert {each["reason"] for each in at.store.list("events")} == {"OutOfcpu", "NodeAffinity"}
 
 
+async def test_events_of_containers_are_written_and_repeated_ones_counted(tmp_path: Path):
+    async with cluster(tmp_path) as at, at.kubelets():
+        at.bind(annotated(pod("again", restartPolicy="OnFailure"), seconds="0", code="1"))
+        await asyncio.sleep(25)
+
+        found = {each["reason"]: each["count"] for each in at.store.list("events")}
+        assert found == {"Pulled": 2, "Created": 2, "Started": 2, "BackOff": 2}
+        assert {each["source"]["host"] for each in at.store.list("events")} == {"sim-0"}
+
+
+async def test_a_status_does_not_wait_for_a_backlog_of_events(tmp_path: Path):
+    async with cluster(tmp_path) as at, at.kubelets():
+        at.server.faults.delay(1.0, requests(resource="events"))
+        for number in range(40):
+            at.bind(pod(f"p{number}"))
+        await asyncio.sleep(3)
+        at.bind(pod("late"))
+        await asyncio.sleep(3)
+
+        assert at.status("late")["phase"] == "Running"
+        assert len(at.store.list("events")) < 120
+
+
 async def test_a_pod_of_a_job_ends_as_its_annotations_say(tmp_path: Path):
     async with cluster(tmp_path) as at, at.kubelets():
         at.bind(annotated(pod("good", restartPolicy="Never"), seconds="30"))

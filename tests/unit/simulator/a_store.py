@@ -25,12 +25,13 @@ class AStore(Store):
         history: int = 1000,
         clock: Clock | None = None,
         version: str = DEFAULT_VERSION,
+        normal_events: bool = False,
         **gates: bool,
     ) -> None:
         self.clock = ManualClock()
         kinds = builtin_kinds(features_of(gates, version))
         self.registry = Registry(clock=clock or self.clock, kinds=kinds, seed=0, history=history)
-        super().__init__(self.registry)
+        super().__init__(self.registry, normal_events=normal_events)
         self.bootstrap()
 
 

@@ -27,6 +27,11 @@ from tests.unit.simulator.storage_objects import (
 PV, PVC, SC = "persistentvolumes", "persistentvolumeclaims", "storageclasses"
 
 
+@pytest.fixture
+def store() -> AStore:
+    return AStore(normal_events=True)
+
+
 async def test_a_claim_gets_the_smallest_suitable_volume(store: AStore):
     async with running(store):
         for name, size in (("big", "20Gi"), ("right", "5Gi"), ("small", "1Gi")):
@@ -214,7 +219,7 @@ async def test_immediate_volumes_are_spread_over_the_zones_of_a_class(store: ASt
 
 
 async def test_a_failed_volume_returns_the_claim_to_the_scheduler():
-    store, faults = AStore(), ProvisioningFaults()
+    store, faults = AStore(normal_events=True), ProvisioningFaults()
     faults.add(ProvisioningFault(node="n1"))
     for name in ("n1", "n2"):
         store.create("nodes", node(name, labels={ZONE: "a"}))
@@ -233,7 +238,7 @@ async def test_a_failed_volume_returns_the_claim_to_the_scheduler():
 
 
 async def test_an_immediate_claim_is_retried_repeatedly():
-    store, faults = AStore(), ProvisioningFaults()
+    store, faults = AStore(normal_events=True), ProvisioningFaults()
     faults.add(ProvisioningFault(times=2))
     async with running(store, faults=faults):
         store.create(SC, storage_class("plain"))
@@ -242,7 +247,8 @@ async def test_an_immediate_claim_is_retried_repeatedly():
         assert events_of(store, "c")[-1] == "ProvisioningFailed"
         await asyncio.sleep(10)
         assert bound_volume(store, "c")
-        assert events_of(store, "c").count("ProvisioningFailed") == 2
+        (event,) = [one for one in store.list("events") if one["reason"] == "ProvisioningFailed"]
+        assert event["count"] == 2
 
 
 async def test_the_provisioner_no_provisioner_provisions_nothing(store: AStore):
