@@ -68,7 +68,7 @@ METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.QUEUE_SORT: ("sort_key",),
     ExtensionPoint.PRE_FILTER: ("pre_filter", "add_pods", "remove_pods"),
     ExtensionPoint.FILTER: ("filter", "filter_node"),
-    ExtensionPoint.POST_FILTER: ("post_filter",),
+    ExtensionPoint.POST_FILTER: ("post_filter", "remedy"),
     ExtensionPoint.POD_GROUP_POST_FILTER: ("post_filter_group",),
     ExtensionPoint.PRE_SCORE: ("pre_score",),
     ExtensionPoint.SCORE: ("score", "score_node", "normalize"),
@@ -208,12 +208,37 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
         if point in points
         for method in METHODS_OF[point]
     ]
-    contracts += [
-        (Plugin, method)
-        for method in ("signature", "version", "events", "refresh", "why", "nodes_without_data", "statuses")
-    ]
+    contracts += [(Plugin, name) for name, value in vars(Plugin).items() if inspect.isfunction(value)]
     for contract, method in contracts:
         yield from _signature_faults(plugin, contract, method)
+    yield from _misspelled(plugin, points)
+
+
+_NAMED_ELSEWHERE = frozenset({"filter", "filter_node", "score", "score_node"})
+_MISSPELLED = 0.88
+"""Similarity of two names, of which one is a mistake: `signatures` for `signature`, but not `events_of` for `events`."""
+
+
+def _misspelled(plugin: type[Plugin], points: frozenset[ExtensionPoint]) -> Iterator[str]:
+    """Yield an error for each public member whose name is nearly that of an optional one, because nothing uses it."""
+    contracts = (Plugin, *(of for point, of in CLASS_OF_POINT.items() if point in points))
+    members = {name: of for of in contracts for name in vars(of) if not name.startswith("_")}
+    elsewhere = _NAMED_ELSEWHERE | getattr(plugin, "__abstractmethods__", frozenset())
+    missing = {
+        name.lower(): name
+        for name, of in members.items()
+        if name not in elsewhere and getattr(plugin, name) is getattr(of, name)
+    }
+    own = {
+        name: None
+        for kind in plugin.__mro__
+        if issubclass(kind, Plugin) and not kind.__module__.startswith("scheduler.framework.")
+        for name in vars(kind)
+        if not name.startswith("_") and name not in members
+    }
+    for name in own:
+        if near := difflib.get_close_matches(name.lower(), missing, n=1, cutoff=_MISSPELLED):
+            yield f"{name}: the contract has no such member; did you mean {missing[near[0]]}?"
 
 
 def _near_miss(plugin: type[Plugin], *wanted: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,11 +17,11 @@ from scheduler.configuration.profile_plugins import decode_args, expand_in_steps
 from scheduler.engine.runtime.adapters import slow_last
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.framework import EnabledPlugins, Framework
-from scheduler.engine.runtime.plugin_classes import constructor_wants, points_of, refresh_faults
+from scheduler.engine.runtime.plugin_classes import constructor_wants, overrides, points_of, refresh_faults
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError, SchedulerError
 from scheduler.framework.events import ClusterEvent, EventWithHint
 from scheduler.framework.features import Features
-from scheduler.framework.interface import ExtensionPoint
+from scheduler.framework.interface import ExtensionPoint, Plugin
 from scheduler.framework.preemption import PreemptionDryRun
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.loop_work import calls_plugin_code, loop_work
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.budget import LoopBudget
     from scheduler.engine.runtime.calls import Instruments
     from scheduler.engine.runtime.registry import Registry
-    from scheduler.framework.interface import Plugin, PluginArgs
+    from scheduler.framework.interface import PluginArgs
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
         capabilities: Protocol -> its implementation.
 
     Raises:
-        PluginLoadError: the constructor or `events` raised, `events` returned an invalid value, or the constructor
-            needs a capability that is not available here, for example a binder in an offline simulation.
+        PluginLoadError: the constructor, `events` or `version` raised, `events` or `version` returned an invalid value, or
+            the constructor needs a capability that is not available here, for example a binder in an offline simulation.
     """
     given: dict[str, Any] = {}
     for name, capability in constructor_wants(plugin).items():
@@ -75,16 +75,34 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
     for fault in refresh_faults(built):
         raise PluginLoadError(plugin.name, fault)
     _check_events(built)
+    _check_version(built)
     return built
 
 
-def _check_events(plugin: Plugin) -> None:
+@contextmanager
+def _failing_as(plugin: Plugin, function: str) -> Iterator[None]:
+    """Raise an exception of a plugin's function as a PluginLoadError."""
     try:
-        events = list(plugin.events())
+        yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as in `build_plugin`
-        raise PluginLoadError(plugin.name, f"events: {type(error).__name__}: {error}") from error
+        raise PluginLoadError(plugin.name, f"{function}: {type(error).__name__}: {error}") from error
+
+
+def _check_version(plugin: Plugin) -> None:
+    """Check the result of `version`: in a cycle, a wrong one would only cause wrong cached results."""
+    if not overrides(plugin, Plugin, "version"):
+        return
+    with _failing_as(plugin, "version"):
+        version: object = plugin.version()
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise PluginLoadError(plugin.name, f"version: a whole number is expected, was {version!r:.200}")
+
+
+def _check_events(plugin: Plugin) -> None:
+    with _failing_as(plugin, "events"):
+        events = list(plugin.events())
     for event in events:
         if not isinstance(event, EventWithHint) or not isinstance(event.event, ClusterEvent):
             raise PluginLoadError(
@@ -304,7 +322,9 @@ def _build(
         try:
             built[name] = build_plugin(plugin, loader.args[path, name], capabilities)
         except PluginLoadError as error:
-            faults.append(FieldError(f"{path}.plugins", str(error), error.where))
+            # The name in the configuration names the file, if the plugin is one.
+            found = PluginLoadError(name, error.problem)
+            faults.append(FieldError(f"{path}.plugins", str(found), name))
     return built, faults
 
 

@@ -44,6 +44,19 @@ class Stillborn(FilterPlugin):
 """
 
 
+PREFERS = """
+from scheduler.framework import ScorePlugin
+
+
+class Prefers(ScorePlugin):
+    name = "Prefers"
+    api_version = 1
+
+    def score_node(self, state, pod, node):
+        return 1
+"""
+
+
 class Written(Protocol):
     """Writes a configuration, from what follows apiVersion and kind."""
 
@@ -188,6 +201,26 @@ def test_a_plugin_that_cannot_be_built_is_an_error(write: Written, tmp_path: Pat
     done = check(write("profiles: [{plugins: {filter: {enabled: [{name: mine.py}]}}}]"))
     assert done.code == 2
     assert "no licence" in without_notes(done.told)[0]
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        pytest.param("def version(self): return 'now'", "version: a whole number is expected, was 'now'", id="type"),
+        pytest.param("def versions(self): return 1", "versions: the contract has no such member; did you mean version?", id="name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_function_is_reported_with_its_file_and_what_is_expected(
+    write: Written, tmp_path: Path, member: str, expected: str
+) -> None:
+    (tmp_path / "mine.py").write_text(f"{PREFERS}\n    {member}\n")
+
+    done = check(write("profiles: [{plugins: {score: {enabled: [{name: mine.py}]}}}]"))
+
+    assert done.code == 2
+    told = "\n".join(without_notes(done.told))
+    assert "profiles[0].plugins: plugin mine.py: " in told
+    assert expected in told
 
 
 def test_errors_of_plugins_have_their_place_in_a_file_of_an_old_version(write: Written) -> None:

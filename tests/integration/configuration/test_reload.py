@@ -150,7 +150,7 @@ BROKEN = {
         configuration(
             prefer("b"), prefer("b", "two"), profile("three", filter="broken.py"), prefer("b", "four")
         ),
-        "profiles[2].plugins: plugin Broken: cannot be built: RuntimeError: no licence server",
+        "profiles[2].plugins: plugin broken.py: cannot be built: RuntimeError: no licence server",
     ),
     "a constructor that wants to end the process": (
         configuration(profile(filter="leaving.py")),

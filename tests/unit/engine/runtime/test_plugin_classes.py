@@ -15,6 +15,7 @@ from scheduler.framework import (
     PermitPlugin,
     Plugin,
     PluginArgs,
+    PostFilterPlugin,
     PreFilterPlugin,
     ReservePlugin,
     ScorePlugin,
@@ -72,6 +73,7 @@ async def _async_filter_node(self: Any, state: Any, pod: Any, node: Any) -> None
 def _short_filter_node(self: Any, pod: Any, node: Any) -> None: ...
 def _keyword_filter_node(self: Any, state: Any, pod: Any, *, node: Any) -> None: ...
 def _plain_refresh(self: Any) -> None: ...
+def _plain_version() -> int: ...  # type: ignore[empty-body]
 def _positional(self: Any, binder: PodBinder) -> None: ...
 def _unknown(self: Any, *, clock: int) -> None: ...
 def _anything(self: Any, **wishes: Any) -> None: ...
@@ -113,6 +115,12 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
         pytest.param(filter_plugin(filter_node=_keyword_filter_node), "filter_node: takes", id="a keyword-only argument"),
         pytest.param(filter_plugin(why=()), "why: a method is expected, was ()", id="why that is no method"),
         pytest.param(filter_plugin(events=()), "events: a method is expected, was ()", id="a method that is none"),
+        pytest.param(filter_plugin(why_nodes=_short_filter_node), "why_nodes: takes (self: 'Any', pod: 'Any', node: 'Any') -> 'None', is called with (self, pod, snapshot, rows)", id="why_nodes"),
+        pytest.param(filter_plugin(quota_usages=()), "quota_usages: a method is expected, was ()", id="quota_usages"),
+        pytest.param(filter_plugin(version=_plain_version), "version: takes () -> 'int', is called with (self)", id="version without self"),
+        pytest.param(filter_plugin(signatures=_plain_refresh), "signatures: the contract has no such member; did you mean signature?", id="a misspelled function"),
+        pytest.param(filter_plugin(read_pods=False), "read_pods: the contract has no such member; did you mean reads_pods?", id="a misspelled attribute"),
+        pytest.param(filter_plugin(args=PluginArgs), "args: the contract has no such member; did you mean Args?", id="another case"),
         pytest.param(wants(_positional), "__init__: binder: arguments are keyword-only, put a * before it", id="positional"),
         pytest.param(wants(_unknown), "__init__: clock: annotate it with one of the capabilities ApiGet, ApiWrite, AssumedPods, Background, Clock", id="no capability"),
         pytest.param(wants(_anything), "__init__: **wishes: 'Any': name each argument", id="any keyword"),
@@ -125,6 +133,27 @@ def test_each_error_has_its_line(candidate: type[Plugin], fault: str):
 
     assert len(faults) == 1
     assert faults[0].startswith(fault)
+
+
+def test_members_of_a_plugins_own_are_accepted():
+    own = filter_plugin(events_of_nodes=(), versioned=True, _signatures=(), score_nodes=_plain_refresh)
+
+    assert check_plugin(own, "mine.py") is own
+
+
+def test_a_misspelled_function_of_an_extension_point_is_named():
+    class Near(Whole, PreFilterPlugin, PostFilterPlugin):
+        name = "Near"
+
+        def pre_filter(self, state: Any, pod: Any, snapshot: Any) -> None: ...
+        def post_filter(self, state: Any, pod: Any, snapshot: Any, diagnosis: Any) -> Any: ...
+        def add_pod(self, state: Any, pod: Any, added: Any, snapshot: Any) -> None: ...
+        def remedy(self, pod: Any) -> None: ...
+
+    assert faults_of(Near) == [
+        "remedy: takes (self, pod: 'Any') -> 'None', is called with (self, state, pod, snapshot, diagnosis)",
+        "add_pod: the contract has no such member; did you mean add_pods?",
+    ]
 
 
 class NoFilter(FilterPlugin):

@@ -265,6 +265,30 @@ class NoEvents(Bare):
         return None
 
 
+class TextVersion(Bare):
+    name = "TextVersion"
+    api_version = 1
+
+    def version(self) -> Any:
+        return "today"
+
+
+class TrueVersion(Bare):
+    name = "TrueVersion"
+    api_version = 1
+
+    def version(self) -> Any:
+        return True
+
+
+class EarlyVersion(Bare):
+    name = "EarlyVersion"
+    api_version = 1
+
+    def version(self) -> Any:
+        raise AttributeError("no data yet")
+
+
 class BareAgain(Bare): ...
 
 
@@ -289,6 +313,9 @@ class RaisingArgs(Bare):
         pytest.param([OddEvents], "plugin OddEvents: events: EventWithHint of a ClusterEvent is expected, was 'NodeAdd'", id="events of text"),
         pytest.param([OddEvent], "plugin OddEvent: events: EventWithHint of a ClusterEvent is expected", id="a hint for text"),
         pytest.param([NoEvents], "plugin NoEvents: events: TypeError", id="no events"),
+        pytest.param([TextVersion], "plugin TextVersion: version: a whole number is expected, was 'today'", id="version of text"),
+        pytest.param([TrueVersion], "plugin TrueVersion: version: a whole number is expected, was True", id="version of a truth value"),
+        pytest.param([EarlyVersion], "plugin EarlyVersion: version: AttributeError: no data yet", id="version raises"),
         pytest.param([Bare, BareAgain], "profiles[0].plugins: Bare and BareAgain are both called 'Bare'", id="two of one name"),
         pytest.param([RaisingArgs], "plugin RaisingArgs: Args: ArithmeticError: who knows", id="arguments whose validation raises"),
     ],
