@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group
@@ -34,7 +35,7 @@ from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.pages import PATH, board_of, board_pages
 from scheduler.tools.board.sign_in import LocalOnly
 from scheduler.tools.board.subject import of_daemon
-from scheduler.tools.demo.workloads import why_it_waits
+from scheduler.tools.demo.workloads import Suggestion, why_it_waits
 from scheduler.tools.whatif.explanation_text import refusals, show_verdict
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ class ClusterView:
     Attributes:
         profiles: schedulerNames of the daemon's profiles.
         happenings: the latest scheduling events, oldest first.
-        version: changes with every change of a node, of a pod and of the events.
+        step: the latest step of the workload, for users.
+        version: changes with every change of a node, of a pod, of the events and of the step.
         on_event: called with every new scheduling event.
+        on_step: called with every step.
     """
 
     def __init__(self, profiles: Collection[str]) -> None:
@@ -81,6 +84,14 @@ class ClusterView:
         self.happenings: deque[ShownEvent] = deque(maxlen=_EVENTS_KEPT)
         self.version = 0
         self.on_event: Callable[[ShownEvent], None] = lambda _: None
+        self.step = ""
+        self.on_step: Callable[[str], None] = lambda _: None
+
+    def narrate(self, step: str) -> None:
+        """Set the step that is shown."""
+        self.step = step
+        self.version += 1
+        self.on_step(step)
 
     @property
     def pods(self) -> dict[str, PodInfo]:
@@ -152,6 +163,8 @@ _BESIDE_NAME = 17
 """Columns of a node after its name: cpu, memory and pods."""
 _FRAME = 2
 """Lines, and columns, of a panel's border."""
+_LONGEST_STEP = 3
+"""Lines of a step."""
 _WRAPPED = 6
 """Additional lines for long reasons."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -163,12 +176,20 @@ def whole(cluster: ClusterView, width: int, height: int) -> RenderableType:
     side_by_side = _side_by_side(cluster, width)
     left = height - (-(-len(cluster.nodes) // side_by_side) + 1 + _FRAME)
     lines = _pod_lines(cluster)
+    step = _step_lines(cluster, width, max(1, left - len(lines) - _FRAME))
+    left -= len(step)
     wraps = left >= len(lines) + 2 * _FRAME + _WRAPPED
     pods = _pods(lines, left - _FRAME, wraps=wraps)
     left -= min(len(lines), left - _FRAME) + _FRAME + (_WRAPPED if wraps else 0)
     happenings = list(cluster.happenings)
     events = [latest_events(happenings[_FRAME - left :])] if left > _FRAME else []
-    return Group(nodes_with_their_load(cluster, width), pods, *events)
+    return Group(nodes_with_their_load(cluster, width), *step, pods, *events)
+
+
+def _step_lines(cluster: ClusterView, width: int, most: int) -> list[Text]:
+    """Return the step in at most this many lines."""
+    lines = wrap(cluster.step, width, max_lines=min(most, _LONGEST_STEP), placeholder="…")
+    return [Text(line, style="bold") for line in lines]
 
 
 def _side_by_side(cluster: ClusterView, width: int) -> int:
@@ -297,6 +318,9 @@ def _reason(pod: PodInfo, cluster: ClusterView) -> str:
 
 
 _PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS, _READING_SECONDS = 1.0, 4.0
+"""Pause between the steps, and where a user reads them."""
+_SETTLED = "Every pod is where it should be. Try the commands above. Ctrl-C ends the demo."
 _NODES = 30
 _FRAMES_A_SECOND = 8
 
@@ -333,6 +357,7 @@ async def show(
                 controllers=True,
                 version=configuration.features.version,
                 feature_gates=configuration.settings.feature_gates,
+                normal_events=True,
             )
         )
         for node in heterogeneous(_NODES, seed=7):
@@ -356,7 +381,7 @@ async def show(
         port = await stack.enter_async_context(serving(routes, "127.0.0.1", 0))
         daemon_url = f"http://127.0.0.1:{port}"
         console.print(
-            _introduction(workload.commands(program, daemon_url), server.url, kubeconfig, daemon_url),
+            _introduction(workload.suggestions(program, daemon_url), server.url, kubeconfig, daemon_url),
             soft_wrap=True,
         )
         profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
@@ -369,7 +394,11 @@ async def show(
         async with asyncio.TaskGroup() as tasks:
             end = asyncio.Event()
             running = tasks.create_task(daemon.run(end), name="daemon")
-            applying = tasks.create_task(workload.apply(server), name="workload")
+            reads = console.is_terminal and not exit_when_settled
+            pause_seconds = _READING_SECONDS if reads else _PAUSE_SECONDS
+            applying = tasks.create_task(
+                workload.apply(server, cluster.narrate, pause_seconds=pause_seconds), name="workload"
+            )
             shown = tasks.create_task(_show(console, cluster, end), name="picture")
 
             def outstanding() -> list[str]:
@@ -400,6 +429,8 @@ async def _wait(
     while not stop.is_set():
         if not settled and (cluster.version != seen or exit_when_settled):
             settled, seen = not outstanding(), cluster.version
+            if settled and not exit_when_settled:
+                cluster.narrate(_SETTLED)
         if exit_when_settled and (settled or loop.time() > deadline):
             break
         try:
@@ -412,7 +443,8 @@ async def _wait(
 
 async def _show(console: Console, cluster: ClusterView, end: asyncio.Event) -> None:
     if not console.is_terminal:
-        cluster.on_event = lambda happening: console.print(event_line(happening), soft_wrap=True)
+        cluster.on_step = lambda step: console.print(Text(f"\n{step}", style="bold"), soft_wrap=True)
+        cluster.on_event = _EventLines(console).show
         await end.wait()
         console.print(nodes_with_their_load(cluster, console.width))
         console.print(pods_and_reasons(cluster))
@@ -428,6 +460,20 @@ async def _show(console: Console, cluster: ClusterView, end: asyncio.Event) -> N
         live.update(whole(cluster, console.width, console.height), refresh=True)
 
 
+class _EventLines:
+    """Prints the first event of each reason for a pod, except `Scheduled`: the table at the end has the nodes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown: set[tuple[str, str]] = set()  # reason and pod
+
+    def show(self, happening: ShownEvent) -> None:
+        key = happening.reason, happening.pod
+        if happening.reason != "Scheduled" and key not in self._shown:
+            self._shown.add(key)
+            self._console.print(event_line(happening), soft_wrap=True)
+
+
 def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:
     return (
         f"No scheduler here serves these pods: their schedulerName is {' or '.join(strangers)}; "
@@ -435,22 +481,23 @@ def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:
     )
 
 
-def _introduction(tries: Sequence[str], url: str, kubeconfig: Path, daemon: str) -> Text:
+def _introduction(tries: Sequence[Suggestion], url: str, kubeconfig: Path, daemon: str) -> Text:
     text = Text.assemble(
         ("custom-scheduler", "bold"),
-        f" places pods on a simulated cluster of {_NODES} nodes. The board in a browser:\n\n",
+        f" places pods on a simulated cluster of {_NODES} nodes, which runs no containers. The board in a browser:\n\n",
         (f"    {daemon}{PATH}\n", "cyan"),
-        "\nCommands for another terminal:\n\n",
+        "\nCommands for another terminal:\n",
     )
-    commands = (
-        f"export KUBECONFIG={shlex.quote(str(kubeconfig))}",
-        "kubectl get nodes,pods -o wide",
+    suggestions = (
+        Suggestion("Use the simulated cluster", f"export KUBECONFIG={shlex.quote(str(kubeconfig))}"),
+        Suggestion("Which pod is on which node?", "kubectl get nodes,pods -o wide"),
         *tries,
-        f"curl -s {daemon}/metrics | grep scheduler_",
-        f"curl -s {url}/api/v1/nodes",
+        Suggestion("Events of the scheduler, the controllers and the kubelets", "kubectl events"),
+        Suggestion("Metrics of the scheduler", f"curl -s {daemon}/metrics | grep scheduler_"),
+        Suggestion("The API of the cluster", f"curl -s {url}/api/v1/nodes"),
     )
-    for command in commands:
-        text.append(f"    {command}\n", style="cyan")
+    for purpose, command in suggestions:
+        text.append(f"\n    # {purpose}\n", style="dim").append(f"    {command}\n", style="cyan")
     return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
 from scheduler.simulator.scenarios.clusters import ready_node
@@ -16,8 +16,17 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.server import ApiServer
 
-PAUSE_SECONDS = 1.0
-"""Pause between the steps of a workload, so that a user can follow."""
+
+class Suggestion(NamedTuple):
+    """A command for another terminal.
+
+    Attributes:
+        purpose: the effect of the command, or the question that it answers.
+        command: the command line.
+    """
+
+    purpose: str
+    command: str
 
 
 class DemoWorkload(Protocol):
@@ -31,10 +40,16 @@ class DemoWorkload(Protocol):
     puzzle: str
     scheduler_names: frozenset[str]
 
-    async def apply(self, server: ApiServer) -> None:
-        """Apply all objects; returns after the last step."""
+    async def apply(self, server: ApiServer, narrate: Callable[[str], None], *, pause_seconds: float) -> None:
+        """Apply all objects; returns after the last step.
 
-    def commands(self, program: str, daemon: str) -> list[str]:
+        Args:
+            server: the API server.
+            narrate: called before each step with a text for users: what happens, and why.
+            pause_seconds: the pause between steps.
+        """
+
+    def suggestions(self, program: str, daemon: str) -> list[Suggestion]:
         """Return commands to try in another terminal.
 
         Args:
@@ -93,30 +108,36 @@ class Tour:
     puzzle = TOO_BIG
     scheduler_names = frozenset({SCHEDULER_NAME})
 
-    async def apply(self, server: ApiServer) -> None:
+    async def apply(self, server: ApiServer, narrate: Callable[[str], None], *, pause_seconds: float) -> None:
         """Apply all objects; the pod that preempts is created when its victim is on a node."""
-        await asyncio.sleep(PAUSE_SECONDS)
-        server.store.apply(nginx())
-        for pod in harder_pods():
-            await asyncio.sleep(PAUSE_SECONDS)
-            server.store.apply(pod)
-        for obj in database():
-            server.store.apply(obj)
+        for text, objects in _steps():
+            await asyncio.sleep(pause_seconds)
+            narrate(text)
+            for obj in objects:
+                server.store.apply(obj)
         while not all(server.store.get("pods", name)["spec"].get("nodeName") for name in BATCH):  # noqa: ASYNC110
-            await asyncio.sleep(PAUSE_SECONDS)
-        await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(pause_seconds)
+        await asyncio.sleep(pause_seconds)
+        narrate("Pod gpu-trainer is urgent, and all GPUs are in use: it preempts a batch pod.")
         server.store.apply(urgent_class())
         server.store.apply(trainer())
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(pause_seconds)
+        narrate(f"A node joins zone {STORAGE_ZONE}, and pod {DATABASE} starts on it.")
         server.store.create("nodes", storage_node())
 
-    def commands(self, program: str, daemon: str) -> list[str]:
+    def suggestions(self, program: str, daemon: str) -> list[Suggestion]:
         """Return commands that explain why a pod waits, and commands that let others run."""
+        gate = (
+            """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'"""
+        )
         return [
-            f"{program} explain --server {daemon} --pod {TOO_BIG}",
-            f"kubectl describe pod {TOO_BIG}",
-            f"kubectl scale deployment nginx --replicas={MORE_REPLICAS}",
-            """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'""",
+            Suggestion(f"Why is {TOO_BIG} pending?", f"{program} explain --server {daemon} --pod {TOO_BIG}"),
+            Suggestion("The same in one sentence, with the events", f"kubectl describe pod {TOO_BIG}"),
+            Suggestion(
+                "More replicas: they spread over four zones, the new one included",
+                f"kubectl scale deployment nginx --replicas={MORE_REPLICAS}",
+            ),
+            Suggestion("Remove the scheduling gate: the pod is placed at once", gate),
         ]
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
@@ -134,6 +155,18 @@ class Tour:
                 f"{BATCH[0]} and {BATCH[1]}: {remaining} of {len(BATCH)} exist, but gpu-trainer has to preempt one"
             )
         return missing
+
+
+def _steps() -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the first steps of the tour: a text, and the objects to apply."""
+    too_big, gated, *batch = harder_pods()
+    return [
+        (f"{REPLICAS} nginx pods must spread evenly over the three zones.", [nginx()]),
+        (f"Pod {TOO_BIG} requests 500 cpus. No node has so many, so it stays pending.", [too_big]),
+        ("Pod gated has a scheduling gate. It waits until someone removes the gate.", [gated]),
+        ("Two batch pods request all GPUs. They tolerate the taint of the GPU nodes.", batch),
+        (f"The volume of pod {DATABASE} is in zone {STORAGE_ZONE}, which has no nodes yet.", database()),
+    ]
 
 
 def nginx() -> dict[str, Any]:
@@ -278,23 +311,22 @@ class UserWorkload:
         )
         self._lasting_pods = sum(_lasting_pods(obj) for obj in objects)
 
-    async def apply(self, server: ApiServer) -> None:
+    async def apply(self, server: ApiServer, narrate: Callable[[str], None], *, pause_seconds: float) -> None:
         """Apply all objects.
 
         Raises:
             StatusError: the server rejects an object.
         """
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(pause_seconds)
+        narrate("The objects of the file are created.")
         for obj in self._objects:
             server.store.apply(obj)
 
-    def commands(self, program: str, daemon: str) -> list[str]:
-        """Return commands that show the result of a pod."""
+    def suggestions(self, program: str, daemon: str) -> list[Suggestion]:
+        """Return a command that explains the first pod."""
         first = "{.items[0].metadata.namespace}/{.items[0].metadata.name}"
-        return [
-            "kubectl get events",
-            f"{program} explain --server {daemon} --pod $(kubectl get pods -A -o jsonpath='{first}')",
-        ]
+        pod = f"$(kubectl get pods -A -o jsonpath='{first}')"
+        return [Suggestion("Why is the first pod there?", f"{program} explain --server {daemon} --pod {pod}")]
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
         """Return the number of pods that do not exist yet, and the pods that do not run, with reasons."""

@@ -36,6 +36,9 @@ def replica(number: int) -> PodInfo:
     return decode_pod(msgspec.json.encode(made))
 
 
+STEP = "Two batch pods request all GPUs. They tolerate the taint of the GPU nodes."
+
+
 def cluster(*, alone: int = 0) -> ClusterView:
     """The tour at its end, and so many pods more that stand alone."""
     nodes = [node(f"node-{n:04}", labels={ZONE: f"eu-west-1{'abc'[n % 3]}"}) for n in range(31)]
@@ -50,6 +53,7 @@ def cluster(*, alone: int = 0) -> ClusterView:
     made = ClusterView(Tour.scheduler_names)
     made._nodes = {each.name: each for each in nodes}
     made._pods = {each.name: each for each in pods}
+    made.step = STEP
     made.happenings.extend(
         ShownEvent("Scheduled", f"nginx-{n}", 3 * f"Assigned to node-{n:04}. ") for n in range(8)
     )
@@ -81,11 +85,12 @@ def test_24_lines_of_80_columns_show_all_nodes_and_a_line_for_each_pod() -> None
     assert "│gated       pending        scheduling gate example.com/quota" in shown
     assert "│stranger    pending        no profile has its schedulerName volcano" in shown
     assert "│too-big     pending        0/31 nodes are available: 1 node(s) were unschedu… │" in shown
+    assert STEP in shown
     assert "Events" not in shown
 
 
 def test_hidden_lines_are_counted() -> None:
-    assert "│and 25 more" in "\n".join(lines(80, 24, alone=25))
+    assert "│and 26 more" in "\n".join(lines(80, 24, alone=25))
 
 
 def test_a_large_terminal_shows_whole_reasons_and_events() -> None:
@@ -93,3 +98,9 @@ def test_a_large_terminal_shows_whole_reasons_and_events() -> None:
 
     assert "Preemption is not helpful." in shown
     assert shown.count("Assigned to") >= 8
+
+
+def test_a_step_wraps_in_a_narrow_terminal_with_enough_lines() -> None:
+    shown = "\n".join(lines(60, 60))
+
+    assert "Two batch pods request all GPUs. They tolerate the taint of\nthe GPU nodes." in shown
