@@ -215,9 +215,7 @@ def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
     configs = [with_features(each, features, server=recorded) for each in read]
     if not configs:
         configs.append(_with_other_features(material.recorded, features))
-    result = backtest_all(
-        material, configs, seed=asked.seed, processes=asked.processes, show=sys.stderr.isatty()
-    )
+    result = backtest_all(material, configs, seed=asked.seed, processes=asked.processes, show=True)
     if asked.html is not None:
         _write_page(asked.html, result)
     if asked.output is Output.JSON:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -152,7 +151,7 @@ def simulate(
     except ValueError as error:
         fail(str(error))
     try:
-        results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
+        results = run_all(jobs, processes=processes, show=True)
     except SchedulerError as error:
         fail(str(error))
     if output is Output.JSON:

@@ -48,6 +48,7 @@ def page_of(result: Backtest) -> str:
         ]
     )
     missing = phrases.no_baseline(result)
+    verdicts = "\n".join(f"<p><strong>{escape(each)}</strong></p>" for each in phrases.verdicts(result))
     no_baseline = f'<p class="warn">{escape(missing)}</p>' if missing else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -66,6 +67,7 @@ def page_of(result: Backtest) -> str:
 <a class="skip" href="#figures">Skip to figures</a>
 <header class="top"><h1>What another configuration would have done</h1></header>
 <main id="figures">
+{verdicts}
 <p class="numbers">{escape(phrases.about(result.recorded))}</p>
 {no_baseline}
 {body}

@@ -1,24 +1,28 @@
-"""Runs calls in parallel processes, with a progress bar."""
+"""Runs calls in parallel processes, and shows their progress."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.2
+_LINE_SECONDS: Final = 60.0
+"""Time between two lines of progress, which are written where no bar can be drawn."""
 _inherited: dict[str, Any] = {}  # state that a process inherits from its parent
 
 
@@ -26,8 +30,8 @@ class OtherProcessError(SchedulerError):
     """An error in another process, as one text, because that can be sent between processes."""
 
 
-class Bar(NamedTuple):
-    """The progress bar.
+class Progress(NamedTuple):
+    """What the progress shows.
 
     Attributes:
         what: the unit that is counted.
@@ -38,8 +42,37 @@ class Bar(NamedTuple):
     total: int
 
 
+class ProgressLines:
+    """The progress as lines of text, one a minute.
+
+    Args:
+        shown: what is counted.
+        began: the time of the beginning, in seconds of any clock.
+    """
+
+    def __init__(self, shown: Progress, began: float) -> None:
+        self._shown = shown
+        self._began = self._last = began
+
+    def line(self, completed: int, now: float) -> str:
+        """Return the next line; "" if it is not due."""
+        if now - self._last < _LINE_SECONDS:
+            return ""
+        self._last = now
+        share = min(completed / max(1, self._shown.total), 1.0)
+        text = f"{share:.0%} of {self._shown.total:,} {self._shown.what}"
+        if not share:
+            return text
+        left = timedelta(seconds=round((now - self._began) * (1 - share) / share))
+        return f"{text}, about {left} left"
+
+
 def side_by_side(
-    given: object, calls: Sequence[Callable[[], T]], *, processes: int | None = None, bar: Bar | None = None
+    given: object,
+    calls: Sequence[Callable[[], T]],
+    *,
+    processes: int | None = None,
+    shown: Progress | None = None,
 ) -> Sequence[Future[T]]:
     """Make calls, some at a time, and return their results after all have ended; our errors become OtherProcessErrors.
 
@@ -47,16 +80,16 @@ def side_by_side(
         given: input of all calls, returned by `given()`; processes inherit it, so it is not sent.
         calls: the calls; they and their results are sent between processes.
         processes: number of processes; None for one per CPU.
-        bar: the progress bar on standard error, if wanted.
+        shown: the progress on standard error, if wanted: a bar on a terminal, otherwise a line each minute.
     """
     context = multiprocessing.get_context("fork")
     counter = context.Value("q", 0)
     _inherited.update(given=given, counter=counter)
     workers = max(1, min(processes or os.cpu_count() or 1, len(calls)))
-    with ProcessPoolExecutor(workers, mp_context=context) as pool, _shown(bar) as shown:
+    with ProcessPoolExecutor(workers, mp_context=context) as pool, _showing(shown) as show:
         futures = [pool.submit(_call, call) for call in calls]
         while shown is not None and not all(each.done() for each in futures):
-            shown.update(shown.task_ids[0], completed=counter.value)
+            show(counter.value)
             time.sleep(_LOOK_SECONDS)
     return futures
 
@@ -81,13 +114,36 @@ def _call(call: Callable[[], T]) -> T:
         raise OtherProcessError(str(error)) from None
 
 
-def _shown(bar: Bar | None) -> Any:
-    if bar is None:
-        return nullcontext()
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+@contextmanager
+def _showing(shown: Progress | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows the number of completed units."""
+    if shown is None:
+        yield lambda _: None
+    elif sys.stderr.isatty():
+        with _bar(shown) as show:
+            yield show
+    else:
+        lines = ProgressLines(shown, time.monotonic())
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    shown = Progress(*columns, console=Console(stderr=True))
-    shown.add_task(bar.what, total=bar.total)
-    return shown
+        def write(completed: int) -> None:
+            line = lines.line(completed, time.monotonic())
+            if line:
+                sys.stderr.write(f"{line}\n")
+
+        yield write
+
+
+@contextmanager
+def _bar(shown: Progress) -> Iterator[Callable[[int], None]]:
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TaskProgressColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True)) as drawn:
+        task = drawn.add_task(shown.what, total=shown.total)
+        yield lambda completed: drawn.update(task, completed=completed)

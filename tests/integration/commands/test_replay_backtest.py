@@ -130,6 +130,8 @@ def test_it_fits_into_a_terminal_of_80_columns(folder: Path) -> None:
 
     assert (said.returncode, said.stderr) == (0, "")
     assert max(len(line) for line in said.stdout.splitlines()) <= 80
+    verdict = "packing, compared with the recorded configuration: better: nodes in use"
+    assert " ".join(said.stdout.split()).startswith(verdict)
     assert "as recorded configuration packing spreading" in " ".join(said.stdout.split())
     assert "another node scored higher, decided by NodeResourcesFit" in said.stdout
     assert f"recorded configuration: 0 pods on another node, {PODS} on the recorded node" in said.stdout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.backtest.backtest_run import as_recorded, backtest
 from scheduler.tools.whatif.backtest.result import Backtest
-from scheduler.tools.whatif.processes import Bar, OtherProcessError, given, progress, side_by_side
+from scheduler.tools.whatif.processes import OtherProcessError, Progress, given, progress, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def backtest_all(
         configs: configurations read from files.
         seed: seed for ties that the recording does not decide.
         processes: number of processes; None for one per CPU.
-        show: whether to show a progress bar on standard error.
+        show: whether to show the progress on standard error.
 
     Raises:
         OtherProcessError: a plugin is unknown, broken, or has bad arguments.
@@ -46,8 +46,8 @@ def backtest_all(
         partial(_run, None, seed),
         _watch,
     ]
-    bar = Bar("recorded", len(calls) * len(material.history.happenings)) if show else None
-    *runs, same, recorded = side_by_side((material, configs), calls, processes=processes, bar=bar)
+    shown = Progress("recorded changes", len(calls) * len(material.history.happenings)) if show else None
+    *runs, same, recorded = side_by_side((material, configs), calls, processes=processes, shown=shown)
     ran: list[BacktestRun] = [each.result() for each in runs]
     try:
         return Backtest(recorded=recorded.result(), baseline=same.result(), no_baseline="", runs=ran)

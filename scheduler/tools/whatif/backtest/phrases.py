@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scheduler.tools.whatif.backtest.result import PlacementCause
 
@@ -40,6 +41,70 @@ def title_of(configuration: str) -> str:
     """Return a configuration's name without folder and suffix."""
     path = PurePath(configuration)
     return path.stem if path.suffix in {".yaml", ".yml", ".json"} else configuration
+
+
+class _Criterion(NamedTuple):
+    """A figure that decides whether a configuration is better: the lower the better.
+
+    Attributes:
+        name: the figure, as in the table.
+        read: returns the value.
+        form: returns it as text.
+        least: smaller differences do not count.
+        share: nor do differences below this share of the other value.
+    """
+
+    name: str
+    read: Callable[[Figures], float]
+    form: Callable[[float], str]
+    least: float
+    share: float = 0.0
+
+    def differs(self, value: float, other: float) -> bool:
+        """Return whether two values differ noticeably."""
+        return abs(value - other) >= max(self.least, self.share * abs(other))
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _fragmentation(figures: Figures) -> float:
+    return fmean(figures.mean_fragmentation.values()) if figures.mean_fragmentation else 0.0
+
+
+_CRITERIA: Final = (
+    _Criterion("never placed", lambda it: it.never_placed, _count, 1),
+    _Criterion("evictions", lambda it: it.evictions, _count, 1),
+    _Criterion("wait, p99", lambda it: it.waits.p99, lambda seconds: f"{_seconds(seconds)} s", 0.1, 0.05),
+    _Criterion("nodes in use, mean", lambda it: it.nodes.mean_in_use, lambda mean: f"{mean:,.1f}", 0.5, 0.01),
+    _Criterion("fragmented", _fragmentation, lambda share: f"{share:.1%}", 0.01),
+)
+
+
+def verdicts(result: Backtest) -> list[str]:
+    """Return a sentence for each configuration: in which figures it is better or worse than the recorded one.
+
+    The recorded configuration by the same method is compared, because differences from the recording itself also
+    come from the method; the recording, if that configuration cannot be built.
+    """
+    if result.baseline is None:
+        return [_verdict(run, result.recorded.figures, "the recording") for run in result.runs]
+    return [_verdict(run, result.baseline.figures, "the recorded configuration") for run in result.runs]
+
+
+def _verdict(run: BacktestRun, figures: Figures, other: str) -> str:
+    parts: dict[str, list[str]] = {}
+    for criterion in _CRITERIA:
+        now, then = criterion.read(run.figures), criterion.read(figures)
+        if criterion.differs(now, then):
+            text = f"{criterion.name} {criterion.form(now)} instead of {criterion.form(then)}"
+            parts.setdefault("better" if now < then else "worse", []).append(text)
+    title = title_of(run.configuration)
+    if not parts:
+        return f"{title} is as good as {other}: no figure differs noticeably."
+    found = "; ".join(f"{word}: {', '.join(texts)}" for word, texts in sorted(parts.items()))
+    return f"{title}, compared with {other}: {found}."
 
 
 def about(recorded: Recorded) -> str:

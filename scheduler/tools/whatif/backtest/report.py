@@ -21,6 +21,9 @@ _NAMES: Final = 8
 
 def show(console: Console, result: Backtest) -> None:
     """Print a backtest."""
+    for verdict in phrases.verdicts(result):
+        _print(console, verdict, style="bold")
+    console.print()
     _print(console, phrases.about(result.recorded))
     missing = phrases.no_baseline(result)
     if missing:
@@ -49,8 +52,8 @@ def _show_run(console: Console, run: BacktestRun) -> None:
         _print(console, f"  {line}", hanging=4)
 
 
-def _print(console: Console, text: str, *, hanging: int = 2) -> None:
-    console.print(Text(filled(text, console.width, hanging=hanging)))
+def _print(console: Console, text: str, *, hanging: int = 2, style: str = "") -> None:
+    console.print(Text(filled(text, console.width, hanging=hanging), style=style))
 
 
 def _nodes(figures: Figures) -> list[str]:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.tools.whatif.processes import Bar, given, progress, side_by_side
+from scheduler.tools.whatif.processes import Progress, given, progress, side_by_side
 from scheduler.tools.whatif.simulation.object_versions import controller_of, goes_with_node, named
 from scheduler.tools.whatif.simulation.simulation_measures import Attempts, Measures
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
@@ -306,13 +306,13 @@ def run_all(
     Args:
         jobs: which.
         processes: number of processes; None for one per CPU.
-        show: whether to show a progress bar on standard error.
+        show: whether to show the progress on standard error.
 
     Raises:
         OtherProcessError: a plugin is unknown, broken, or has bad arguments; an object that a plugin needs is malformed.
     """
-    bar = Bar("pods", sum(job.number(jobs.workload) for job in jobs)) if show else None
-    futures = side_by_side(jobs, [partial(_run, job) for job in jobs], processes=processes, bar=bar)
+    shown = Progress("pods", sum(job.number(jobs.workload) for job in jobs)) if show else None
+    futures = side_by_side(jobs, [partial(_run, job) for job in jobs], processes=processes, shown=shown)
     return [(job, future.result()) for job, future in zip(jobs, futures, strict=True)]
 
 
