@@ -1,4 +1,4 @@
-"""The examples of docs/writing-plugins.md work, command by command in one shell."""
+"""The examples of the pages about plugins work, command by command in one shell."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.run(by=asyncio.run)
 
 
-async def test_the_examples_of_the_page_about_plugins_work(tmp_path: Path) -> None:
-    shown = commands(ROOT / "docs" / "writing-plugins.md")
-    assert len(shown) >= 6
+@pytest.mark.parametrize(("page", "least"), [("writing-plugins.md", 6), ("recipes.md", 4)])
+async def test_the_examples_of_the_pages_about_plugins_work(tmp_path: Path, page: str, least: int) -> None:
+    shown = commands(ROOT / "docs" / page)
+    assert len(shown) >= least
     async with terminal(tmp_path) as shell:
         await follow(shell, shown, {}, tmp_path)
