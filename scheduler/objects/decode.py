@@ -24,7 +24,7 @@ from msgspec import inspect
 from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.objects.meta import ObjectMeta
-from scheduler.objects.node import NodeObject
+from scheduler.objects.node import NodeObject, node_with_images
 from scheduler.objects.pod import PodInfo, spec_digest
 from scheduler.objects.resources import DEFAULT_RULES, pod_resources
 from scheduler.objects.storage import (
@@ -211,11 +211,15 @@ _LARGE_PODS: WeakValueDictionary[bytes, PodInfo] = WeakValueDictionary()  # by t
 _ENCODER = msgspec.msgpack.Encoder()
 
 _POD = msgspec.json.Decoder(Pod)
-_NODE = msgspec.json.Decoder(Node)
 
 
-def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES) -> PodInfo:
-    """Decode a v1.Pod, with its requests by some rules; the kept bytes have no managedFields.
+def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES, *, keeps_bound_objects: bool = True) -> PodInfo:
+    """Decode a v1.Pod; the kept bytes have no managedFields.
+
+    Args:
+        raw: its JSON.
+        rules: the rules for its requests.
+        keeps_bound_objects: whether the bytes of a pod on a node are kept.
 
     Raises:
         ObjectError: malformed JSON, a field of the wrong type, an invalid quantity, no name or no uid.
@@ -245,7 +249,8 @@ def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES) -> PodInfo:
     except ObjectError as error:
         error.found = _decode_untyped(raw, "Pod")[1]
         raise
-    found = PodInfo(pod, _without_managed_fields(raw), resources=resources)
+    kept = _without_managed_fields(raw) if keeps_bound_objects or not pod.spec.node_name else None
+    found = PodInfo(pod, kept, resources=resources)
     if digest:
         found.spec_digest = digest
         _LARGE_PODS[digest] = found  # the newest one is likely to exist longest
@@ -258,13 +263,14 @@ def decode_node(raw: bytes) -> NodeObject:
     Raises:
         ObjectError: malformed JSON, a field of the wrong type, an invalid quantity or no name.
     """
+    images: dict[str, int] | None = None
     try:
-        node = _NODE.decode(raw)
+        node, images = node_with_images(raw)
     except UNREADABLE:
         raw, node = _decode_patiently(raw, Node)
     if not node.metadata.name:
         raise ObjectError("Node", "?", "metadata.name", "expected text, found none")
-    found = NodeObject(node, raw)
+    found = NodeObject(node, raw, images=images)
     _ = found.allocatable  # computed now: it may raise
     return found
 

@@ -12,11 +12,12 @@ import msgspec
 from scheduler.errors import ObjectError
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.resources import node_allocatable
+from scheduler.objects.v1 import Node, NodeStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from scheduler.objects.v1 import Node, Taint
+    from scheduler.objects.v1 import Taint
 
 
 class _ContainerImage(ApiStruct, frozen=True):
@@ -34,14 +35,36 @@ class _Node(ApiStruct, frozen=True):
     status: _Status | None = None
 
 
-_NODE = msgspec.json.Decoder(_Node)
+_IMAGES = msgspec.json.Decoder(_Node)
+
+
+class _StatusWithImages(NodeStatus, frozen=True):
+    images: tuple[_ContainerImage, ...] | None = None
+
+
+class _NodeWithImages(Node, frozen=True):
+    status: _StatusWithImages = _StatusWithImages()
+
+
+_NODE = msgspec.json.Decoder(_NodeWithImages)
+
+
+def node_with_images(raw: bytes) -> tuple[Node, dict[str, int]]:
+    """Decode a node, and its images as `node_images`.
+
+    Raises:
+        ValueError: as a decoder of msgspec.
+    """
+    found = _NODE.decode(raw)
+    status = found.status
+    kept = NodeStatus(status.allocatable, status.conditions, status.addresses, status.declared_features)
+    return Node(found.metadata, found.spec, kept), _sizes(status.images or ())
 
 
 def node_images(node_name: str, raw: bytes) -> dict[str, int]:
     """Return the names of the images on a node, each with its size in bytes; the first size of a name counts.
 
-    A node may list a hundred names, and a cluster has the same names on thousands of nodes. So they are decoded only on
-    request, and each name is stored once.
+    A node may list a hundred names, and a cluster has the same names on thousands of nodes, so each name is stored once.
 
     Args:
         node_name: name of the node, for errors.
@@ -51,14 +74,18 @@ def node_images(node_name: str, raw: bytes) -> dict[str, int]:
         ObjectError: the list cannot be decoded.
     """
     try:
-        status = _NODE.decode(raw).status
+        status = _IMAGES.decode(raw).status
     except ValueError as error:
         raise ObjectError("Node", node_name, "status.images", str(error)) from error
-    images: dict[str, int] = {}
-    for image in (status and status.images) or ():
+    return _sizes((status and status.images) or ())
+
+
+def _sizes(images: Iterable[_ContainerImage]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for image in images:
         for name in image.names or ():
-            images.setdefault(sys.intern(name), image.size_bytes)
-    return images
+            sizes.setdefault(sys.intern(name), image.size_bytes)
+    return sizes
 
 
 def normalized_image_name(name: str) -> str:
@@ -76,13 +103,18 @@ class NodeObject:
     Attributes:
         node: the decoded object.
         raw: its JSON from the API server.
+
+    Args:
+        images: the images, if they are decoded already; otherwise they are decoded on request.
     """
 
     __slots__ = ("__dict__", "node", "raw")
 
-    def __init__(self, node: Node, raw: bytes) -> None:
+    def __init__(self, node: Node, raw: bytes, *, images: Mapping[str, int] | None = None) -> None:
         self.node = node
         self.raw = raw
+        if images is not None:
+            self.__dict__["images"] = images
 
     @property
     def name(self) -> str:

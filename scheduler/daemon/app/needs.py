@@ -53,7 +53,9 @@ class PodDecoder:
         self.needs = needs
 
     def __call__(self, raw: bytes) -> PodInfo:
-        return trimmed(decode_pod(raw, self.needs.pod_rules), self.needs)
+        needs = self.needs
+        pod = decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects)
+        return trimmed(pod, needs)
 
     def keep_also(self, needs: Needs) -> bool:
         """Keep more fields from now on; return whether that is a change, so that known pods must be read again."""

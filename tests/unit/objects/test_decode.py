@@ -51,6 +51,13 @@ def test_a_pod_keeps_its_bytes_and_its_fields():
     assert pod.object["spec"]["nodeName"] == "n1"
 
 
+def test_bytes_of_a_pod_on_a_node_are_kept_on_request_only():
+    bound, pending = (encoded(pod_object("web", node=node)) for node in ("n1", ""))
+    assert decode_pod(bound, keeps_bound_objects=False).raw is None
+    assert decode_pod(bound).raw is bound
+    assert decode_pod(pending, keeps_bound_objects=False).raw is pending
+
+
 def test_managed_fields_of_a_pod_are_dropped():
     found = merged(pod_object("web", labels={"managedFields": "a word"}), "spec.odd", {"managedFields": [7]})
     managed = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}, "time": "2026-05-04T10:11:12Z"}]

@@ -44,6 +44,19 @@ def test_a_node_may_have_no_images(status: bytes):
     assert node_images("n", status) == {}
 
 
+def test_the_images_of_a_node_are_decoded_with_it():
+    each = node("n", images=[{"names": ["a:1"], "sizeBytes": 10}])
+    each.raw = b""
+    assert each.images == {"a:1": 10}
+
+
+def test_a_node_with_an_invalid_list_of_images_has_its_other_fields():
+    each = node("n", cpu="3", images=[{"names": "a:1"}])
+    assert each.allocatable["cpu"] == 3000
+    with pytest.raises(ObjectError, match=r"Node n: status\.images: .*names"):
+        _ = each.images
+
+
 def test_an_invalid_list_of_images_is_an_error_naming_the_node():
     with pytest.raises(ObjectError, match=r"Node n: status\.images: .*names"):
         node_images("n", b'{"status": {"images": [{"names": "a:1"}]}}')
