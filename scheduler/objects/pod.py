@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,7 +19,7 @@ from scheduler.objects.storage import PodClaim, StorageUse, pod_claims, storage_
 from scheduler.objects.v1 import Affinity, HostPort, Pod, PodSpec, PodStatus, Tolerations, host_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scheduler.objects.pod_group import GroupKey
     from scheduler.objects.resources import PodRules
@@ -41,9 +41,10 @@ class PodInfo:
         pod: the decoded object.
         raw: its JSON from the API server; None on bound pods, unless a plugin `needs` it.
         node_name: the node it is bound to or assumed on; "" while it is pending.
+        uid, namespace: as in the object; no properties, because they are read more often than all others.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_resources", "node_name", "pod", "raw")
+    __slots__ = ("__dict__", "__weakref__", "_resources", "namespace", "node_name", "pod", "raw", "uid")
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class PodInfo:
         resources: PodResources | None = None,
     ) -> None:
         self.pod = pod
+        self.uid, self.namespace = pod.metadata.uid, pod.metadata.namespace
         self.raw = raw
         self.node_name = pod.spec.node_name if node_name is None else node_name
         self._resources = resources
@@ -61,14 +63,6 @@ class PodInfo:
     @property
     def name(self) -> str:
         return self.pod.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.pod.metadata.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.pod.metadata.uid
 
     @property
     def resource_version(self) -> str:
@@ -91,7 +85,7 @@ class PodInfo:
     def priority(self) -> int:
         return self.pod.spec.priority
 
-    @property
+    @cached_property
     def group(self) -> GroupKey | None:
         """The group that the pod refers to; its profile decides whether groups of that kind are supported."""
         return group_of(self.pod)
@@ -287,7 +281,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         keep_object: keep its bytes, so that `object` still works.
     """
     metadata, spec, status = pod.pod.metadata, pod.pod.spec, pod.pod.status
-    terms, own = None, {}
+    terms, own = None, dict[str, Any]()
     if spec.affinity is not None and has_long_terms(
         spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
     ):
@@ -295,6 +289,8 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         assert terms.written is not None, "what is written of long terms is kept with them"
         near, apart = terms.written
         own["affinity"] = Affinity(spec.affinity.node_affinity, near, apart)
+    if spec.volumes:
+        own["volumes"] = _shared(PodSpec, "volumes", pod.storage_volumes)
     trimmed = PodInfo(
         Pod(
             metadata=_sharing(
@@ -303,9 +299,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
                 if keep_annotations
                 else group_annotations(metadata.annotations) or _EMPTY,
             ),
-            spec=_sharing(
-                msgspec.structs.replace(spec, volumes=pod.storage_volumes) if spec.volumes else spec, **own
-            ),
+            spec=_sharing(spec, **own),
             status=PodStatus(
                 phase=sys.intern(status.phase),
                 conditions=_shared(PodStatus, "conditions", status.conditions),
@@ -328,21 +322,33 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
 def _sharing(struct: _T, **own: Any) -> _T:
     """Return a struct whose parts are shared with equal ones, except for the given parts."""
     kind = type(struct)
-    for name in struct.__struct_fields__:
+    for name in _parts_of(kind):
         if name in own:
             continue
         part = getattr(struct, name)
-        if part.__class__ is str:
-            if name in _REPEATED:
-                own[name] = sys.intern(part)
-        elif part.__class__ in {dict, tuple} or isinstance(part, msgspec.Struct):
+        if not part:
+            if part.__class__ is dict:
+                own[name] = _EMPTY
+        elif part.__class__ is str:
+            own[name] = sys.intern(part)
+        else:
             own[name] = _shared(kind, name, part)
     return msgspec.structs.replace(struct, **own)
 
 
+@cache
+def _parts_of(kind: type[msgspec.Struct]) -> Sequence[str]:
+    """Return the fields that pods have in common: all but numbers, and the text that differs between pods."""
+    return [
+        name
+        for name, default in zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True)
+        if name in _REPEATED or not isinstance(default, str | int)
+    ]
+
+
 def _shared(kind: type, name: str, part: Any) -> Any:
     if not part:
-        return _EMPTY if part.__class__ is dict else part
+        return part
     content = _ENCODER.encode(part)
     known = _SHARED.get((kind, name, content))
     return _SHARED.keep((kind, name, content), part, len(content)) if known is None else known

@@ -79,12 +79,16 @@ def test_a_trimmed_pod_has_no_trace_of_volumes_mounted_by_kubelet():
 
 
 def test_replicas_share_equal_parts():
-    one, other = trim_bound_pod(running("web-1")), trim_bound_pod(running("web-2"))
+    mounted = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    one, other = (trim_bound_pod(running(name, volumes=[mounted])) for name in ("web-1", "web-2"))
     assert one.labels is other.labels
     assert one.pod.spec.containers is other.pod.spec.containers
     assert one.pod.status.conditions is other.pod.status.conditions
     assert one.namespace is other.namespace
     assert one.node_name is other.node_name
+    assert one.pod.spec.scheduler_name is other.pod.spec.scheduler_name
+    assert one.pod.spec.node_selector is other.pod.spec.node_selector
+    assert one.pod.spec.volumes is other.pod.spec.volumes
 
 
 def test_different_parts_are_not_shared():
