@@ -97,18 +97,21 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         return [f"the pod requires the feature {name}, which the node does not declare" for name in missing]
 
 
+_NO_FEATURES: frozenset[str] = frozenset()
+
+
 def required_features(pod: PodInfo) -> frozenset[str]:
     """Return the features that a node must have to run a pod.
 
     Features for updates of a running pod, as of its resources in place, do not matter for its placement.
     """
     spec = pod.pod.spec
+    containers = (*spec.containers, *spec.init_containers)
+    rules = [rule for container in containers for rule in container.restart_policy_rules]
+    if not (rules or spec.host_network):
+        return _NO_FEATURES
     required = set()
-    if any(
-        rule.action == _RESTART_ALL_CONTAINERS_ACTION
-        for container in (*spec.containers, *spec.init_containers)
-        for rule in container.restart_policy_rules
-    ):
+    if any(rule.action == _RESTART_ALL_CONTAINERS_ACTION for rule in rules):
         required.add(RESTART_ALL_CONTAINERS)
     if spec.host_network and not spec.host_users:
         required.add(USER_NAMESPACES_HOST_NETWORK)

@@ -275,6 +275,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._compares = features.enabled("TaintTolerationComparisonOperators")
         self._counts_nominated = features.enabled("PodHints")
         self._defaults = args.constraints
+        self._default_actions = {constraint.when_unsatisfiable for constraint in self._defaults}
         self._system_defaulting = args.is_system_defaulting
         self._work = PluginWork(time_slice)
         self._reader = ConstraintReader(merges_keys=features.enabled("MatchLabelKeysInPodTopologySpread"))
@@ -388,14 +389,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def _may_change(self, pod: PodInfo) -> bool:
         """Return whether a pod's constraints are deduced from objects, which may change."""
-        return not pod.pod.spec.topology_spread_constraints and any(
-            each.when_unsatisfiable == DO_NOT_SCHEDULE for each in self._defaults
-        )
+        return DO_NOT_SCHEDULE in self._default_actions and not pod.pod.spec.topology_spread_constraints
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        self._selectors.look_at(snapshot)
         try:
-            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE, snapshot)
         except SelectorError as error:
             message = f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
             return Status.failed(message, error)
@@ -441,9 +439,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         if not snapshot.n_nodes:
             return SKIP
-        self._selectors.look_at(snapshot)
         try:
-            constraints = self._constraints(pod, SCHEDULE_ANYWAY)
+            constraints = self._constraints(pod, SCHEDULE_ANYWAY, snapshot)
         except SelectorError as error:
             message = f"calculating preScoreState: obtaining pod's soft topology spread constraints: {error}"
             return Status.failed(message, error)
@@ -470,8 +467,15 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return state.read(_PRE_SCORE, ScoreState).normalized(scores)
 
-    def _constraints(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
+    def _constraints(
+        self, pod: PodInfo, action: str, snapshot: Snapshot | None = None
+    ) -> tuple[SpreadConstraint, ...]:
         """Return the constraints of a pod with an action: its own, or else the configuration's.
+
+        Args:
+            pod: the pod.
+            action: DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
+            snapshot: the cluster; None for that of the last attempt.
 
         Raises:
             NeedsTime: reading them takes longer than one time slice.
@@ -482,8 +486,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         """
         if pod.pod.spec.topology_spread_constraints:
             return self._reader.of_pod(pod, action, self._work)
-        if all(constraint.when_unsatisfiable != action for constraint in self._defaults):
+        if action not in self._default_actions:
             return ()
+        if snapshot is not None:
+            self._selectors.look_at(snapshot)
         rule = self._selectors.of(pod)
         if not rule.requirements:
             return ()  # no selector selects the pod, so there are no pods to spread it among

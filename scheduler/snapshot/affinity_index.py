@@ -44,6 +44,8 @@ Amounts = tuple[str, "Rows", "Int64s"]
 class TermKind(Enum):
     """The four lists of affinity terms of a pod; the values are attributes of AffinityTerms."""
 
+    __hash__ = object.__hash__  # there is one object per member, and Enum's own is a Python call
+
     REQUIRED_AFFINITY = "required_affinity"
     REQUIRED_ANTI_AFFINITY = "required_anti_affinity"
     PREFERRED_AFFINITY = "preferred_affinity"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -119,18 +119,18 @@ class BindingCycle:
         self._reader = reader
         self._is_leading = is_leading
         self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> its running PreBind
-        self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
+        self._under_way = defaultdict[int, int](int)  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
         self._undoing = asyncio.Lock()
 
     @property
     def under_way(self) -> int:
         """The number of running bindings."""
-        return self._under_way.total()
+        return sum(self._under_way.values())
 
     async def wait_ended(self, frameworks: Collection[Framework]) -> None:
         """Wait until all bindings that began with one of these profiles have ended."""
-        while any(self._under_way[id(framework)] for framework in frameworks):
+        while any(id(framework) in self._under_way for framework in frameworks):
             self._ended.clear()
             await self._ended.wait()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -105,7 +105,7 @@ class Scheduler:
         self._paused: deque[_Group] = deque()
         self._due = 0.0  # when other pods will have had as much time as the last part of an attempt
         # pod uid -> number of running attempts; briefly two, when a pod returns from one and the next begins
-        self._in_hand = Counter[str]()
+        self._in_hand = defaultdict[str, int](int)
 
     def has_in_hand(self, uid: str) -> bool:
         """Return whether an attempt at a pod is running, which will bind or requeue the pod.
@@ -184,7 +184,8 @@ class Scheduler:
             key = queued.group
             if not members or key is None:  # the pod waits for others of its group
                 return
-            self._in_hand.update(member.pod.uid for member in members)
+            for member in members:
+                self._in_hand[member.pod.uid] += 1
             group = _Group(members, PausableAttempt(self._groups.schedule(members), ()), key)
             if self._paused and self._paused[0].attempt.holds:
                 # Two groups with some assumed members may both fail for lack of capacity.

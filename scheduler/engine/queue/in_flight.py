@@ -6,7 +6,7 @@ flight, and a rejected pod is checked against all events since its attempt began
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,8 +52,8 @@ class InFlight:
         self._listening: dict[str, _PodInFlight] = {}
         self._events = deque[InFlightEvent]()
         self._first = 0  # the number of the first event in `_events`
-        self._profiles = Counter[str]()
-        self._counts = Counter[str]()  # label -> how many are kept
+        self._profiles = defaultdict[str, int](int)
+        self._counts = defaultdict[str, int](int)  # label -> how many are kept
 
     def begin(self, pod: PodInfo) -> None:
         """Record that a pod was popped."""

@@ -63,7 +63,6 @@ class Scoring:
         self._score = [ScoreAdapter(plugin, calls) for plugin in scorers]
         self.has_scorers = bool(scorers)
         self._weights = {plugin.name: weights.get(plugin.name, 1) for plugin in scorers}
-        self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._caches: Mapping[str, CacheBySignature[CachedVerdicts]] = {
             adapter.plugin.name: CacheBySignature(
                 CachedRawScores if adapter.normalizes else CachedPluginScores
@@ -183,7 +182,8 @@ class Scoring:
             and adapter.plugin.name not in state.skipped_scores
         ]
         best, all_scores = ranking.scores(filter_result, feasible, others)
-        return Scores(feasible, best, sorted(all_scores, key=lambda each: self._places[each.plugin]))
+        by_plugin = {each.plugin: each for each in all_scores}
+        return Scores(feasible, best, [by_plugin[name] for name in self._weights if name in by_plugin])
 
     def _cache_for(self, pod_class: EquivalenceClass, adapter: ScoreAdapter) -> CachedVerdicts:
         name = adapter.plugin.name

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 class PodState(Enum):
     """The state of a pod in the cache."""
 
+    __hash__ = object.__hash__  # there is one object per member, and Enum's own is a Python call
+
     OUTSIDE = "outside"
     """Unknown to the cache."""
     ASSUMED = "assumed"
