@@ -12,6 +12,7 @@ import msgspec
 
 from scheduler.daemon.app.consistency.checker import node_text, nodes, pending, pod_text, summary
 from scheduler.daemon.app.live_explain import live_explanation, live_groups
+from scheduler.daemon.metrics.registry import process_began
 from scheduler.daemon.server.access import Access
 from scheduler.daemon.server.http_server import application, serving
 from scheduler.daemon.server.tls import tls_context
@@ -101,7 +102,7 @@ def pages(
         process=Process(
             "custom-scheduler",
             flags,
-            daemon.metrics.process_began,
+            process_began,
             lambda: daemon.configuration.features.version,
         ),
         access=access,

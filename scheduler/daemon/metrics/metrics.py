@@ -379,7 +379,7 @@ class Metrics(PreemptionMetrics):
     @cached_property
     def registry(self) -> CollectorRegistry:
         """The registry of these metrics for `prometheus_client`."""
-        # Importing it takes a while, and startup does not need it.
+        # Importing it takes a while, and only a process with pages needs it: `scheduler.daemon.app.pages` imports it.
         from scheduler.daemon.metrics.registry import registry_of
 
         return registry_of(self.families)
@@ -390,12 +390,6 @@ class Metrics(PreemptionMetrics):
         from scheduler.daemon.metrics.registry import registry_of  # see `registry`
 
         return registry_of(())
-
-    def process_began(self) -> float:
-        """Return the start time of this process in Unix seconds, as in /metrics."""
-        from scheduler.daemon.metrics.registry import process_began  # see `registry`
-
-        return process_began()
 
     def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
         """Return all of `pieces` at once."""
@@ -439,8 +433,8 @@ class Metrics(PreemptionMetrics):
 
     # Observations of the runtime.
 
-    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        self._point_seconds[_POINT[id(point)], _CODE[id(code)], profile].observe(seconds)
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code) -> Callable[[float], None]:
+        return self._point_seconds[_POINT[id(point)], _CODE[id(code)], profile].observe
 
     def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
         self._plugin_seconds[plugin, _POINT[id(point)], _CODE[id(code)]].observe(seconds)

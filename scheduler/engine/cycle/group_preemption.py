@@ -82,12 +82,8 @@ class GroupPreemption:
             return Status.unschedulable(refusal) if refusal else await self._ask(plugins[0], tried, attempts)
         began = self._clock.monotonic()
         status = await self._ask_all(plugins, tried, attempts)
-        self._observer.extension_point(
-            attempts[0].framework.profile,
-            ExtensionPoint.POD_GROUP_POST_FILTER,
-            status.code,
-            self._clock.monotonic() - began,
-        )
+        profile, point = attempts[0].framework.profile, ExtensionPoint.POD_GROUP_POST_FILTER
+        self._observer.extension_point(profile, point, status.code)(self._clock.monotonic() - began)
         return status
 
     async def _ask_all(

@@ -48,8 +48,11 @@ logger = logging.getLogger(__name__)
 class Instruments(Protocol):
     """Receives counts, and durations in seconds."""
 
-    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        """Report the run of one extension point for one pod, with all its plugins."""
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code) -> Callable[[float], None]:
+        """Return the function that receives the duration of each run of an extension point that ends with a code.
+
+        A run has all plugins of the point, for one pod.
+        """
         ...
 
     def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
@@ -72,13 +75,18 @@ class Instruments(Protocol):
 class NoInstruments:
     """Discards all measurements, for `explain`, what-if and tests."""
 
-    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None: ...
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code) -> Callable[[float], None]:
+        return _ignore
+
     def plugin(
         self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float
     ) -> None: ...
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None: ...
     def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None: ...
     def permit_wait(self, code: Code, seconds: float) -> None: ...
+
+
+def _ignore(_seconds: float) -> None: ...
 
 
 if TYPE_CHECKING:
@@ -316,7 +324,12 @@ class PointTiming:
             self.code = error.status.code if isinstance(error, PluginError) else Code.ERROR
         calls = self._calls
         seconds = calls.clock() - self._begin
-        calls.instruments.extension_point(calls.profile, self._point, self.code, seconds)
+        ended = self._point, self.code
+        observe = calls.observed_points.get(ended)
+        if observe is None:
+            observe = calls.instruments.extension_point(calls.profile, *ended)
+            calls.observed_points[ended] = observe
+        observe(seconds)
 
 
 def _plugin_at_point(plugin: Plugin, point: Point) -> str:
@@ -333,6 +346,7 @@ class PluginCalls:
         measuring: whether each call is measured and reported; kube-scheduler measures one cycle out of ten.
         budget: how long calls may hold the event loop.
         stopped: called after a plugin was interrupted; the cached results of plugins must be dropped then.
+        observed_points: extension point and code -> the function that receives the durations.
 
     Args:
         plugins: the plugins of the profile.
@@ -352,6 +366,7 @@ class PluginCalls:
         self.measuring = False
         self.budget = budget or LoopBudget()
         self.stopped: Callable[[], None] = lambda: None
+        self.observed_points: dict[tuple[ExtensionPoint, Code], Callable[[float], None]] = {}
         self._foreign = frozenset(id(plugin) for plugin in plugins if may_pause(plugin))
 
     def looped(self, plugin: Plugin, point: ExtensionPoint, nodes: int, began: float) -> None:

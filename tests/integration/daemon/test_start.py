@@ -1,13 +1,14 @@
 """The imports of a daemon before it places its first pod, as a process: real time, real sockets.
 
-Each of these takes CPU time at every start, and is imported on first use: a first scrape, help, a terminal, a
-generated certificate. To defer another module, add its name.
+Each of these takes CPU time at every start, and is imported on first use: help, a terminal, a generated certificate; or
+with the HTTP endpoints. To defer another module, add its name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,21 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def test_imports_are_recorded(imported: set[str]) -> None:
     assert {"numpy", "scheduler.daemon.app.daemon"} <= imported
+
+
+FIRST_SCRAPE = """
+import sys
+import scheduler.daemon.app.pages
+from scheduler.daemon.metrics import Metrics
+before = set(sys.modules)
+assert Metrics().text()
+print(set(sys.modules) - before)
+"""
+
+
+def test_a_first_scrape_holds_the_loop_for_no_import() -> None:
+    scraped = subprocess.run([sys.executable, "-c", FIRST_SCRAPE], capture_output=True, text=True, check=True)
+    assert scraped.stdout == "set()\n"
 
 
 @pytest.mark.parametrize("module", NOT_NEEDED)

@@ -10,6 +10,7 @@ import msgspec
 from scheduler.daemon.app.live_explain import attempt_json, known_of, live_verdict
 from scheduler.daemon.app.pages import readiness, serving_all
 from scheduler.daemon.app.shadow.findings import lines
+from scheduler.daemon.metrics.registry import process_began
 from scheduler.daemon.server.access import Access
 from scheduler.daemon.server.http_server import application
 from scheduler.daemon.server.zpages import Process
@@ -86,7 +87,7 @@ def serving_shadow(
     process = Process(
         "custom-scheduler",
         where.flags,
-        service.metrics.process_began,
+        process_began,
         lambda: service.configuration.features.version,
     )
     build = partial(shadow_application, service, stop=stop, clock=clock, process=process)

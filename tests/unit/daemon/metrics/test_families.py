@@ -151,7 +151,7 @@ def test_a_large_metric_family_written_in_parts_is_the_same_text(accept: str) ->
     metrics.watch_gauge("custom_scheduler_queue_used_share", "What they use.", "queue", lambda: many)
     for number in range(200):
         metrics.over_budget(f"team-{number}", "Endless")
-        metrics.extension_point(f"team-{number}", ExtensionPoint.FILTER, Code.SUCCESS, 0.001)
+        metrics.extension_point(f"team-{number}", ExtensionPoint.FILTER, Code.SUCCESS)(0.001)
     pieces, _ = metrics.pieces(accept)
     written = list(pieces)
     encode, _ = choose_encoder(accept)

@@ -19,6 +19,8 @@ from tests.support.scripted_plugins import framework_of
 from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduler.engine.runtime.framework import Framework
 
 SNAPSHOT = snapshot_of("n0", "n1")
@@ -34,9 +36,12 @@ class Measurements:
         self.asked: list[tuple[str, str]] = []
         self.loops: list[tuple[str, str, int]] = []
 
-    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        assert seconds >= 0
-        self.points.append((profile, point.metric_name, code.value))
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code) -> Callable[[float], None]:
+        def observe(seconds: float) -> None:
+            assert seconds >= 0
+            self.points.append((profile, point.metric_name, code.value))
+
+        return observe
 
     def plugin(self, plugin: str, point: ExtensionPoint | ExtensionCall, code: Code, seconds: float) -> None:
         assert seconds >= 0
