@@ -90,11 +90,14 @@ class EventBus:
 
     async def wait_woken(self, timeout_seconds: float | None) -> None:
         """Wait for a call of `wake` or for the timeout; the call is consumed."""
+        timer = None
+        if timeout_seconds is not None and not self._woken.is_set():
+            timer = asyncio.get_running_loop().call_later(timeout_seconds, self._woken.set)
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
         self._woken.clear()
 
     async def wait_for_event(self, wanted: Wanted, *, timeout_seconds: float) -> bool:

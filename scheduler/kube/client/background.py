@@ -239,7 +239,7 @@ class BackgroundLane:
 
     def _next(self) -> _Next | None:
         """Take the next job that may start."""
-        if self._resume is not None:
+        if self._resume is not None or not any(self._queues):
             return None
         *urgent, last = self._queues
         places = self._places()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, Self
@@ -199,9 +198,14 @@ class ApiConnection:
                     pieces.append(piece)
                 raise self._refusal(request, connection, b"".join(pieces))
             yield []
-            async with aclosing(_lines(connection)) as batches:
-                async for lines in batches:
+            begun: list[bytes] = []  # parts of an unfinished line
+            while piece := await connection.take():
+                for number, lines in enumerate(_batches(_whole_lines(begun, piece))):
+                    if number:  # other tasks have run before the first batch
+                        await asyncio.sleep(0)
                     yield lines
+            if begun:
+                yield [b"".join(begun)]
         except OSError as error:
             self.in_trouble()
             raise _no_answer(request, error) from error
@@ -268,21 +272,20 @@ def _no_answer(request: Request, error: OSError) -> ApiError:
     return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
 
 
-async def _lines(connection: HttpProtocol) -> AsyncGenerator[list[bytes], None]:
-    """Split the received data into lines; a line may be longer than any buffer."""
-    begun: list[bytes] = []  # parts of an unfinished line
-    while piece := await connection.take():
-        *ends, rest = piece.split(b"\n")
-        if ends and begun:
-            ends[0] = b"".join((*begun, ends[0]))
-            begun.clear()
-        if rest:
-            begun.append(rest)
-        for lines in _batches(ends):
-            yield lines
-            await asyncio.sleep(0)
-    if begun:
-        yield [b"".join(begun)]
+def _whole_lines(begun: list[bytes], piece: bytes) -> list[bytes]:
+    """Return the lines that end in a piece of the received data; a line may be longer than any piece.
+
+    Args:
+        begun: parts of an unfinished line; changed here.
+        piece: the piece.
+    """
+    *lines, rest = piece.split(b"\n")
+    if lines and begun:
+        lines[0] = b"".join((*begun, lines[0]))
+        begun.clear()
+    if rest:
+        begun.append(rest)
+    return lines
 
 
 def _batches(lines: Sequence[bytes]) -> Iterator[list[bytes]]:

@@ -45,7 +45,8 @@ class HttpProtocol(asyncio.Protocol):
 
     Attributes:
         status: status of the answer; 0 while there is none.
-        headers: headers of the answer, unchanged.
+        headers: headers of the answer by name, unchanged; of several with one name, the last one.
+        on_header: receives a header from the parser.
         received: bytes of the answer so far, head included.
         idle_since: the loop's time at the end of the last request.
         heard_at: the loop's time of the last data received, or else of connecting.
@@ -53,12 +54,13 @@ class HttpProtocol(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[bytes, bytes] = {}
         self.received = 0
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         self._transport: asyncio.Transport | None = None
+        self.on_header = self.headers.__setitem__  # no method: an answer has some ten headers
         self._parser = httptools.HttpResponseParser(self)
         self._error: Exception | None = None  # why the connection cannot be used any more
         self._keeps_alive = True
@@ -91,7 +93,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def header(self, name: bytes) -> str | None:
         """Return a header of the answer by its name in lower case."""
-        for each, value in self.headers:
+        for each, value in self.headers.items():
             if each.lower() == name:
                 return value.decode("latin-1")
         return None
@@ -192,9 +194,6 @@ class HttpProtocol(asyncio.Protocol):
 
     # Callbacks of the parser.
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name, value))
-
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200:  # an interim response
@@ -222,7 +221,7 @@ class HttpProtocol(asyncio.Protocol):
     def _write(self, request: bytes) -> asyncio.Future[None]:
         assert self._transport is not None
         self.status = 0
-        self.headers = []
+        self.headers.clear()
         self.received = 0
         self._body.clear()  # a reader that was cancelled did not read it
         self._ahead_bytes = 0
