@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
-import json
 import logging
 import time
 from contextlib import AsyncExitStack
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.cli.process import run_in_loop
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.daemon.app.daemon import Daemon
@@ -32,9 +32,10 @@ from scheduler.daemon.recording.recording_files import Header
 from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.http.request import Request, Response
 from scheduler.objects.decode import decode_pod
-from tests.support.builders import node_object, pod_object
+from tests.support.builders import CREATED, node_object, pod_object
 
 if TYPE_CHECKING:
+    import cProfile
     from collections.abc import AsyncGenerator, Sequence
 
     from scheduler.configuration.load import Configuration
@@ -43,7 +44,74 @@ if TYPE_CHECKING:
 _SIZES = (100, 5000)
 _PODS = 2000
 _RUNS = 3
+_LINES_AT_A_TIME = 32
+_ANY_NODE = b"the-node-of-the-binding"
 _ACCEPTED = Response(201, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
+
+
+_MANAGED = {
+    "manager": "kube-controller-manager",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "time": "2026-03-01T08:00:00Z",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {
+        "f:metadata": {
+            "f:generateName": {},
+            "f:labels": {".": {}, "f:app": {}, "f:pod-template-hash": {}},
+            "f:ownerReferences": {".": {}, 'k:{"uid":"2f1c"}': {}},
+        },
+        "f:spec": {
+            "f:containers": {
+                'k:{"name":"main"}': {
+                    ".": {},
+                    "f:image": {},
+                    "f:imagePullPolicy": {},
+                    "f:name": {},
+                    "f:resources": {".": {}, "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}}},
+                    "f:terminationMessagePath": {},
+                    "f:terminationMessagePolicy": {},
+                }
+            },
+            "f:dnsPolicy": {},
+            "f:enableServiceLinks": {},
+            "f:restartPolicy": {},
+            "f:schedulerName": {},
+            "f:securityContext": {},
+            "f:terminationGracePeriodSeconds": {},
+        },
+    },
+}
+
+
+def pending_pods(number: int, *, all_different: bool = False) -> list[dict[str, Any]]:
+    """Return pods of a Deployment, as an API server sends them; with other requests each, if they are to differ."""
+    token = {"name": "kube-api-access-x7k2p", "projected": {"defaultMode": 420, "sources": []}}
+    waits = [
+        {
+            "key": f"node.kubernetes.io/{key}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }
+        for key in ("not-ready", "unreachable")
+    ]
+    pods = [
+        pod_object(
+            f"web-7d4b9c6f5-{each:05}",
+            cpu=f"{100 + each if all_different else 100}m",
+            memory="100Mi",
+            schedulerName="custom-scheduler",
+            labels={"app": "web", "pod-template-hash": "7d4b9c6f5"},
+            tolerations=waits,
+            volumes=[token],
+        )
+        for each in range(number)
+    ]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c6f5", "uid": "2f1c"}
+    for each in pods:
+        each["metadata"] |= {"resourceVersion": "10", "ownerReferences": [owner], "managedFields": [_MANAGED]}
+    return pods
 
 
 class Loopback:
@@ -51,7 +119,7 @@ class Loopback:
 
     Args:
         nodes: watch events of the nodes there are.
-        pods: watch events of the pending pods.
+        pods: the pending pods, which `create_pods` shows to the watch.
     """
 
     silent_since = None  # it answers whatever it is asked
@@ -60,19 +128,24 @@ class Loopback:
         self.observer: object = None
         self.versions = ServedVersions(self.send)
         self._nodes = nodes
-        self._pods = {each["metadata"]["name"]: each for each in pods}
+        self._added = [_event("ADDED", each) for each in pods]
+        self._bound = {each["metadata"]["name"]: _event("MODIFIED", _bound(each)) for each in pods}
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._left = 2 * len(pods)  # a Binding and an event each
         self.done = asyncio.Event()
         self.written: list[tuple[str, bytes]] = []
 
+    def create_pods(self) -> None:
+        for line in self._added:
+            self._lines.put_nowait(line)
+
     async def send(self, request: Request, **_: Any) -> Response:
         assert request.body is not None
+        await asyncio.sleep(0)  # an answer comes later
         if request.path.endswith("/binding"):
-            name = request.path.split("/")[-2]
-            node_name = json.loads(request.body)["target"]["name"]
-            bound = {**self._pods[name], "spec": {**self._pods[name]["spec"], "nodeName": node_name}}
-            self._lines.put_nowait(_event("MODIFIED", bound))
+            node_name = msgspec.json.decode(request.body, type=_Binding).target.name
+            line = self._bound[request.path.split("/")[-2]]
+            self._lines.put_nowait(line.replace(_ANY_NODE, node_name.encode(), 1))
         self.written.append((request.path, request.body))
         self._left -= 1
         if not self._left:
@@ -84,24 +157,49 @@ class Loopback:
         if kind == "nodes":
             yield [*self._nodes, _end("Node")]
         elif kind == "pods":
-            yield [*(_event("ADDED", each) for each in self._pods.values()), _end("Pod")]
+            yield [_end("Pod")]
             while True:
                 lines = [await self._lines.get()]
-                while not self._lines.empty():
+                while not self._lines.empty() and len(lines) < _LINES_AT_A_TIME:
                     lines.append(self._lines.get_nowait())
                 yield lines
+                await asyncio.sleep(0)
         else:
             yield [_end("Object")]
         await asyncio.Event().wait()
 
 
+class _Target(msgspec.Struct):
+    name: str
+
+
+class _Binding(msgspec.Struct):
+    target: _Target
+
+
+def _bound(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod as it is after its Binding, on any node."""
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": CREATED}
+    return {
+        **pod,
+        "metadata": {**pod["metadata"], "resourceVersion": "11"},
+        "spec": {**pod["spec"], "nodeName": _ANY_NODE.decode()},
+        "status": {"phase": "Pending", "conditions": [condition], "qosClass": "Burstable"},
+    }
+
+
 def _event(kind: str, found: dict[str, Any]) -> bytes:
-    return json.dumps({"type": kind, "object": found}).encode()
+    return msgspec.json.encode({"type": kind, "object": found})
 
 
 def _end(kind: str) -> bytes:
     metadata = {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}
     return _event("BOOKMARK", {"kind": kind, "apiVersion": "v1", "metadata": metadata})
+
+
+def watched_nodes(number: int) -> list[bytes]:
+    """Return watch events of equal nodes."""
+    return [_event("ADDED", node_object(f"n{each}", cpu="32", memory="256Gi")) for each in range(number)]
 
 
 def _configuration() -> Configuration:
@@ -111,8 +209,16 @@ def _configuration() -> Configuration:
     return dataclasses.replace(configuration, settings=settings)
 
 
-async def _daemon(server: Loopback, folder: Path | None = None) -> float:
-    """Return the CPU seconds from the first decision until everything is written; it is recorded in a folder, if given."""
+async def schedule_all(
+    server: Loopback, folder: Path | None = None, profile: cProfile.Profile | None = None
+) -> float:
+    """Return the CPU seconds from the watch events of the pods until everything is written.
+
+    Args:
+        server: has the pods.
+        folder: where the daemon records; None for no recording.
+        profile: is enabled meanwhile.
+    """
     ports: Ports | None = None
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -130,7 +236,12 @@ async def _daemon(server: Loopback, folder: Path | None = None) -> float:
         await daemon.watches.wait_synced()
         gc.collect()
         begin = time.process_time()
+        if profile is not None:
+            profile.enable()
+        server.create_pods()
         await server.done.wait()
+        if profile is not None:
+            profile.disable()
         seconds = time.process_time() - begin
         stop.set()
     return seconds
@@ -161,19 +272,13 @@ def main() -> None:
 def print_table(sizes: Sequence[int], n_pods: int) -> None:
     """Print a whole pod's cost and the bare loop's, at so many nodes."""
     for size in sizes:
-        nodes = [
-            _event("ADDED", node_object(f"n{number}", cpu="32", memory="256Gi")) for number in range(size)
-        ]
-        pods = [
-            pod_object(f"pod-{number}", cpu="100m", memory="500Mi", schedulerName="custom-scheduler")
-            for number in range(n_pods)
-        ]
+        nodes, pods = watched_nodes(size), pending_pods(n_pods)
         best, recorded, bare = float("inf"), float("inf"), float("inf")
         for _ in range(_RUNS):
             with TemporaryDirectory() as folder:
-                recorded = min(recorded, asyncio.run(_daemon(Loopback(nodes, pods), Path(folder))))
+                recorded = min(recorded, run_in_loop(schedule_all(Loopback(nodes, pods), Path(folder))))
             server = Loopback(nodes, pods)
-            best = min(best, asyncio.run(_daemon(server)))
+            best = min(best, run_in_loop(schedule_all(server)))
             bare = min(bare, _bare(server, pods))
         for label, seconds in (
             ("a whole pod", best),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.bench import whole_pod
+from tests.bench import pod_budget, whole_pod
 
 if TYPE_CHECKING:
     import pytest
@@ -17,3 +17,15 @@ def test_a_whole_pod_is_measured_from_start_to_end(capsys: pytest.CaptureFixture
     assert whole.startswith("a whole pod, 3 nodes")
     assert recorded.startswith("a whole pod, recorded, 3 nodes")
     assert bare.startswith("the bare loop, 3 nodes")
+
+
+def test_the_time_of_a_pod_is_divided_by_what_the_daemon_does(capsys: pytest.CaptureFixture[str]):
+    pod_budget.print_table(n_nodes=3, n_pods=5)
+
+    rows = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("pods ")]
+    half = len(rows) // 2
+    for table in (rows[:half], rows[half:]):
+        calls = {row[:50].rstrip(): float(row[50:].split()[0]) for row in table}
+        assert (
+            min(calls[step] for step in ("decoding", "queue", "decision: plugins", "binding", "events")) > 1
+        )
