@@ -356,6 +356,13 @@ class QueuedPods(Protocol):
         """Return a pod that is in the queue, gated ones included, or in flight; None for any other."""
         ...
 
+    def try_at(self, uid: str, at: float) -> None:
+        """Try a pod in flight again at a time of the monotonic clock, if its attempt fails and no event requeues it before.
+
+        For PostFilter. The pod then waits for the end of its backoff. Does nothing for a pod that is not in flight.
+        """
+        ...
+
 
 @runtime_checkable
 class WaitingPods(Protocol):

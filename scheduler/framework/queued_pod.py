@@ -33,6 +33,7 @@ class QueuedPodInfo:
         gating_plugin: plugin whose PreEnqueue keeps it gated, or `ITS_GROUP`; "" for none.
         was_flushed_from_unschedulable: whether a flush without an event caused its current attempt.
         group: the group with which it is tried; None for none.
+        try_at: when it is tried again without an event, if that is before the end of its wait for one; 0 for no such time.
     """
 
     pod: PodInfo
@@ -48,6 +49,7 @@ class QueuedPodInfo:
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
     group: GroupKey | None = None
+    try_at: float = 0.0
 
     @property
     def is_gated(self) -> bool:

@@ -291,10 +291,11 @@ class FakeWaitForEvent:
 
 
 class FakeQueuedPods:
-    """Implements `QueuedPods`; `waiting` contains the pods."""
+    """Implements `QueuedPods`; `waiting` contains the pods, and `times` when they are tried again."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, QueuedPodInfo] = {}  # uid -> pod
+        self.times: dict[str, float] = {}  # uid -> seconds of the monotonic clock
 
     def put(self, pod: PodInfo, *, since: float = 0.0) -> None:
         """Add a pending pod with the time of its first attempt, on the monotonic clock."""
@@ -302,6 +303,9 @@ class FakeQueuedPods:
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         return self.waiting.get(uid)
+
+    def try_at(self, uid: str, at: float) -> None:
+        self.times[uid] = at
 
 
 class FakeWaitingPods:

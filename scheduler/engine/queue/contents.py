@@ -303,6 +303,7 @@ class QueueContents:
     def _begin(self, uid: str, *, at: float, why: str) -> QueuedPodInfo:
         queued = self.pods[uid]
         queued.attempts += 1
+        queued.try_at = 0.0
         self.rejections.forget(uid)
         if uid in self.groups.keys_of_pending or uid in self.group_places.of:
             self._moved_member(uid, self.places.of(uid), Place.IN_FLIGHT)

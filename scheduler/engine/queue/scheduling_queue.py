@@ -232,6 +232,14 @@ class SchedulingQueue(QueueView):
         for uid, at in flushes:
             self._contents.unschedulable.flush_at(uid, at)
 
+    def try_at(self, uid: str, at: float) -> None:
+        """Try a pod in flight again at a time, if its attempt fails and no event requeues it before.
+
+        It then waits for the end of its backoff. Does nothing for a pod that is not in flight.
+        """
+        if uid in self._contents.in_flight:
+            self._contents.pods[uid].try_at = at
+
     def nominate(self, uid: str, node_name: str | None) -> None:
         """Nominate a pod to a node; "" removes the nomination, None takes it from the pod's status.
 
@@ -581,7 +589,7 @@ class SchedulingQueue(QueueView):
                 self._requeue(queued, RequeueStrategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, at=now)
                 in _RETRIED
             ):
-                queued.was_flushed_from_unschedulable = True
+                queued.was_flushed_from_unschedulable = not 0 < queued.try_at <= now
                 moved += 1
             if until < inf and self._time.is_over(until):
                 return moved
@@ -665,12 +673,14 @@ class SchedulingQueue(QueueView):
     def _flush_at(self, queued: QueuedPodInfo, at: float) -> float | None:
         """Return when a pod is tried again without an event.
 
-        Never for a gated pod, unless the plugin that gates it registered for all events, or it waits for its group.
+        Never for a gated pod, unless the plugin that gates it registered for all events, or it waits for its group. A
+        plugin may ask for an earlier time than the end of the longest wait: see `try_at`.
         """
         gate = queued.gating_plugin
         if gate and gate != ITS_GROUP and not self._requeuer.is_relevant(queued, UNSCHEDULABLE_TIMEOUT):
             return None
-        return at + self._max_in_unschedulable_seconds
+        longest = at + self._max_in_unschedulable_seconds
+        return queued.try_at if at < queued.try_at < longest else longest
 
     def _requeue_by_event(
         self, queued: QueuedPodInfo, strategy: RequeueStrategy, event: ClusterEvent, *, shown: int

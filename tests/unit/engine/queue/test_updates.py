@@ -119,6 +119,51 @@ def test_a_pod_is_retried_after_five_minutes_without_events(cluster: Cluster):
     assert not queued.was_flushed_from_unschedulable
 
 
+def test_a_pod_is_tried_again_at_the_time_a_plugin_asked_for(cluster: Cluster):
+    cluster.queue.add(pod("web"))
+    queued = cluster.pop()
+    cluster.queue.try_at(WEB, 1060.0)
+    cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
+    assert cluster.queue.next_deadline(1000.0) == 1060.0
+
+    assert cluster.advance_and_flush(59.9) == 0
+    assert cluster.advance_and_flush(0.1) == 1
+    queued = cluster.pop()
+    assert not queued.was_flushed_from_unschedulable, "no event was missed"
+    assert queued.try_at == 0.0
+
+
+def test_a_time_after_the_longest_wait_does_not_lengthen_it(cluster: Cluster):
+    cluster.queue.add(pod("web"))
+    queued = cluster.pop()
+    cluster.queue.try_at(WEB, 9000.0)
+    cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
+
+    assert cluster.queue.next_deadline(1000.0) == 1300.0
+    assert cluster.advance_and_flush(300.0) == 1
+    assert cluster.pop().was_flushed_from_unschedulable
+
+
+def test_only_a_pod_in_flight_gets_a_time(cluster: Cluster):
+    cluster.reject(pod("web"), "Fit")
+    cluster.queue.try_at(WEB, 1060.0)
+    cluster.queue.try_at("unknown", 1060.0)
+
+    assert cluster.queue.next_deadline(1000.0) == 1300.0
+
+
+def test_a_time_in_the_past_does_not_requeue_a_gated_pod_again_and_again(cluster: Cluster):
+    cluster.queue.add(pod("web"))
+    queued = cluster.pop()
+    cluster.queue.try_at(WEB, 1060.0)
+    cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"])
+    cluster.under_curfew.add(WEB)
+    cluster.advance_and_flush(60.0)
+
+    assert cluster.queue.place_of(WEB) is Place.GATED
+    assert cluster.queue.next_deadline(cluster.clock.now) == 1360.0
+
+
 def test_a_pod_requeued_by_an_event_does_not_count_as_flushed(cluster: Cluster):
     cluster.reject(pod("web"), "Taints")
     cluster.clock.advance(10)
