@@ -12,23 +12,35 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from plugins.preemption.disruption_budgets import Evictions, split
+from plugins.preemption.protection import PROTECTED
 from plugins.preemption.ranking import PreemptionCandidate, Unit, by_importance
 from scheduler.framework import NeedsTime, Status
 from scheduler.framework.diagnosis import NOT_EXAMINED
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Generator, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Container,
+        Generator,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
+    from plugins.preemption.protection import ProtectionCheck
     from plugins.preemption.ranking import VictimUnits
     from scheduler.framework import CycleState, Diagnosis
-    from scheduler.framework.preemption import PreemptionDryRun, VictimLimit
+    from scheduler.framework.preemption import PreemptionDryRun, Protected, VictimLimit
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.snapshot.arrays import ChangeLog
@@ -43,28 +55,61 @@ _MOST_SEARCHES: Final = 16
 """The number of kept searches; a pod without one starts again. Few are advanced at a time."""
 _MOST_SHARED: Final = 4
 """The number of kinds of pods whose results are kept; they may have a result for each node."""
+_SPARE: Final = 64
 
 
 class Results:
-    """The results of nodes, by row, each until the node or its pods change."""
+    """The results of nodes, by row, each until the node or its pods change, or the protection of a pod there ends.
+
+    Attributes:
+        by_row: row -> result.
+        protected: row -> the protected pod there whose protection ends first.
+    """
 
     def __init__(self) -> None:
         self.by_row: dict[int, Found] = {}
+        self.protected: dict[int, Protected] = {}
+        self._ends: list[tuple[float, int]] = []  # a heap: when a protection ends, and its row
         self._log: ChangeLog | None = None
         self._seen = 0
-        self._budgets: Hashable = None
+        self._basis: Hashable = None
 
-    def follow(self, snapshot: Snapshot, budgets: Hashable = None) -> None:
-        """Forget the results of nodes that have changed, and all results if `budgets` differs."""
+    def put(self, found: Mapping[int, Found], protected: Mapping[int, Protected]) -> None:
+        """Keep results, and the protections that they depend on."""
+        self.by_row.update(found)
+        for row in found.keys() & protected.keys():
+            self.protected[row] = protected[row]
+            heappush(self._ends, (protected[row].until, row))
+        if len(self._ends) > 2 * len(self.protected) + _SPARE:
+            self._ends = [(each.until, row) for row, each in self.protected.items()]
+            heapify(self._ends)
+
+    def forget(self, row: int) -> None:
+        """Forget the result of a node."""
+        self.by_row.pop(row, None)
+        self.protected.pop(row, None)
+
+    def follow(self, snapshot: Snapshot, basis: Hashable = None, now: float = 0.0) -> None:
+        """Forget the results that are no longer valid.
+
+        Args:
+            snapshot: the cluster; results of nodes that have changed are forgotten.
+            basis: what else results depend on; if it differs, all are forgotten.
+            now: the time, in seconds since 1970; results of nodes where a protection has ended are forgotten.
+        """
         changes = snapshot.changes
-        is_same = changes is not None and changes is self._log and budgets == self._budgets
+        is_same = changes is not None and changes is self._log and basis == self._basis
         changed = changes.since(self._seen) if changes is not None and is_same else None
         if changed is None:
             self.by_row.clear()
+            self.protected.clear()
+            self._ends.clear()
         else:
             for row in changed:
-                self.by_row.pop(row, None)
-        self._log, self._seen, self._budgets = changes, 0 if changes is None else changes.end, budgets
+                self.forget(row)
+        while self._ends and self._ends[0][0] <= now:
+            self.forget(heappop(self._ends)[1])
+        self._log, self._seen, self._basis = changes, 0 if changes is None else changes.end, basis
 
 
 class Progress:
@@ -90,23 +135,32 @@ class Progress:
     def is_of(self, pod: PodInfo) -> bool:
         return (self.pod.uid, self.pod.pod.spec, self.pod.labels) == (pod.uid, pod.pod.spec, pod.labels)
 
-    def note(self, tried: Mapping[int, Found], nominated: Container[int]) -> None:
+    def note(
+        self, tried: Mapping[int, Found], nominated: Container[int], protected: Mapping[int, Protected]
+    ) -> None:
         """Keep results. Those of nodes with nominated pods, and errors, are of this search only."""
-        self.own.by_row.update(tried)
+        self.own.put(tried, protected)
         if self.shared is not None:
-            self.shared.by_row.update(
-                (row, result)
+            shared = {
+                row: result
                 for row, result in tried.items()
                 if row not in nominated and not (isinstance(result, Status) and result.code is Code.ERROR)
-            )
+            }
+            self.shared.put(shared, protected)
 
-    def follow(self, snapshot: Snapshot, budgets: Hashable, nominated: Iterable[int]) -> None:
-        """Forget the results that are no longer valid."""
-        self.own.follow(snapshot)
+    def follow(self, snapshot: Snapshot, basis: Hashable, nominated: Iterable[int], now: float) -> None:
+        """Forget the results that are no longer valid; the arguments are those of `Results.follow`."""
+        self.own.follow(snapshot, now=now)
         if self.shared is not None:
-            self.shared.follow(snapshot, budgets)
+            self.shared.follow(snapshot, basis, now)
             for row in nominated:
-                self.shared.by_row.pop(row, None)
+                self.shared.forget(row)
+
+    def protected(self) -> Iterator[Mapping[int, Protected]]:
+        """Yield row -> the protection that the result of the row depends on: for the results of this search, then shared ones."""
+        yield self.own.protected
+        if self.shared is not None:
+            yield self.shared.protected
 
     def in_turn(self, rows: Iterable[int], snapshot: Snapshot) -> list[int]:
         """Return nodes in the order of the search, nodes added since at the end."""
@@ -178,12 +232,14 @@ class VictimSearch:
         candidates: those that violate no disruption budget come first.
         refusals: row -> why preemption does not help there, for rows that were tried.
         stale: the rows of candidates that were found in an earlier attempt.
+        protected: row -> the protected pod there whose protection ends first, for rows that were tried.
         is_complete: whether the search finished within its time limit.
     """
 
     candidates: list[PreemptionCandidate] = field(default_factory=list)
     refusals: dict[int, Status] = field(default_factory=dict)
     stale: set[int] = field(default_factory=set)
+    protected: dict[int, Protected] = field(default_factory=dict)
     is_complete: bool = True
 
     def message(self, n_nodes: int) -> str:
@@ -261,6 +317,7 @@ def search(
     choice: Choice | None = None,
     limit: VictimLimit | None = None,
     units: VictimUnits | None = None,
+    check: ProtectionCheck | None = None,
     progress: Progress | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Generator[None, None, VictimSearch]:
@@ -268,6 +325,7 @@ def search(
 
     In steps, for `SlicedWork`. `choice` returns the possible victims on a node, by default pods of lower priority; `limit` is
     an additional condition beside Filter. `units` finds the pods that leave together; without it each pod leaves by itself.
+    `check` has the protections that `choice` found, and the limits of evictions.
     Nodes whose result `progress` has are not tried again, and new results are added to it.
     Without time left, the search ends early, and some nodes stay unknown.
 
@@ -290,11 +348,12 @@ def search(
             found.is_complete = False
             break
         tried = yield from _tried(
-            dry_run, state, pod, snapshot, unknown, budgets, nominated, choice, limit, has_time, units
+            dry_run, state, pod, snapshot, unknown, budgets, nominated, choice, limit, has_time, units, check
         )
         has_tried = has_tried or bool(tried)
         if progress is not None:
-            progress.note(tried, nominated)
+            progress.note(tried, nominated, {} if check is None else check.found)
+        found.protected |= _protected_on(several, check, progress)
         for row in several:
             result = tried.get(row) or shared.get(row) or own.get(row)
             if result is None:
@@ -312,6 +371,16 @@ def search(
             break
     found.candidates = harmless + harmful[:most]
     return found
+
+
+def _protected_on(
+    rows: Sequence[int], check: ProtectionCheck | None, progress: Progress | None
+) -> dict[int, Protected]:
+    """Return row -> the protection that its result depends on, of this search or of an earlier one."""
+    if check is None:
+        return {}
+    known = [*(() if progress is None else progress.protected()), check.found]  # the newest last
+    return {row: protected[row] for protected in known if protected for row in rows if row in protected}
 
 
 def _lower_priority(pod: PodInfo, snapshot: Snapshot) -> Choice:
@@ -333,6 +402,7 @@ def _tried(
     limit: VictimLimit | None,
     has_time: Callable[[], bool],
     units: VictimUnits | None,
+    check: ProtectionCheck | None,
 ) -> Generator[None, None, dict[int, Found]]:
     """Return the results of rows, without the rows that the time limit left out."""
     found: dict[int, Found] = {}
@@ -356,7 +426,8 @@ def _tried(
         else:
             broken = sum(violating[row].get(victim.uid, 0) for victim in result)
             victims = _leaving(result, wholes) if wholes else by_importance(result)
-            found[row] = PreemptionCandidate(row, tuple(victims), broken)
+            is_over = check is not None and check.exceeds_limit(victims, row)
+            found[row] = PROTECTED if is_over else PreemptionCandidate(row, tuple(victims), broken)
     return found
 
 

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 from plugins.preemption.candidates import NO_VICTIMS, rows_to_try, was_preempted, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
 from plugins.preemption.ranking import VictimUnits, best, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SUCCESS,
     ActionType,
     Change,
+    Clock,
     ClusterEvent,
     Code,
     EventResource,
     EventWithHint,
     Features,
-    PluginArgs,
+    PluginMetrics,
     PodGroupMembers,
     PodGroupObjects,
+    QueuedPods,
     QueueingHint,
     SlicedWork,
     Status,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugins.preemption.candidates import Choice
+    from plugins.preemption.protection import ProtectionCheck
     from plugins.preemption.ranking import Unit
     from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
@@ -60,7 +64,7 @@ _MOST_EXPLAINED: Final = 16
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 
 
-class DefaultPreemptionArgs(PluginArgs, frozen=True):
+class DefaultPreemptionArgs(PreemptingArgs, frozen=True):
     """How many candidates are enough.
 
     Attributes:
@@ -84,6 +88,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         if percentage == 0 and absolute == 0:
             for path, other in ((_PERCENTAGE, _ABSOLUTE), (_ABSOLUTE, _PERCENTAGE)):
                 yield FieldError(path, f"Invalid value: 0: cannot be zero at the same time as {other}")
+        yield from super().faults()
 
     def enough(self, n_nodes: int) -> int:
         """Return how many candidates to find among that many nodes."""
@@ -111,8 +116,12 @@ class DefaultPreemption(Preempting):
         members: PodGroupMembers,
         groups: PodGroupObjects,
         features: Features,
+        clock: Clock,
+        queued: QueuedPods,
+        metrics: PluginMetrics,
     ) -> None:
-        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
+        protection = Protection.of(args, clock, queued, preemptions, metrics)
+        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups), protection)
         self._args = args
         self._says_success = features.enabled("PreemptionMessage")
         self.searches_units = features.enabled("PodGroupVictims")
@@ -148,7 +157,11 @@ class DefaultPreemption(Preempting):
 
         return why_not_eligible(pod, snapshot, diagnosis, is_victim)
 
-    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice | None:
+    def choice(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, check: ProtectionCheck | None
+    ) -> Choice | None:
+        if check is not None:
+            return self._unprotected(pod, snapshot, check)
         if not self.searches_units:
             return None
         priority_of = self._units.priority_of
@@ -160,6 +173,23 @@ class DefaultPreemption(Preempting):
                 if (other.priority if other.group is None else priority_of(other)) < pod.priority
             ]
             return lower or NO_VICTIMS
+
+        return choose
+
+    def _unprotected(self, pod: PodInfo, snapshot: Snapshot, check: ProtectionCheck) -> Choice:
+        """Return the choice of pods of lower priority that are not protected."""
+        units = self._units
+
+        def choose(row: int) -> Sequence[PodInfo] | Status:
+            there = snapshot.pods_on(row)
+            if self.searches_units:
+                lower = [other for other in there if units.priority_of(other) < pod.priority]
+                open_to = check.unprotected(units.together(lower), Cause.PREEMPTION, row)
+            else:
+                lower = [other for other in there if other.priority < pod.priority]
+                open_to = check.unprotected(((other,) for other in lower), Cause.PREEMPTION, row)
+            found = [other for other in lower if other.uid in open_to]
+            return found or (PROTECTED if lower else NO_VICTIMS)
 
         return choose
 
@@ -175,11 +205,14 @@ class DefaultPreemption(Preempting):
         if self.why_not_eligible(state, higher, snapshot, diagnosis):
             return None
         rows = rows_to_try(diagnosis)[:_MOST_EXPLAINED].tolist()
-        candidates = best(run_to_end(self._tried(state, higher, snapshot, rows)).candidates)
+        check = self._check(higher.priority, snapshot)
+        candidates = best(run_to_end(self._tried(state, higher, snapshot, rows, check)).candidates)
         if not candidates:
             return None
         row, victims = candidates[0].row, candidates[0].victims
         needed = 1 + max(self._units.priority_of(each) for each in victims)
+        if check is not None:
+            needed = max(needed, check.least_priority(victims))
         if needed <= pod.priority:
             return None  # the pod preempts already
         names = some_of([each.key for each in victims])
@@ -187,14 +220,19 @@ class DefaultPreemption(Preempting):
         return Change(row, text, higher)
 
     def removable(
-        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+        self,
+        units: Iterable[Unit],
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        snapshot: Snapshot,
+        check: ProtectionCheck | None,
     ) -> Generator[None, None, Sequence[Unit]]:
         priority = priority_of(group, members)
         found = []
         for number, unit in enumerate(units):
             if number % _UNITS_A_STEP == 0:
                 yield
-            if unit.priority < priority:
+            if unit.priority < priority and not (check and check.protects(unit.pods, Cause.PREEMPTION)):
                 found.append(unit)
         return found
 

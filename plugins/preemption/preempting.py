@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.preemption.candidates import NEVER, Progress, Searches, rows_to_try, search, was_preempted
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets, Evictions
+from plugins.preemption.protection import PRIORITY_CLASSES, PROTECTED, ROUNDING_SECONDS
 from plugins.preemption.ranking import PreemptionCandidate, best, by_importance, priority_of
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
@@ -32,12 +34,19 @@ from scheduler.framework.preemption import REPORT, Evaluation, PreemptionReport
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.preemption.candidates import Choice, VictimSearch
+    from plugins.preemption.protection import Cause, Protection, ProtectionCheck
     from plugins.preemption.ranking import Unit, VictimUnits
     from scheduler.framework import CycleState, Diagnosis, GroupDryRuns, PodGroup, SlicedWork
-    from scheduler.framework.preemption import PreemptionDryRun, Preemptions, VictimLimit, VictimReview
+    from scheduler.framework.preemption import (
+        PreemptionDryRun,
+        Preemptions,
+        Protected,
+        VictimLimit,
+        VictimReview,
+    )
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
 
@@ -274,12 +283,20 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         preemptions: Preemptions,
         work: SlicedWork,
         units: VictimUnits,
+        protection: Protection | None,
     ) -> None:
         self._dry_run = dry_run
         self._review = review
         self._preemptions = preemptions
         self._work = work
         self._units = units
+        self._protection = protection
+        if protection is not None:
+            self.needs = replace(  # type: ignore[misc]  # per instance
+                self.needs,
+                kinds=self.needs.kinds | {PRIORITY_CLASSES},
+                bound_pod_annotations=self.needs.bound_pod_annotations or protection.reads_pods,
+            )
         self._budgets = DisruptionBudgets()
         self._searches = Searches()
 
@@ -304,8 +321,11 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             raise self._searches.to_be_continued(progress)
         kind = self.kind(state, pod)
         progress.shared = None if kind is None else self._searches.shared(kind)
-        progress.follow(snapshot, self._budgets.version, state.nominated)
-        found = yield from self._tried(state, pod, snapshot, rows, progress)
+        check = self._check(pod.priority, snapshot)
+        settings = None if self._protection is None else self._protection.version(snapshot)
+        now = 0.0 if check is None else check.now + ROUNDING_SECONDS
+        progress.follow(snapshot, (self._budgets.version, settings), state.nominated, now)
+        found = yield from self._tried(state, pod, snapshot, rows, check, progress)
         if not found.is_complete:
             raise self._searches.to_be_continued(progress)
         self._searches.end(pod.uid)
@@ -317,6 +337,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Sequence[int],
+        check: ProtectionCheck | None,
         progress: Progress | None = None,
     ) -> Generator[None, None, VictimSearch]:
         """Try nodes, within the time limit if the search may continue in another attempt."""
@@ -330,9 +351,10 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             budgets=self._budgets,
             nominated=state.nominated,
             enough=len(rows) if progress is None else progress.enough,
-            choice=self.choice(state, pod, snapshot),
+            choice=self.choice(state, pod, snapshot, check),
             limit=self.limit(pod),
             units=self._units if self.searches_units else None,
+            check=check,
             progress=progress,
             has_time=_always if progress is None else self._work.has_time,
         )
@@ -346,9 +368,21 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         """Return nodes in the order in which they are tried, and how many candidates are enough."""
         return rows, len(rows)
 
-    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice | None:
-        """Return the choice of possible victims on a node; None for pods of lower priority."""
+    def choice(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, check: ProtectionCheck | None
+    ) -> Choice | None:
+        """Return the choice of possible victims on a node, of those that `check` does not protect; None for pods of lower priority."""
         return None
+
+    def time_of_queue(self, pod: PodInfo, cause: Cause) -> tuple[float, str] | None:
+        """Return the seconds that the queue or quota of a pod sets as its minimum run time, and the title of the queue."""
+        return None
+
+    def _check(self, priority: int, snapshot: Snapshot) -> ProtectionCheck | None:
+        """Return the check of protections for a preemptor of a priority; None if no pods are protected."""
+        if self._protection is None:
+            return None
+        return self._protection.check(priority, snapshot, self.time_of_queue, self.leaving_with)
 
     def kind(self, state: CycleState, pod: PodInfo) -> Hashable | None:
         """Return a key of the pods with the same victims on each node; None if these depend on more than the node."""
@@ -360,7 +394,12 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
 
     @abstractmethod
     def removable(
-        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+        self,
+        units: Iterable[Unit],
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        snapshot: Snapshot,
+        check: ProtectionCheck | None,
     ) -> Generator[None, None, Sequence[Unit]]:
         """Return the units that may be victims for a group, all of them together if needed, in steps."""
 
@@ -387,15 +426,44 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             return Status.unschedulable(NEVER)
         if group.is_entity and self._is_ongoing(group, members, dry_runs.snapshot()):
             return Status(Code.SUCCESS, (_ONGOING,))
+        why_wait = "" if self._protection is None else self._protection.why_wait(members)
+        if why_wait:
+            return Status.unschedulable(why_wait)
         await dry_runs.done(self._read_budgets(dry_runs.snapshot().objects(BUDGETS)))
         units = await dry_runs.done(self._units.of(dry_runs.snapshot()))
         # Quotas read their usage in every step, so the cluster must not change meanwhile.
-        removable = await self._work.done(self.removable(units, group, members, dry_runs.snapshot()))
+        snapshot = dry_runs.snapshot()
+        check = self._check(priority_of(group, members), snapshot)
+        removable = await self._work.done(self.removable(units, group, members, snapshot, check))
         ranked = await dry_runs.done(_by_importance(removable))
         if not group.is_entity:
-            return await choose_victims(ranked, members, self._budgets, dry_runs)
+            found = await choose_victims(ranked, members, self._budgets, dry_runs)
+            return self._unless_protected(found, members, dry_runs, check)
         with self._preemptions.evaluation("podgroup") as evaluation:
-            return await choose_victims_of_entity(ranked, members, self._budgets, dry_runs, evaluation)
+            found = await choose_victims_of_entity(ranked, members, self._budgets, dry_runs, evaluation)
+            found = self._unless_protected(found, members, dry_runs, check)
+            if found is PROTECTED:
+                evaluation.code = Code.UNSCHEDULABLE
+            return found
+
+    def _unless_protected(
+        self,
+        found: Sequence[PodInfo] | Status,
+        members: Sequence[PodInfo],
+        dry_runs: GroupDryRuns,
+        check: ProtectionCheck | None,
+    ) -> Sequence[PodInfo] | Status:
+        """Return the result of the search for a group; without victims, it is tried again when a protection ends."""
+        if self._protection is None or check is None:
+            return found
+        if not isinstance(found, Status) and check.exceeds_limit(found):
+            found = PROTECTED
+        if isinstance(found, Status):
+            first = self._protection.found_none(members, check.found.values())
+            if first is not None:
+                dry_runs.note_protected(first)
+                found = PROTECTED if found.message == NO_VICTIMS else found
+        return found
 
     def _is_ongoing(self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot) -> bool:
         """Return whether victims of lower priority are still terminating on the members' nominated nodes.
@@ -423,6 +491,8 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if self._searches.of(pod) is None:
             self._preemptions.attempted()
         why_not = _in_group(state) or self.why_not_eligible(state, pod, snapshot, diagnosis)
+        if self._protection is not None and not why_not and not pod.node_name:
+            why_not = self._protection.why_wait((pod,))
         if why_not:
             self._searches.end(pod.uid)
             return _nothing(why_not)
@@ -438,6 +508,8 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
                 evaluation.code, evaluation.violations = Code.SUCCESS, chosen[0].violations
                 evaluation.group_units = sum(unit.is_of_group for unit in self._units.on_node(leaving))
         if not found.candidates:
+            if self._protection is not None:
+                self._protection.found_none((pod,), found.protected.values())
             return _not_found(found, snapshot.n_nodes)
         if not chosen:
             return _nothing("no candidate node for preemption")
@@ -462,7 +534,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         """
         while True:
             chosen: Sequence[PreemptionCandidate] = best(found.candidates)
-            state.write(REPORT, _report(found.candidates, chosen))
+            state.write(REPORT, _report(found, chosen))
             if not found.candidates:
                 return ()
             reviewed = await self._reviewed(pod, snapshot, found.candidates)
@@ -471,11 +543,25 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             if not chosen or chosen[0].row not in found.stale:
                 return chosen
             row = chosen[0].row
-            again = await self._work.done(self._tried(state, pod, snapshot, [row]))
+            check = self._check(pod.priority, snapshot)
+            again = await self._work.done(self._tried(state, pod, snapshot, [row], check))
             found.stale.discard(row)
             found.refusals |= again.refusals
+            found.protected |= again.protected
             place = next(place for place, each in enumerate(found.candidates) if each.row == row)
             found.candidates[place : place + 1] = again.candidates
+
+    def protections(self, pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Protected]:
+        """Return what protects a pod from each cause, with all pods that leave with it, from the least priority above its own."""
+        check = self._check(pod.priority + 1, snapshot)
+        if check is None or self._protection is None:
+            return {}
+        together = (
+            self._units.together((pod,)) if self.takes_whole_groups or self.searches_units else [(pod,)]
+        )
+        unit = next(iter(together))
+        found = {cause.text: check.protection_of(unit, cause) for cause in self._protection.causes}
+        return {text: each for text, each in found.items() if each is not None}
 
     def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Return all pods that are evicted when a pod preempts these victims."""
@@ -533,10 +619,9 @@ def _not_found(found: VictimSearch, n_nodes: int) -> PostFilterResult:
     return _nothing(found.message(n_nodes), nominated_node_name="")
 
 
-def _report(
-    candidates: Sequence[PreemptionCandidate], chosen: Sequence[PreemptionCandidate]
-) -> PreemptionReport:
+def _report(found: VictimSearch, chosen: Sequence[PreemptionCandidate]) -> PreemptionReport:
     return PreemptionReport(
-        {candidate.row: (candidate.victims, candidate.violations) for candidate in candidates},
+        {candidate.row: (candidate.victims, candidate.violations) for candidate in found.candidates},
         [candidate.row for candidate in chosen],
+        found.protected,
     )

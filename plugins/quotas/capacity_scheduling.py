@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.preemption.candidates import NO_VICTIMS, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
 from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
 from plugins.quotas.elastic_quotas import (
     ELASTIC_QUOTAS,
@@ -28,15 +29,18 @@ from plugins.quotas.elastic_quotas import (
 from plugins.quotas.remedies import fewest_ended, higher_limit, limit_clause
 from scheduler.framework import (
     ActionType,
+    Clock,
     ClusterEvent,
     ClusterObjects,
     EventResource,
     EventWithHint,
     Needs,
     NodesExplanation,
+    PluginMetrics,
     PodGroupMembers,
     PodGroupObjects,
     PreFilterPlugin,
+    QueuedPods,
     QueueingHint,
     QuotaUsage,
     Sleep,
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from plugins.preemption.candidates import Choice
+    from plugins.preemption.protection import ProtectionCheck
     from plugins.preemption.ranking import Unit
     from plugins.quotas.elastic_quotas import Quota
     from scheduler.framework import (
@@ -150,6 +155,12 @@ _ACCOUNTS: Final = "CapacityScheduling"
 _MAX_EXCEEDED = Status.unschedulable("global quota max exceeded")
 
 
+class CapacitySchedulingArgs(PreemptingArgs, frozen=True, kw_only=True):
+    """The plugin's arguments."""
+
+    CAUSES: ClassVar[tuple[Cause, ...]] = (Cause.PREEMPTION, Cause.QUOTA_RECLAIM)
+
+
 class CapacityScheduling(PreFilterPlugin, Preempting):
     """Keeps namespaces within their quotas, and preempts by them, instead of DefaultPreemption.
 
@@ -158,6 +169,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
 
     name = "CapacityScheduling"
     api_version = 1
+    Args = CapacitySchedulingArgs
     keeps_rows_apart = True
     takes_whole_groups = True
     needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights | {STATUS_RIGHT})
@@ -166,6 +178,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def __init__(
         self,
         *,
+        args: CapacitySchedulingArgs,
         dry_run: PreemptionDryRun,
         review: VictimReview,
         preemptions: Preemptions,
@@ -175,8 +188,12 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         groups: PodGroupObjects,
         cluster: ClusterObjects,
         sleep: Sleep,
+        clock: Clock,
+        queued: QueuedPods,
+        metrics: PluginMetrics,
     ) -> None:
-        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
+        protection = Protection.of(args, clock, queued, preemptions, metrics)
+        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups), protection)
         self._cluster, self._sleep = cluster, sleep
         self._nominated = nominated
         self._quotas = Quotas()
@@ -394,7 +411,12 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         return why_not_eligible(pod, snapshot, diagnosis, waits_for)
 
     def removable(
-        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+        self,
+        units: Iterable[Unit],
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        snapshot: Snapshot,
+        check: ProtectionCheck | None,
     ) -> Generator[None, None, Sequence[Unit]]:
         """Return the units that the group may preempt: from a namespace at most what it has borrowed."""
         preemptor, accounts = members[0], self._accounts(members[0], snapshot)
@@ -409,7 +431,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
             if all(
                 _may_leave(accounts, preemptor, pod, borrows=borrows, priority=priority, gone=its)
                 for pod in unit.pods
-            ):
+            ) and not (check and check.protects(unit.pods, _cause(accounts, preemptor, unit.pods[0]))):
                 found.append(unit)
                 for pod in unit.pods:
                     add(its, pod.resources.taken)
@@ -422,8 +444,16 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
             found.update(accounts.rows_with.get(namespace, ()))
         return sorted(found.intersection(rows))
 
-    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
-        return _choice(state.read(_ACCOUNTS, Accounts), pod, snapshot, self._units)
+    def choice(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, check: ProtectionCheck | None
+    ) -> Choice:
+        return _choice(state.read(_ACCOUNTS, Accounts), pod, snapshot, self._units, check)
+
+    def time_of_queue(self, pod: PodInfo, cause: Cause) -> tuple[float, str] | None:
+        quota = self._quotas.by_namespace.get(pod.namespace)
+        if quota is None or cause not in quota.min_run_times:
+            return None
+        return quota.min_run_times[cause], f"ElasticQuota {self._quotas.holders[pod.namespace]}"
 
     def limit(self, pod: PodInfo) -> VictimLimit:
         return _WithinQuotas(pod.namespace)
@@ -485,7 +515,19 @@ def _may_leave(
     return quota.over_min(used)
 
 
-def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimUnits) -> Choice:
+def _cause(accounts: Accounts, pod: PodInfo, other: PodInfo) -> Cause:
+    """Return why a pod would preempt another, which may leave for it."""
+    is_own = other.namespace == pod.namespace or pod.namespace not in accounts.quotas
+    return Cause.PREEMPTION if is_own else Cause.QUOTA_RECLAIM
+
+
+def _choice(
+    accounts: Accounts,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    units: VictimUnits,
+    check: ProtectionCheck | None,
+) -> Choice:
     """Return the choice of possible victims, least important first: from a namespace at most what it has borrowed.
 
     Pods that leave with them on other nodes are counted, and not returned.
@@ -495,15 +537,19 @@ def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimU
     def choose(row: int) -> Sequence[PodInfo] | Status:
         gone: dict[str, dict[str, int]] = {}
         victims: list[PodInfo] = []
+        refusal = NO_VICTIMS
         there = snapshot.pods_on(row)
         uids = {other.uid for other in there}
         for unit in units.together(reversed(by_importance(there))):
             its = gone.setdefault(unit[0].namespace, {})  # a group is of one namespace
             if all(_may_leave(accounts, pod, other, borrows=borrows, gone=its) for other in unit):
+                if check is not None and check.protects(unit, _cause(accounts, pod, unit[0]), row):
+                    refusal = PROTECTED
+                    continue
                 victims.extend(other for other in unit if other.uid in uids)
                 for other in unit:
                     add(its, other.resources.taken)
-        return victims or NO_VICTIMS
+        return victims or refusal
 
     return choose
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from plugins.preemption.protection import min_run_times, warn_of_annotations
 from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
 from scheduler.framework import WantedStatus
@@ -26,6 +27,7 @@ from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
+    from plugins.preemption.protection import Cause
     from scheduler.framework.status_sources import StatusAccess, StatusOf
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
@@ -51,6 +53,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     name: str = ""
     creation_timestamp: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -73,10 +76,12 @@ class Quota:
         min: what the namespace is guaranteed; a missing resource is 0.
         max: what it may use at most; None is no limit. A missing cpu, memory or ephemeral-storage is 0, any other missing
           resource has no limit.
+      min_run_times: cause of a preemption -> how many seconds its pods run at least before it.
     """
 
     min: Mapping[str, int]
     max: Mapping[str, int] | None
+    min_run_times: Mapping[Cause, float] = field(default_factory=dict)
 
     @property
     def limit(self) -> Mapping[str, int]:
@@ -209,11 +214,14 @@ def _read_one(objects: Objects, key: str) -> _Read | None:
             return None
         found = typed_object(obj, ElasticQuota)  # it is read once, so `objects.typed` need not keep it
         most = None if found.spec.max is None else _amounts("max", found.spec.max)
-        return found.metadata.creation_timestamp, Quota(_amounts("min", found.spec.min or {}), most)
+        annotations = found.metadata.annotations or {}
+        quota = Quota(_amounts("min", found.spec.min or {}), most, min_run_times(annotations))
     except ObjectError as error:
         return f"{error.path or 'spec'}: {error.problem}"
     except ValueError as error:
         return str(error)
+    warn_of_annotations(annotations, quota=key)
+    return found.metadata.creation_timestamp, quota
 
 
 def _amounts(field: str, given: Amounts) -> dict[str, int]:

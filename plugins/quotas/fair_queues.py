@@ -8,13 +8,14 @@ waits without end: `waiting_order.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from plugins.preemption.candidates import rows_to_try, why_not_eligible
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
 from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
 from plugins.quotas.ledger import Ledger, report, usages
 from plugins.quotas.queue_statuses import QueueStatuses
@@ -31,7 +32,7 @@ from scheduler.framework import (
     EventWithHint,
     Needs,
     NodesExplanation,
-    PluginArgs,
+    PluginMetrics,
     PodActivator,
     PodGroupMembers,
     PodGroupObjects,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
     from plugins.preemption.candidates import Choice
     from plugins.preemption.disruption_budgets import DisruptionBudgets
+    from plugins.preemption.protection import ProtectionCheck
     from plugins.preemption.ranking import Unit
     from plugins.quotas.ledger import QueueReport, QueueUsage
     from scheduler.framework import (
@@ -240,7 +242,18 @@ class Reclaim:
             gone[place] = gone.get(place, 0) + taken
         return True
 
-    def choice(self, snapshot: Snapshot, budgets: DisruptionBudgets, units: Units = one_by_one) -> Choice:
+    def cause(self, other: PodInfo) -> Cause:
+        """Return why the pod would preempt another, which may leave for it."""
+        is_own = not self._attempt.leaf or self._standing.tree.queue_of(other) == self._attempt.leaf
+        return Cause.PREEMPTION if is_own else Cause.FAIR_SHARE_RECLAIM
+
+    def choice(
+        self,
+        snapshot: Snapshot,
+        budgets: DisruptionBudgets,
+        units: Units = one_by_one,
+        check: ProtectionCheck | None = None,
+    ) -> Choice:
         """Return the choice of possible victims on a node: first those without a protecting budget, then the least important.
 
         Pods that leave with them on other nodes are counted, and not returned.
@@ -249,16 +262,22 @@ class Reclaim:
         def choose(row: int) -> Sequence[PodInfo] | Status:
             gone: dict[int, Int64s] = {}
             victims: list[PodInfo] = []
+            has_protected = False
             there = snapshot.pods_on(row)
             uids = {pod.uid for pod in there}
             protected, others = split(by_importance(there), budgets)
             for unit in units([*reversed(others), *reversed(protected)]):
                 with_unit = dict(gone)
                 if all(self.may_leave(other, with_unit) for other in unit):
+                    if check is not None and check.protects(unit, self.cause(unit[0]), row):
+                        has_protected = True
+                        continue
                     gone = with_unit
                     victims.extend(other for other in unit if other.uid in uids)
             if victims:
                 return victims
+            if has_protected:
+                return PROTECTED
             message = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"
             return Status.unschedulable(message if self._attempt.leaf else _NO_VICTIMS, resolvable=False)
 
@@ -283,12 +302,14 @@ _WOKEN_A_TIME = 64
 """How many pods of one queue are checked once a second for whether they may be tried again."""
 
 
-class FairQueuesArgs(PluginArgs, frozen=True, kw_only=True):
+class FairQueuesArgs(PreemptingArgs, frozen=True, kw_only=True):
     """The plugin's arguments.
 
     Attributes:
         longest_wait_seconds: after this time no younger pod overtakes a waiting pod.
     """
+
+    CAUSES: ClassVar[tuple[Cause, ...]] = (Cause.PREEMPTION, Cause.FAIR_SHARE_RECLAIM)
 
     longest_wait_seconds: float = 60.0
 
@@ -297,6 +318,7 @@ class FairQueuesArgs(PluginArgs, frozen=True, kw_only=True):
             yield FieldError(
                 "longestWaitSeconds", f"at least 0 is expected, was {self.longest_wait_seconds:g}"
             )
+        yield from super().faults()
 
 
 class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
@@ -326,8 +348,10 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         cluster: ClusterObjects,
         activator: PodActivator,
         sleep: Sleep,
+        metrics: PluginMetrics,
     ) -> None:
-        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
+        protection = Protection.of(args, clock, queued, preemptions, metrics)
+        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups), protection)
         self._members = members
         self._nominated = nominated
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
@@ -509,15 +533,25 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
         return why_not_eligible(pod, snapshot, diagnosis, waits_for)
 
-    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
+    def choice(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, check: ProtectionCheck | None
+    ) -> Choice:
         reclaim = Reclaim(state.read(ATTEMPT, QueueAttempt), pod.priority)
-        return reclaim.choice(snapshot, self._budgets, self._units.together)
+        return reclaim.choice(snapshot, self._budgets, self._units.together, check)
+
+    def time_of_queue(self, pod: PodInfo, cause: Cause) -> tuple[float, str] | None:
+        return self._ledger.tree.min_run_time(pod, cause)
 
     def limit(self, pod: PodInfo) -> WithinShares:
         return WithinShares()
 
     def removable(
-        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+        self,
+        units: Iterable[Unit],
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        snapshot: Snapshot,
+        check: ProtectionCheck | None,
     ) -> Generator[None, None, Sequence[Unit]]:
         """Return the units that the group may preempt: from a queue at most what it has borrowed."""
         first = members[0]
@@ -532,6 +566,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             yield
             with_unit = dict(gone)
             if all(reclaim.may_leave(pod, with_unit) for pod in unit.pods):
+                if check is not None and check.protects(unit.pods, reclaim.cause(unit.pods[0])):
+                    continue
                 gone = with_unit
                 found.append(unit)
         return found

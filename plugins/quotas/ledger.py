@@ -407,6 +407,11 @@ class Ledger:
         self._deserved: tuple[object, Int64s] | None = None
 
     @property
+    def tree(self) -> Tree:
+        """The queues, as read last."""
+        return self._queues.tree
+
+    @property
     def wrong(self) -> Mapping[str, FieldError]:
         """The faults of queues, by name."""
         return self._queues.wrong

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 import numpy as np
 
+from plugins.preemption.protection import min_run_times, warn_of_annotations
 from plugins.quotas.elastic_quotas import add
 from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import FieldError, ObjectError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
     from typing import Any
 
+    from plugins.preemption.protection import Cause
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s
 
@@ -47,6 +49,7 @@ _LONGEST_TITLE: Final = 256
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     creation_timestamp: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +81,7 @@ class Queue:
         namespaces: the namespaces of its pods.
         rule: selects pods in these namespaces; None for all.
         created: orders queues that claim the same pods.
+        min_run_times: cause of a preemption -> how many seconds its pods, and those of queues below, run at least before it.
     """
 
     name: str
@@ -88,6 +92,7 @@ class Queue:
     namespaces: tuple[str, ...] = ()
     rule: LabelRule | None = None
     created: str = ""
+    min_run_times: Mapping[Cause, float] = field(default_factory=dict)
 
     @property
     def claims(self) -> bool:
@@ -197,6 +202,14 @@ class Tree:
             if queue.admits(pod) and queue.rule is not None and queue.rule.matches(pod.labels):
                 return queue.name
         return self._by_namespace.get(pod.namespace, "")
+
+    def min_run_time(self, pod: PodInfo, cause: Cause) -> tuple[float, str] | None:
+        """Return the minimum run time of a pod, by its queue or the nearest one above, and the title of that queue."""
+        for place in self.paths.get(self.queue_of(pod), ()):
+            seconds = self.queues[place].min_run_times.get(cause)
+            if seconds is not None:
+                return seconds, f"queue {self.title(place)}"
+        return None
 
     def _up(self, place: int) -> Iterator[int]:
         while place >= 0:
@@ -355,6 +368,8 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | FieldError:
         rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
     except SelectorError as error:
         return FieldError("spec.podSelector", str(error))
+    annotations = found.metadata.annotations or {}
+    warn_of_annotations(annotations, queue=name)
     return Queue(
         name,
         spec.parent,
@@ -364,6 +379,7 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | FieldError:
         spec.namespaces,
         rule,
         found.metadata.creation_timestamp,
+        min_run_times(annotations),
     )
 
 

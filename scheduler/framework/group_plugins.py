@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.preemption import Protected
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
@@ -109,6 +110,10 @@ class GroupDryRuns(Protocol):
 
     async def stays_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
         """Return the last result of `fits_without` if each member fits on its node in it; else None."""
+        ...
+
+    def note_protected(self, protected: Protected) -> None:
+        """Record the protection that ends first of those that kept pods from being victims, for explanations."""
         ...
 
 

@@ -28,13 +28,14 @@ from scheduler.framework.events import EVERYTHING
 from scheduler.objects.resources import DEFAULT_RULES, PodRules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator, Hashable, Iterable, Sequence
+    from collections.abc import Awaitable, Generator, Hashable, Iterable, Mapping, Sequence
     from typing import Self
 
     from scheduler.errors import FieldError
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis, Outcomes
     from scheduler.framework.events import EventWithHint
+    from scheduler.framework.preemption import Protected
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.quota_usage import QuotaUsage
     from scheduler.framework.remedies import Change, NodesExplanation
@@ -356,6 +357,13 @@ class PostFilterPlugin(Plugin):
         if there is no such change.
         """
         return None
+
+    def protections(self, pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Protected]:
+        """Return what protects a pod on a node from preemption now: cause of the preemption -> the protection; by default nothing.
+
+        Called only for explanations, as `why`.
+        """
+        return {}
 
 
 class PreScorePlugin(Plugin):

@@ -7,14 +7,16 @@ eviction needs requests to the API server, which do not belong into a scheduling
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from scheduler.framework.cycle_state import CycleState
@@ -132,9 +134,112 @@ class Evaluation:
     group_units: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Why a pod may not be preempted now.
+
+    Attributes:
+        pod: `namespace/name` of the pod, or of the first pod of a group that leaves as a whole.
+        until: the end of the protection, in seconds since 1970; infinite if only a change of settings ends it.
+        by: what protects the pod, as in "PriorityClass batch".
+        kind: the kind of protection, for metrics.
+    """
+
+    pod: str
+    until: float
+    by: str
+    kind: str
+
+
+EVICTIONS_SECONDS: Final = 3600.0
+"""How long an eviction counts."""
+MOST_EVICTIONS: Final = 10_000
+"""The number of evictions that count; the oldest are forgotten first."""
+
+
+class RecentEvictions:
+    """The pods that preemption evicted in the last hour. Times are seconds of the monotonic clock.
+
+    Attributes:
+        count: the number of evictions so far; it only grows.
+    """
+
+    IN_ALL: Final = ("all", "")
+    """The key of all evictions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._evictions: deque[tuple[float, str, str]] = (
+            deque()
+        )  # time, `namespace/name`, uid of the controller
+        self._times: dict[tuple[str, str], deque[float]] = {}  # see `by_pod`, `by_controller` and `IN_ALL`
+
+    @staticmethod
+    def by_pod(pod: PodInfo) -> tuple[str, str]:
+        """Return the key of the evictions of pods of one name."""
+        return "pod", pod.key
+
+    @staticmethod
+    def by_controller(pod: PodInfo) -> tuple[str, str]:
+        """Return the key of the evictions of pods of one controller; pods without one have none in common."""
+        owners = pod.pod.metadata.owner_references
+        return "controller", next((owner.uid for owner in owners if owner.controller), pod.uid)
+
+    def note(self, pods: Iterable[PodInfo], at: float) -> None:
+        """Count evicted pods."""
+        self.resume([(at, self.by_pod(pod)[1], self.by_controller(pod)[1]) for pod in pods])
+
+    def resume(self, evictions: Iterable[tuple[float, str, str]]) -> None:
+        """Count evictions that `kept` returned."""
+        for each in evictions:
+            self.count += 1
+            self._evictions.append(each)
+            for key in self._keys(each):
+                self._times.setdefault(key, deque()).append(each[0])
+        while len(self._evictions) > MOST_EVICTIONS:
+            self._forget_oldest()
+
+    def __len__(self) -> int:
+        return len(self._evictions)
+
+    def kept(self) -> list[tuple[float, str, str]]:
+        """Return the evictions that count, the oldest first: time, `namespace/name` of the pod, and uid of its controller."""
+        return list(self._evictions)
+
+    def allowed_at(self, key: tuple[str, str], limit: int, number: int, now: float) -> float:
+        """Return when a number of further evictions stays within a limit for each hour.
+
+        Returns:
+            0.0 if that is now, infinity if it never is.
+        """
+        while self._evictions and self._evictions[0][0] <= now - EVICTIONS_SECONDS:
+            self._forget_oldest()
+        times, left = self._times.get(key, ()), limit - number
+        if left < 0:
+            return inf
+        return 0.0 if len(times) <= left else times[len(times) - left - 1] + EVICTIONS_SECONDS
+
+    def _forget_oldest(self) -> None:
+        for key in self._keys(self._evictions.popleft()):
+            times = self._times[key]
+            times.popleft()
+            if not times:
+                del self._times[key]
+
+    def _keys(self, eviction: tuple[float, str, str]) -> tuple[tuple[str, str], ...]:
+        return ("pod", eviction[1]), ("controller", eviction[2]), self.IN_ALL
+
+
 @runtime_checkable
 class Preemptions(Protocol):
-    """Runs preemptions in the background."""
+    """Runs preemptions in the background.
+
+    Attributes:
+        recent: the evictions of the last hour.
+    """
+
+    @property
+    def recent(self) -> RecentEvictions: ...
 
     def attempted(self) -> None:
         """Count an attempt to preempt for a pod."""
@@ -187,10 +292,12 @@ class PreemptionReport:
         candidates: row -> (the victims, most important first; the number of them that violate a disruption
             budget).
         nominated: the rows of the best candidates, of which one was chosen.
+        protected: row -> the protected pod there whose protection ends first.
     """
 
     candidates: Mapping[int, tuple[Sequence[PodInfo], int]]
     nominated: Sequence[int]
+    protected: Mapping[int, Protected] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +307,12 @@ class PreemptionSummary:
     Attributes:
         candidates: row -> (`namespace/name` of the victims; the number of violations).
         nominated: the rows of the best candidates.
+        protected: as of `PreemptionReport`.
     """
 
     candidates: Mapping[int, tuple[Sequence[str], int]]
     nominated: Sequence[int]
+    protected: Mapping[int, Protected] = field(default_factory=dict)
 
 
 def preemption_summary(state: CycleState) -> PreemptionSummary | None:
@@ -214,5 +323,5 @@ def preemption_summary(state: CycleState) -> PreemptionSummary | None:
             row: ([victim.key for victim in victims], broken)
             for row, (victims, broken) in found.candidates.items()
         }
-        return PreemptionSummary(candidates, found.nominated)
+        return PreemptionSummary(candidates, found.nominated, found.protected)
     return found if isinstance(found, PreemptionSummary) else None

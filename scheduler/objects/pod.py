@@ -261,7 +261,9 @@ def spec_digest(spec: PodSpec) -> bytes:
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-_REPEATED = frozenset({"namespace", "scheduler_name", "node_name", "preemption_policy"})
+_REPEATED = frozenset(
+    {"namespace", "scheduler_name", "node_name", "preemption_policy", "priority_class_name"}
+)
 
 _EMPTY: dict[str, Any] = {}
 _SHARED: Remembered[tuple[type, str, bytes], Any] = Remembered()

@@ -317,6 +317,7 @@ class PodSpec(ApiStruct, frozen=True):
     host_users: bool = True
     scheduler_name: str = "default-scheduler"
     priority: int = 0
+    priority_class_name: str = ""
     preemption_policy: str = "PreemptLowerPriority"
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     tolerations: tuple[Toleration, ...] = ()

@@ -347,3 +347,50 @@ def test_the_board_has_nothing_from_before_a_recording(recorded: Path) -> None:
     reported = CliRunner().invoke(board, ["--recording", str(recorded), "--at", "2020-01-01T00:00:00Z"])
     assert isinstance(reported.exception, RecordingError)
     assert "the recording begins after" in str(reported.exception)
+
+
+PROTECTION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  pluginConfig:
+  - name: DefaultPreemption
+    args:
+      protection: {minRunTime: {preemption: 30s}, delay: 5s, evictionsPerHour: {total: 2}}
+"""
+
+
+async def protect(folder: Path, recorder: Recorder) -> None:
+    """A pod waits for the delay, then for protected pods, and the last one for the limit of evictions."""
+    async with cluster(folder, kubelet=True) as it, it.daemon(PROTECTION, ports=recorder) as daemon:
+        recorder.daemon = daemon
+        it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(3)))
+        for number in range(3):
+            it.add_pods(pod_object(f"p{number}", cpu="2"))
+            await it.until(lambda number=number: it.node_of(f"p{number}"))
+            await asyncio.sleep(3.0)
+        for number in range(3):
+            it.add_pods(pod_object(f"urgent-{number}", cpu="2", priority=100))
+            await asyncio.sleep(1.0)
+        await it.until(lambda: sum(bool(it.node_of(f"urgent-{number}")) for number in range(3)) == 2)
+        await asyncio.sleep(3000.0)
+        assert sum(bool(it.node_of(f"urgent-{number}")) for number in range(3)) == 2
+        await asyncio.sleep(900.0)
+        assert all(it.node_of(f"urgent-{number}") for number in range(3))
+
+
+def test_decisions_with_protected_pods_are_replayed_from_every_file(tmp_path: Path) -> None:
+    """The evictions of the last hour are part of the state at the beginning of each file."""
+
+    async def story() -> Taped:
+        made = Taped(LoopClock())
+        made.tape.notes_of_a_file = 60
+        await protect(tmp_path, made.recorder)
+        return made
+
+    tape = virtual_time.run(story())
+    assert len(tape.tape.files) > 2
+    for begin in (0, *tape.tape.files):
+        made = tape.replay(begin=begin)
+        assert (made.difference, made.ended) == (None, ""), begin

@@ -29,7 +29,7 @@ from scheduler.framework import Code, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.fakes import FakeFeatures
+from scheduler.testing.fakes import FakeFeatures, FakeMetrics, FakeQueuedPods, ManualClock
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
 from tests.support.scripted_plugins import Filter, NodeFilter, framework_of
@@ -336,6 +336,9 @@ def kept(filtering: Filtering) -> tuple[DefaultPreemption, Counted]:
         members=PodGroups(),
         groups=Profiles(),
         features=FakeFeatures(),
+        clock=ManualClock(),
+        queued=FakeQueuedPods(),
+        metrics=FakeMetrics(),
     )
     return plugin, dry_run
 

@@ -209,7 +209,8 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
     framework = parts.profiles.frameworks.get(pod.scheduler_name)
     if framework is None or pod.is_terminal:
         return None
-    node_name = pod.node_name
+    node_name, explainer = pod.node_name, _explainer(parts, framework, clock)
+    protections = explainer.protections(pod, parts.cache.snapshot())
     if attempted is not None and attempted.decision.pod.uid == pod.uid:
         pod = attempted.decision.pod.placed_on(node_name)  # complete; the cache keeps less of pods on nodes
     pod, snapshot = unplaced(pod, parts.cache.snapshot())
@@ -219,13 +220,13 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
         pod,
         snapshot,
         nominated=parts.nominator.others(pod, snapshot),
-        explainer=_explainer(parts, framework, clock),
+        explainer=explainer,
         avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
         may_preempt=False,
         yields_to_loop=True,
     )
     _, explanation = parts.budget.run_slice(judging)
-    return with_verdict({**explanation, "node": node_name})
+    return with_verdict({**explanation, "node": node_name, **protections})
 
 
 def _explainer(parts: Parts, framework: Framework, clock: Clock) -> Explainer:

@@ -39,6 +39,7 @@ class State(msgspec.Struct, kw_only=True):
         queue: uid and fields of `QueuedPodInfo` of each pod, in the order of arrival.
         in_turn: uid and place, in the queue's order.
         flushes: uid, and when the pod is retried without any event, in that order.
+        evictions: as `RecentEvictions.kept`.
     """
 
     configuration: str
@@ -53,6 +54,7 @@ class State(msgspec.Struct, kw_only=True):
     queue: list[tuple[str, dict[str, Any]]]
     in_turn: list[tuple[str, str]]
     flushes: list[tuple[str, float]]
+    evictions: list[tuple[float, str, str]] = []
 
 
 def is_quiet(daemon: Daemon) -> bool:
@@ -96,6 +98,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
             ],
             in_turn=[(queued.pod.uid, queue.place_of(queued.pod.uid).name) for queued in queue.in_turn()],
             flushes=queue.flushes(),
+            evictions=daemon.cycles.preemptions.recent.kept(),
         ),
     )
     for node in cache.table.nodes:
@@ -135,6 +138,7 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
         if uid in pods:
             nominator.add(pods[uid], node_name)
     daemon.cycles.sampling.next_start = state.next_start
+    daemon.cycles.preemptions.recent.resume(state.evictions)
 
 
 def _plain(value: Any) -> Any:

@@ -317,7 +317,9 @@ class _Kept(NamedTuple):
             size += _REASON_BYTES * reasons
         if self.room is not None:
             victims = [len(names) for names, _ in self.room.candidates.values()]
-            size += _CANDIDATE_BYTES * len(victims) + _VICTIM_BYTES * sum(victims)
+            size += _CANDIDATE_BYTES * (len(victims) + len(self.room.protected)) + _VICTIM_BYTES * sum(
+                victims
+            )
         return size + sum([getattr(array, "nbytes", 0) for array in arrays])
 
     def attempt(self) -> PastAttempt:

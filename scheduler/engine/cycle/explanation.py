@@ -9,7 +9,9 @@
                    | {"feasible": false, "plugin", "code", "reasons", "details": [text]}},
      "notExamined": number (of nodes that were not evaluated, if any),
      "weights": {plugin: number}, "best": [name] (if nodes were scored),
-     "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null,
+     "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name],
+                    "protected": {name: {"pod": "ns/name", "until": time | null, "by": text}}} | null,
+     "protections": [{"cause": text, "pod": "ns/name", "until": time | null, "by": text}] (of a protected pod on a node),
      "rejections": [{"plugin", "reasons", "nodes": number, "summary": text}], "remedies": [{"changes": [text], "node": name}],
      "fitsNow": name (if the cluster changed after the attempt)}
 
@@ -21,7 +23,8 @@ if nodes were not scored, `total` is absent too. A score divided by its plugin's
 normalized score, 0 to 100; `weights` has no extenders. `best` contains the nodes with the highest total; one of them is
 drawn. A feasible node that was avoided has a reason in `avoided`; it is scored and chosen only if no other node is
 feasible. `preemption` is present if preemption ran: the nodes that would fit without some of their pods, with the most
-important victims first, and the best of these nodes. Some rejections have `details`, see `RefusalDetails`.
+important victims first, and the best of these nodes. Its `protected` is present if pods are protected from
+preemption: the pod of each node whose protection ends first. Some rejections have `details`, see `RefusalDetails`.
 """
 
 from __future__ import annotations
@@ -29,15 +32,18 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from scheduler.clock import rfc3339
 from scheduler.engine.cycle.remedies import Remedies, explained
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
+from scheduler.framework.interface import ExtensionPoint, PostFilterPlugin
 from scheduler.framework.preemption import preemption_summary
 from scheduler.loop_work import loop_work
 from scheduler.objects.label_index import some_of
@@ -52,11 +58,14 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis, Outcome
     from scheduler.framework.interface import Plugin
+    from scheduler.framework.preemption import Protected
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Snapshot
 
 logger = logging.getLogger(__name__)
+
+_LAST_SECOND: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 if TYPE_CHECKING:
     Explanation = dict[str, Any]
@@ -117,7 +126,17 @@ def _preemption(state: CycleState, names: Sequence[str]) -> dict[str, Any] | Non
         names[row]: {"victims": list(victims), "pdbViolations": violations}
         for row, (victims, violations) in room.candidates.items()
     }
-    return {"candidates": candidates, "nominated": sorted(names[row] for row in room.nominated)}
+    found = {"candidates": candidates, "nominated": sorted(names[row] for row in room.nominated)}
+    if not room.protected:
+        return found
+    return {**found, "protected": {names[row]: protected_json(each) for row, each in room.protected.items()}}
+
+
+def protected_json(protected: Protected) -> dict[str, Any]:
+    """Return the protection of a pod: `pod`, `until`, null if it does not end, and `by`."""
+    is_endless = protected.until > _LAST_SECOND
+    until = None if is_endless else rfc3339(datetime.fromtimestamp(math.ceil(protected.until), UTC))
+    return {"pod": protected.pod, "until": until, "by": protected.by}
 
 
 def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:
@@ -304,6 +323,15 @@ class Explainer:
             explanation |= self._remedies(pod, snapshot, nominated)
         return with_verdict(explanation)
 
+    def protections(self, pod: PodInfo, snapshot: Snapshot) -> dict[str, Any]:
+        """Return the `protections` of a pod on a node, if there are any; not of one that is terminating."""
+        found = [
+            {"cause": cause, **protected_json(each)}
+            for plugin in self._framework.plugins.at.get(ExtensionPoint.POST_FILTER, ())
+            for cause, each in _protections_by(self._budget, plugin, pod, snapshot).items()
+        ]
+        return {"protections": found} if found else {}
+
     def _rejections(self, explanation: Explanation, pod: PodInfo, snapshot: Snapshot) -> list[dict[str, Any]]:
         plugins = {each.name: each for each in self._framework.plugins.all()}
         kinds: dict[tuple[str, tuple[str, ...]], list[int]] = {}
@@ -354,3 +382,15 @@ def _details_of(
     except Exception as error:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
         return [f"{plugin.name} returned no valid details: {type(error).__name__}: {error}"]
+
+
+@loop_work("request", lambda plugin: f"plugin {plugin.name} at protections")
+def _protections_by(
+    budget: LoopBudget, plugin: Plugin, pod: PodInfo, snapshot: Snapshot
+) -> Mapping[str, Protected]:
+    assert isinstance(plugin, PostFilterPlugin), f"{plugin.name} is enabled at PostFilter"
+    try:
+        return budget.call(plugin, plugin.protections, pod, snapshot, often="why")
+    except Exception:
+        logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
+        return {}

@@ -6,12 +6,14 @@
          "message": text | null (the member's message), "plugin": name (the plugin that rejected it for all nodes)}],
      "placements": [{"name": domain, "nodes": number, "room": number, "fits": number | null, "total": number | null,
          "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"],
+     "protected": {"pod": "ns/name", "until": time | null, "by": text} (if protection kept pods from being victims),
      "groups": [the same without `members` and what follows, for each child of a composite group]}
 
 `fits` of a member is true if it found a node after the members before it; it may still have to wait for other members.
 `placements` is present if the group must be placed in one domain, most promising first: `room` is the maximum number of
 members that the domain could hold, `fits` is the number of members that found a node in it, or null if it was not tried.
 `searched` is the number of decisions in the search for other orders. `victims` are the pods to evict for the group.
+`protected` is the protection that ends first.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from scheduler.engine.cycle.explanation import protected_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,6 +60,7 @@ def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
         "placements": _placements(tried),
         "searched": tried.searched,
         "victims": [pod.key for pod in tried.victims],
+        **({} if tried.protected is None else {"protected": protected_json(tried.protected)}),
         **({"groups": [_part(part) for part in tried.parts]} if tried.group.is_composite else {}),
     }
 

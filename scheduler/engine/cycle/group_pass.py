@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler.engine.state.nominator import Nominator
     from scheduler.framework.group_plugins import Placement, PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.preemption import Protected
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
 
@@ -118,6 +119,7 @@ class Pass:
         refused_elsewhere: the plugins that rejected members in other placements.
         searched: the number of decisions in the search for other orders.
         victims: the pods to evict so that the group fits.
+        protected: the protection that ends first of those that kept pods from being victims; None if there is none.
         room: the result of preemption; None if preemption is not needed.
         expected: uid -> the node where a member fits after the victims are gone.
         placed_before: the number of members that were on nodes before the pass.
@@ -137,6 +139,7 @@ class Pass:
     refused_elsewhere: frozenset[str] = frozenset()
     searched: int = 0
     victims: Sequence[PodInfo] = ()
+    protected: Protected | None = None
     room: Status | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
     placed_before: int = 0

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.preemption import GroupPreemptions
     from scheduler.engine.state.cache import Cache
     from scheduler.framework.group_plugins import PodGroupPostFilterPlugin
+    from scheduler.framework.preemption import Protected
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools
 
@@ -178,6 +179,9 @@ class _Simulations:
         """Return the last result of `fits_without` if each member fits on its node in it; else None."""
         await self._pauses.pause(False)
         return await self._stay(pods)
+
+    def note_protected(self, protected: Protected) -> None:
+        self._tried.protected = protected
 
     async def confirmed(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo] | Status:
         """Return the victims that still exist, if the group fits without them on the current cluster."""

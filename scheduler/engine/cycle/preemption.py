@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ApiError
-from scheduler.framework.preemption import Evaluation
+from scheduler.framework.preemption import Evaluation, RecentEvictions
 from scheduler.objects.v1 import PodCondition
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ class PreemptionExecutor(_Holding):
     Attributes:
         let_go: aborts the attempt at a group that assumed a pod; False if there is none.
         past: the preemptions of this process, the oldest first.
+        recent: the evictions of the last hour.
     """
 
     def __init__(
@@ -175,6 +176,7 @@ class PreemptionExecutor(_Holding):
         super().__init__()
         self.let_go: Callable[[str], bool] = lambda _: False
         self.past: deque[PastPreemption] = deque(maxlen=MOST_PREEMPTIONS)
+        self.recent = RecentEvictions()
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
@@ -231,6 +233,7 @@ class PreemptionExecutor(_Holding):
         as_group = preemptor.group is not None and preemptor.group.is_entity
         self._observer.preempted("podgroup" if as_group else "pod", len(victims))
         self._note(preemptor, victims)
+        self.recent.note(staying, self._time.monotonic())
         running = _Running(preemptor)
         self._running |= {pod.uid: running for pod in preemptor.pods}
         self._spawn(self._run(running, staying), f"preemption for {preemptor.key}")
@@ -386,7 +389,13 @@ class PreemptionExecutor(_Holding):
 
 
 class NoPreemptions:
-    """Implements `Preemptions` without executing decisions."""
+    """Implements `Preemptions` without executing decisions.
+
+    Attributes:
+        recent: empty, since no pod is evicted.
+    """
+
+    recent = RecentEvictions()
 
     def attempted(self) -> None:
         return

@@ -72,6 +72,9 @@ def _remedies(explanation: Explanation) -> Iterable[str]:
     nominated = explanation.get("nominates")
     if candidates or nominated:
         yield f"Preemption {'frees' if nominated else 'could free'} {nominated or some_of(candidates, _SHOWN)} for it."
+    elif protected := (explanation["preemption"] or {}).get("protected"):
+        name = first_to_end(protected)[0]
+        yield f"On {name} pod {protected_text(protected[name])}."
     if remedies := explanation.get("remedies"):
         yield f"It would fit if: {joined_remedies(remedies)}."
     elif helps := _helps(explanation):
@@ -83,6 +86,20 @@ def _remedies(explanation: Explanation) -> Iterable[str]:
 def joined_remedies(remedies: Sequence[Mapping[str, Any]]) -> str:
     """Return remedies as alternative clauses."""
     return "; or ".join(" and ".join(each["changes"]) for each in remedies)
+
+
+def first_to_end(protected: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the nodes of protected pods, the one whose protection ends first in front."""
+    return sorted(
+        protected, key=lambda name: (protected[name]["until"] is None, protected[name]["until"], name)
+    )
+
+
+def protected_text(protected: Mapping[str, Any]) -> str:
+    """Return that a pod is protected, until when and by what; `protected` is of `preemption` or of `protections`."""
+    until = f"until {protected['until']}" if protected["until"] else "without end"
+    cause = protected.get("cause", "preemption")
+    return f"{protected['pod']} is protected from {cause} {until}, by {protected['by']}"
 
 
 def _rejection(rejection: Mapping[str, Any]) -> str:

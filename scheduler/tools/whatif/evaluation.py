@@ -118,14 +118,15 @@ def _evaluate(
             explanation["group"] = brief(group.explanation)
         return PodEvaluation(pod, explanation, gate, None), None
     snapshot, node_name = scheduler.cache.snapshot(), pod.node_name
-    if node_name:
-        pod, snapshot = unplaced(pod, snapshot)
     explainer = Explainer(
         framework,
         scheduler.parts.clock,
         nodes_of_a_kind=scheduler.nodes_of_a_kind,
         budget=scheduler.parts.budget,
     )
+    protections = explainer.protections(pod, snapshot) if node_name else {}
+    if node_name:
+        pod, snapshot = unplaced(pod, snapshot)
     nominated = scheduler.nominator.others(pod, snapshot)
     if group is not None:
         judged = _as_member(pod, group)
@@ -134,7 +135,7 @@ def _evaluate(
         return judged._replace(explanation=explanation), None
     decision, explanation = evaluate(framework, pod, snapshot, nominated=nominated, explainer=explainer)
     if node_name:
-        explanation = with_verdict({**explanation, "node": node_name})
+        explanation = with_verdict({**explanation, "node": node_name, **protections})
     return PodEvaluation(pod, explanation, decision.status, decision.diagnosis), decision
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from scheduler.engine.cycle.verdict import first_to_end, protected_text
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
@@ -211,6 +212,17 @@ def preemption_lines(explanation: Explanation, *, all_nodes: bool) -> Iterator[s
         yield f"{could} {name}, {_by_evicting(candidates[name], all_nodes=all_nodes)}."
     if len(others) > len(shown):
         yield f"Preemption could use {len(others) - len(shown)} more nodes: --all-nodes shows them."
+    yield from _protected_lines(preemption.get("protected", {}), all_nodes=all_nodes)
+
+
+def _protected_lines(protected: Mapping[str, Any], *, all_nodes: bool) -> Iterator[str]:
+    """Yield a sentence for each node with protected pods, the first end of a protection first."""
+    nodes = first_to_end(protected)
+    shown = nodes if all_nodes else nodes[:_NODES_SHOWN]
+    for name in shown:
+        yield f"On {name} pod {protected_text(protected[name])}."
+    if len(nodes) > len(shown):
+        yield f"Pods on {len(nodes) - len(shown)} more nodes are protected: --all-nodes shows them."
 
 
 def _by_evicting(candidate: Mapping[str, Any], *, all_nodes: bool) -> str:
@@ -320,6 +332,8 @@ def _standing(explanation: GroupExplanation) -> Iterator[str]:
 
 
 def _room(explanation: GroupExplanation, *, all_nodes: bool) -> Iterator[str]:
+    if protected := explanation.get("protected"):
+        yield f"Pod {protected_text(protected)}."
     victims = explanation["victims"]
     if victims:
         shown = some(victims, None if all_nodes else _VICTIMS_SHOWN)
@@ -459,7 +473,9 @@ def _goes(explanation: Explanation, *, drawn: bool) -> str:
 
 
 def _where_it_is(explanation: Explanation) -> Iterable[str]:
-    """Compare the current node of a pod on a node with the result."""
+    """Say how a pod on a node is protected, and compare its current node with the result."""
+    for each in explanation.get("protections", ()):
+        yield f"Pod {protected_text(each)}."
     name, nodes = explanation.get("node"), explanation["nodes"]
     verdict = nodes.get(name)
     if verdict is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from scheduler.configuration.load import default
+from scheduler.configuration.load import default, parse
 from scheduler.engine.cycle import scheduling
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.objects.decode import decode_node, decode_pod
@@ -106,32 +106,45 @@ def mixed() -> Timeline:
     return [*timeline, *((40.0, each) for each in members)]
 
 
+PROTECTION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  pluginConfig:
+  - name: DefaultPreemption
+    args:
+      protection: {minRunTime: {preemption: 2m}, delay: 10s}
+"""
+
 TIMELINES = [
-    pytest.param(preemption(), id="preemption"),
-    pytest.param(gang(), id="a gang whose last members come later"),
-    pytest.param(mixed(), id="priorities and a gang that preempts"),
+    pytest.param(preemption(), "", id="preemption"),
+    pytest.param(preemption(), PROTECTION, id="preemption of pods that are protected first"),
+    pytest.param(gang(), "", id="a gang whose last members come later"),
+    pytest.param(mixed(), "", id="priorities and a gang that preempts"),
 ]
 
 
-@pytest.mark.parametrize("timeline", TIMELINES)
+@pytest.mark.parametrize(("timeline", "configuration"), TIMELINES)
 def test_the_same_pods_are_placed_on_the_same_nodes(
-    tmp_path: Path, timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, timeline: Timeline, configuration: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(scheduling, "pick", first_of_equals)
-    simulated = by_simulation(timeline)
+    simulated = by_simulation(timeline, configuration)
 
-    assert simulated == by_daemon(tmp_path, timeline)
+    assert simulated == by_daemon(tmp_path, timeline, configuration)
     assert any(name.startswith(("high", "g-")) for name in simulated)
 
 
-def by_simulation(timeline: Timeline) -> dict[str, str]:
+def by_simulation(timeline: Timeline, configuration: str) -> dict[str, str]:
     """Return pod -> node, at the end."""
 
     async def main() -> dict[str, str]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
+        loaded = parse(configuration) if configuration else default()
         daemon = VirtualDaemon(
-            loop, default(), random=Random(1), observer=NoObserver(), stop_seconds=_STOP_SECONDS
+            loop, loaded, random=Random(1), observer=NoObserver(), stop_seconds=_STOP_SECONDS
         )
         groups = {
             "scheduling.k8s.io/v1alpha2/podgroups": {"default/g": msgspec.json.encode(pod_group("g", 3))}
@@ -148,12 +161,12 @@ def by_simulation(timeline: Timeline) -> dict[str, str]:
         return runner.run(main())
 
 
-def by_daemon(folder: Path, timeline: Timeline) -> dict[str, str]:
+def by_daemon(folder: Path, timeline: Timeline, configuration: str) -> dict[str, str]:
     """Return the same of a daemon and a server."""
     found: dict[str, str] = {}
 
     async def main() -> None:
-        async with cluster(folder, kubelet=True) as it, it.daemon():
+        async with cluster(folder, kubelet=True) as it, it.daemon(configuration):
             it.add_nodes(*nodes())
             it.server.store.create(_POD_GROUPS, pod_group("g", 3))
             await asyncio.sleep(1.0)

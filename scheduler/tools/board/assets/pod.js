@@ -220,10 +220,15 @@ function Preemption({ preemption }) {
   const rows = Object.entries(preemption.candidates);
   const best = new Set(preemption.nominated);
   rows.sort(([name, one], [other, another]) => best.has(other) - best.has(name) || one.pdbViolations - another.pdbViolations || one.victims.length - another.victims.length || compare(name, other));
+  const kept = Object.entries(preemption.protected ?? {});
+  kept.sort(([name, one], [other, another]) => compare(one.until ?? "~", another.until ?? "~") || compare(name, other));
   return html`<h3>Possible preemptions</h3>
-    ${!rows.length && html`<p class="dim">None: evicting pods of lower priority does not help on any node.</p>`}
+    ${!rows.length && html`<p class="dim">${kept.length ? "None now: pods are protected." : "None: evicting pods of lower priority does not help on any node."}</p>`}
     ${rows.length > 0 && html`<${Paged} rows=${rows} size=${20} caption=${`${many(rows.length, "node")} would fit after evictions`}
       head=${html`<${Column}>node<//><${Column} n>PodDisruptionBudgets violated<//><${Column}>victims<//>`}
       row=${([name, candidate]) => html`<tr key=${name} class=${best.has(name) ? "chosen" : ""}><td>${name}${best.has(name) ? html` <span class="good">best</span>` : ""}</td>
-        <td class="n">${candidate.pdbViolations}</td><td>${candidate.victims.join(", ")}</td></tr>`} />`}`;
+        <td class="n">${candidate.pdbViolations}</td><td>${candidate.victims.join(", ")}</td></tr>`} />`}
+    ${kept.length > 0 && html`<${Paged} rows=${kept} size=${20} caption=${`Pods on ${many(kept.length, "node")} are protected from preemption`}
+      head=${html`<${Column}>node<//><${Column}>pod<//><${Column}>until<//><${Column}>by<//>`}
+      row=${([name, each]) => html`<tr key=${name}><td>${name}</td><td>${each.pod}</td><td>${each.until ?? "without end"}</td><td>${each.by}</td></tr>`} />`}`;
 }

@@ -18,7 +18,7 @@ from scheduler.engine.runtime.scoring import PluginScores, Scores
 from scheduler.engine.state.cache import Cache
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, PASS, Diagnosis, Outcome
-from scheduler.framework.preemption import REPORT, PreemptionReport, PreemptionSummary
+from scheduler.framework.preemption import REPORT, PreemptionReport, PreemptionSummary, Protected
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.pod import PodInfo
 from tests.support.builders import node, pod
@@ -92,6 +92,11 @@ def test_the_preemption_report_is_stored_and_counted_in_bytes() -> None:
     assert explain(last.decision, last.names) == explain(searched, snapshot.names)
     assert isinstance(last.decision.state.read(REPORT, object), PreemptionSummary), "names, and no pods"
     assert log.kept_bytes - before > 100 * 100 * len("default/99-99")
+    with_victims = log.kept_bytes
+    protected = {row: Protected("default/v", 0.0, "PriorityClass batch", "") for row in range(100)}
+    searched.state.write(REPORT, PreemptionReport(candidates, [7], protected))
+    log.note(searched, snapshot, number=3, at=NOW)
+    assert log.kept_bytes - with_victims > with_victims - before + 100 * len("default/v")
 
 
 def test_a_burst_of_placements_does_not_drop_the_attempts_of_pending_pods() -> None:

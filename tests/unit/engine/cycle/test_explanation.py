@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.framework import CycleState, PostFilterResult, PreFilterResult, Status
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.framework.preemption import REPORT, PreemptionReport, Protected
 from tests.support.builders import pod
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_plugins import Filter, NodeFilter, NodeScore, PostFilter, PreFilter, framework_of
@@ -139,6 +140,25 @@ def test_a_failure_at_another_node_does_not_affect_a_nominated_pod(plugin: Plugi
                 "nominated": ["n2"],
             },
             id="a preemption report",
+        ),
+        pytest.param(
+            PreemptionReport(
+                {},
+                [],
+                {
+                    0: Protected("a/x", 1_800_000_000.5, "PriorityClass batch", ""),
+                    1: Protected("a/y", math.inf, "a toleration", ""),
+                },
+            ),
+            {
+                "candidates": {},
+                "nominated": [],
+                "protected": {
+                    "n0": {"pod": "a/x", "until": "2027-01-15T08:00:01Z", "by": "PriorityClass batch"},
+                    "n1": {"pod": "a/y", "until": None, "by": "a toleration"},
+                },
+            },
+            id="protected pods",
         ),
         pytest.param("somebody else's", None, id="a plugin of that name wrote something else"),
     ],

@@ -19,7 +19,7 @@ from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Status
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.testing.fakes import FakeFeatures
+from scheduler.testing.fakes import FakeFeatures, FakeMetrics, FakeQueuedPods, ManualClock
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter
 from tests.unit.engine.cycle.cluster import Cluster
@@ -74,6 +74,9 @@ class Searching:
             members=PodGroups(),
             groups=Profiles(),
             features=FakeFeatures(),
+            clock=ManualClock(),
+            queued=FakeQueuedPods(),
+            metrics=FakeMetrics(),
         )
         whole_cluster = NodeFilter("Whole", None)  # its rows cannot be evaluated together
         self.cluster = Cluster(made(NodeResourcesFit), whole_cluster, self.plugin, nodes=(), freeze=freeze)

@@ -20,7 +20,7 @@ from scheduler.engine.ports import Time
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import PostFilterPlugin, PostFilterResult
-from scheduler.testing.fakes import FakeFeatures
+from scheduler.testing.fakes import FakeFeatures, FakeMetrics, FakeQueuedPods
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
 from tests.unit.engine.cycle.cluster import Cluster
@@ -177,6 +177,9 @@ def preempting(clock: Any) -> tuple[Cluster, list[str]]:
         members=PodGroups(),
         groups=Profiles(),
         features=FakeFeatures(),
+        clock=ManualClock(),
+        queued=FakeQueuedPods(),
+        metrics=FakeMetrics(),
     )
     cluster = Cluster(fit, plugin, nodes=(), freeze=freeze)
     dry_run.filtering = cluster.framework.filtering

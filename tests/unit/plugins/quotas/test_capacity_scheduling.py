@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,8 +11,16 @@ import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS
-from plugins.quotas.capacity_scheduling import Accounts, CapacityScheduling
+from plugins.preemption.protection import (
+    MIN_RUN_TIME,
+    PRIORITY_CLASSES,
+    PROTECTED,
+    MinRunTime,
+    ProtectionArgs,
+)
+from plugins.quotas.capacity_scheduling import Accounts, CapacityScheduling, CapacitySchedulingArgs
 from plugins.quotas.elastic_quotas import ELASTIC_QUOTAS, NamespaceUsage
+from scheduler.clock import rfc3339
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.shared import Profiles
@@ -32,6 +41,7 @@ from scheduler.framework import (
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.wording import Duration
 from scheduler.testing import Fakes
 from scheduler.testing.fakes import FakeSleep
 from tests.support import virtual_time
@@ -98,10 +108,13 @@ class World:
     cache: Cache = field(default_factory=Cache)
     nominator: Nominator = field(default_factory=Nominator)
     preemptions: Noted = field(default_factory=Noted)
+    fakes: Fakes = field(default_factory=Fakes)
+    protection: ProtectionArgs | None = None
 
     def __post_init__(self) -> None:
         self.budgets = self.cache.table.watch_kind(BUDGETS)
         self.objects = self.cache.table.watch_kind(ELASTIC_QUOTAS)
+        self.cache.table.watch_kind(PRIORITY_CLASSES)
         for each in self.quotas:
             self.apply(each)
         for name in self.nodes:
@@ -110,6 +123,7 @@ class World:
             self.cache.add_pod(placed)
         dry_run = DryRun()
         self.plugin = CapacityScheduling(
+            args=CapacitySchedulingArgs(protection=self.protection),
             dry_run=dry_run,
             review=ExtenderReview(Profiles()),
             preemptions=self.preemptions,
@@ -118,7 +132,10 @@ class World:
             members=PodGroups(),
             groups=Profiles(),
             cluster=TableObjects(self.cache.table),
-            sleep=FakeSleep(Fakes().clock),
+            sleep=FakeSleep(self.fakes.clock),
+            clock=self.fakes.clock,
+            queued=self.fakes.queued,
+            metrics=self.fakes.metrics,
         )
         self.filtering = dry_run.filtering = framework_of(made(NodeResourcesFit), self.plugin).filtering
 
@@ -390,8 +407,10 @@ def test_only_nodes_with_pods_that_may_be_victims_are_searched(
     searched: list[int] = []
     choice = CapacityScheduling.choice
 
-    def noted(plugin: CapacityScheduling, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
-        choose = choice(plugin, state, pod, snapshot)
+    def noted(
+        plugin: CapacityScheduling, state: CycleState, pod: PodInfo, snapshot: Snapshot, check: None
+    ) -> Choice:
+        choose = choice(plugin, state, pod, snapshot, check)
 
         def choose_on(row: int) -> Sequence[PodInfo] | Status:
             searched.append(row)
@@ -616,3 +635,51 @@ def test_the_use_of_each_quota_is_shown_with_what_it_borrowed_and_what_waits() -
     assert (b.key, b.borrowed, b.limit, b.pending, b.waiting["cpu"]) == ("b/q", {}, {}, 2, 3000)
     assert (c.key, c.used) == ("c/q", {})
     assert "spec.min.cpu" in c.fault
+
+
+def seconds(number: float) -> Duration:
+    return Duration(int(number * 1e9))
+
+
+def started(name: str, ago: float, namespace: str = "b", **fields: Any) -> PodInfo:
+    """A pod that started some seconds before the time of the fakes."""
+    began = rfc3339(Fakes().clock.utc_now() - timedelta(seconds=ago))
+    return running(name, namespace, status={"startTime": began}, **fields)
+
+
+def test_a_namespace_reclaims_no_pod_within_its_minimum_run_time() -> None:
+    args = ProtectionArgs(min_run_time=MinRunTime(quota_reclaim=seconds(600)))
+    pods = [started(f"b{number}", 100.0 * number, priority=number) for number in range(4)]
+    world = World([quota("a", 2), quota("b", 2)], pods, protection=args)
+    status, state = world.preempt(incoming())
+
+    assert f"1 {PROTECTED.message}" in status.message
+    [protected] = state.read(REPORT, PreemptionReport).protected.values()
+    assert (protected.pod, protected.by) == ("b/b3", "minRunTime.quotaReclaim of the profile")
+    world.fakes.clock.advance(300)
+    assert made_room(world, incoming()) == Started("n", ["b/b3"]), (
+        "protected pods do not use up what is borrowed"
+    )
+
+
+def test_the_time_for_reclaims_does_not_protect_from_pods_of_the_same_namespace() -> None:
+    args = ProtectionArgs(min_run_time=MinRunTime(quota_reclaim=seconds(600)))
+    pods = [started(f"a{number}", 0.0, "a") for number in range(4)]
+    world = World([quota("a", 1), quota("b", 3)], pods, protection=args)
+
+    assert made_room(world, incoming(priority=5)).node == "n"
+
+
+def test_the_annotation_of_an_elastic_quota_replaces_the_time_of_the_profile() -> None:
+    pods = [started(f"b{number}", 60.0) for number in range(4)]
+    annotated = quota("b", 2)
+    annotated["metadata"]["annotations"] = {MIN_RUN_TIME: "2m"}
+    world = World([quota("a", 2), annotated], pods, protection=ProtectionArgs())
+    status, state = world.preempt(incoming())
+
+    assert not status.is_success
+    assert {each.by for each in state.read(REPORT, PreemptionReport).protected.values()} == {
+        "ElasticQuota b/q"
+    }
+    world.fakes.clock.advance(60)
+    assert made_room(world, incoming()).node == "n"

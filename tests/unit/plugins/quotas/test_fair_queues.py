@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
+from plugins.preemption.protection import (
+    MIN_RUN_TIME,
+    PRIORITY_CLASSES,
+    PROTECTED,
+    MinRunTime,
+    ProtectionArgs,
+)
 from plugins.quotas.fair_queues import FairQueues, FairQueuesArgs, QueueAttempt, Reclaim
 from plugins.quotas.queues import QUEUES
+from scheduler.clock import rfc3339
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.shared import Profiles
@@ -30,6 +39,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.objects.wording import Duration
 from scheduler.testing import Fakes
 from scheduler.testing.fakes import FakeSleep
 from tests.support import virtual_time
@@ -67,10 +77,12 @@ class World:
     nominator: Nominator = field(default_factory=Nominator)
     preemptions: Noted = field(default_factory=Noted)
     fakes: Fakes = field(default_factory=Fakes)
+    protection: ProtectionArgs | None = None
 
     def __post_init__(self) -> None:
         self.budgets = self.cache.table.watch_kind(BUDGETS)
         self.objects = self.cache.table.watch_kind(QUEUES)
+        self.cache.table.watch_kind(PRIORITY_CLASSES)
         for name, spec in self.queues.items():
             self.apply(name, **spec)
         for name in self.nodes:
@@ -79,7 +91,7 @@ class World:
             self.cache.add_pod(placed)
         dry_run = DryRun()
         self.plugin = FairQueues(
-            args=FairQueuesArgs(),
+            args=FairQueuesArgs(protection=self.protection),
             dry_run=dry_run,
             review=ExtenderReview(Profiles()),
             preemptions=self.preemptions,
@@ -92,6 +104,7 @@ class World:
             cluster=TableObjects(self.cache.table),
             activator=self.fakes.activator,
             sleep=FakeSleep(self.fakes.clock),
+            metrics=self.fakes.metrics,
         )
         self.filtering = dry_run.filtering = framework_of(made(NodeResourcesFit), self.plugin).filtering
 
@@ -536,3 +549,46 @@ def test_a_negative_wait_is_refused() -> None:
     assert faults(FairQueuesArgs, longestWaitSeconds=-1) == [
         "longestWaitSeconds: at least 0 is expected, was -1"
     ]
+
+
+def began(count: int, ago: float, *, first: int = 0, namespace: str = "b", cpu: str = "1") -> list[PodInfo]:
+    """Pods that started some seconds before the time of the fakes."""
+    start = rfc3339(Fakes().clock.utc_now() - timedelta(seconds=ago))
+    return running(namespace, count, first=first, cpu=cpu, status={"startTime": start})
+
+
+def test_a_fair_share_reclaims_no_pod_within_its_minimum_run_time() -> None:
+    args = ProtectionArgs(min_run_time=MinRunTime(fair_share_reclaim=Duration.parse("10m")))
+    world = World(TWO, [*began(11, 60), *began(1, 500, first=11)], protection=args)
+    wanted = incoming()
+    world.wait(wanted)
+
+    assert f"1 {PROTECTED.message}" in world.attempt(wanted).message
+    assert world.fakes.queued.times == {wanted.uid: 100.0}
+    world.fakes.clock.advance(100)
+    assert world.attempt(wanted).is_success
+    assert world.preemptions.started == [("n", ["b11"])]
+
+
+@pytest.mark.parametrize(
+    ("holder", "by"),
+    [("nlp", "queue research/nlp"), ("research", "queue research")],
+    ids=["its own", "an ancestor"],
+)
+def test_the_annotation_of_the_nearest_queue_replaces_the_time_of_the_profile(holder: str, by: str) -> None:
+    world = World(TREE, began(12, 60, namespace="nlp"), protection=ProtectionArgs())
+    if holder != "research":
+        world.objects["research"]["metadata"]["annotations"] = {MIN_RUN_TIME: "1h"}
+    world.objects[holder] = {
+        **world.objects[holder],
+        "metadata": {"name": holder, "annotations": {MIN_RUN_TIME: "2m"}},
+    }
+    wanted = incoming("shop")
+    world.wait(wanted)
+
+    assert not world.attempt(wanted).is_success
+    placed = next(iter(world.cache.snapshot().pods_on(0)))
+    found = world.plugin.protections(placed, world.cache.snapshot())
+    assert [each.by for each in found.values()] == [by, by]
+    world.fakes.clock.advance(60)
+    assert world.attempt(wanted).is_success

@@ -401,7 +401,7 @@ def test_a_group_reclaims_borrowed_capacity_in_whole_units(
     members = [incoming(name=f"g{number}", priority=priority) for number in range(wants)]
     world.wait(*members)
 
-    found = run_to_end(world.plugin.removable(units, GROUP, members, world.cache.snapshot()))
+    found = run_to_end(world.plugin.removable(units, GROUP, members, world.cache.snapshot(), None))
 
     assert sum(len(unit.pods) for unit in found) == leaving
     assert all(unit in units for unit in found)

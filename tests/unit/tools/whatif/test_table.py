@@ -231,6 +231,43 @@ def test_a_preemption_without_candidates_is_not_shown() -> None:
     ]
 
 
+PROTECTED = {
+    f"n{number}": {
+        "pod": f"a/{number}",
+        "until": f"2026-03-01T08:0{9 - number}:00Z",
+        "by": "PriorityClass batch",
+    }
+    for number in range(4)
+} | {"n9": {"pod": "a/9", "until": None, "by": "a toleration"}}
+
+
+def protections(*, all_nodes: bool = False) -> list[str]:
+    preemption = {"candidates": {}, "nominated": [], "protected": PROTECTED}
+    return shown(waits({}, preemption=preemption), all_nodes=all_nodes, width=200).splitlines()[2:-1]
+
+
+def test_the_protections_that_end_first_are_listed() -> None:
+    assert protections() == [
+        "On n3 pod a/3 is protected from preemption until 2026-03-01T08:06:00Z, by PriorityClass batch.",
+        "On n2 pod a/2 is protected from preemption until 2026-03-01T08:07:00Z, by PriorityClass batch.",
+        "On n1 pod a/1 is protected from preemption until 2026-03-01T08:08:00Z, by PriorityClass batch.",
+        "Pods on 2 more nodes are protected: --all-nodes shows them.",
+    ]
+
+
+def test_a_protection_without_end_is_listed_last() -> None:
+    assert protections(all_nodes=True)[-1] == (
+        "On n9 pod a/9 is protected from preemption without end, by a toleration."
+    )
+
+
+def test_the_protections_of_a_pod_on_a_node_are_listed_by_cause() -> None:
+    protection = {"cause": "reclaim of quota", "pod": "shop/web", "until": None, "by": "ElasticQuota shop/q"}
+    text = shown({**fits(n9=ranked(100)), "node": "n9", "protections": [protection]}, width=120)
+
+    assert "\nPod shop/web is protected from reclaim of quota without end, by ElasticQuota shop/q.\n" in text
+
+
 # Rejecting plugins.
 
 
