@@ -9,6 +9,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ from scheduler.framework import (
     PermitPlugin,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     Status,
 )
 
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-OTHER_NODE = "pod assigned to different node"
-DISABLED = "node had resize preemption disabled"
-FITS = "pod resize fits, waiting for Kubelet actuation"
+OTHER_NODE = Reason("pod assigned to different node", "ResizeOnOtherNode")
+DISABLED = Reason("node had resize preemption disabled", "ResizePreemptionDisabled")
+FITS = Reason("pod resize fits, waiting for Kubelet actuation", "ResizeFits")
 
 _OUTCOMES = (
     PASS,
@@ -54,6 +56,13 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
 
     name = "DeferredPodScheduling"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            OTHER_NODE.code: "the pod waits for its resize, and is on another node",
+            DISABLED.code: "the pod waits for its resize, and its node disables preemption for resizes",
+            FITS.code: "the resize of the pod fits, and the kubelet carries it out",
+        }
+    )
     reads_pods = False
     evaluates_resizes = True
 

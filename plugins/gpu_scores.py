@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 import msgspec
 import numpy as np
 
-from plugins.gpu_sharing import GPU_MODEL, MILLI, Gpus, gpu_request, kind_of, tightest
+from plugins.gpu_sharing import GPU_MODEL, MILLI, NO_SHARE, Gpus, gpu_request, kind_of, tightest
 from scheduler.errors import FieldError
 from scheduler.framework import MAX_NODE_SCORE, ClusterObjects, PluginArgs, ReservePlugin, ScorePlugin, Status
 
@@ -266,6 +267,9 @@ class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
 
     name = "FragmentationGradientDescent"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {NO_SHARE.code: "the GPUs of the node have less left than the pod requests"}
+    )
     Args = FragmentationGradientDescentArgs
 
     def __init__(self, *, args: FragmentationGradientDescentArgs, objects: ClusterObjects) -> None:
@@ -293,7 +297,7 @@ class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
             return None  # whole GPUs are equivalent; GpuSharing allocates them
         left = self._gpus.left_without(pod, snapshot, row)
         if left.max(initial=0) < request.milli:
-            return Status.unschedulable("Insufficient GPU shares")
+            return Status.unschedulable(NO_SHARE)
         cpu = cpu_left(snapshot)[[row]] + cpu_request(pod)
         accessible = self._accessible(snapshot, np.array([row], dtype=np.intp))
         per_choice = self._scores(pod, cpu, left[None, :], accessible)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from scheduler.framework import (
     PreBindPlugin,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     ReservePlugin,
     Status,
 )
@@ -267,14 +269,19 @@ def _count_of(snapshot: Snapshot, row: int) -> int:
     return max(0, offered.get(GPU_COUNT, 0))
 
 
+NO_SHARE: Final = Reason("Insufficient GPU shares", "InsufficientGpuShares")
+
 _OTHER_MODEL: Final = 1
 _TOO_FEW: Final = 2
 _NO_ROOM: Final = 3
 _TABLE: Final = (
     PASS,
-    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) had GPUs of another model",)),
-    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("Too few GPUs",)),
-    Outcome(Code.UNSCHEDULABLE, ("Insufficient GPU shares",)),
+    Outcome(
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        (Reason("node(s) had GPUs of another model", "GpuModelMismatch"),),
+    ),
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (Reason("Too few GPUs", "TooFewGpus"),)),
+    Outcome(Code.UNSCHEDULABLE, (NO_SHARE,)),
 )
 
 
@@ -293,6 +300,14 @@ class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
 
     name = "GpuSharing"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            "GpuModelMismatch": "the GPUs of the node are of another model",
+            "TooFewGpus": "the node has fewer GPUs than the pod requests",
+            NO_SHARE.code: "the GPUs of the node have less left than the pod requests",
+            "InvalidGpuRequest": "an annotation of the pod is invalid",
+        }
+    )
     Args = GpuSharingArgs
     needs = Needs(bound_pod_annotations=True, rights=frozenset({"patch v1/pods"}))
 
@@ -319,7 +334,7 @@ class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         request = gpu_request(pod)
         if request.fault:
-            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (request.fault,))
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (Reason(request.fault, "InvalidGpuRequest"),))
         return None if request.number else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
@@ -337,7 +352,7 @@ class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
             return None
         left = self._gpus.left_without(pod, snapshot, row)
         if np.count_nonzero(left >= request.milli) < request.number:
-            return Status(Code.UNSCHEDULABLE, ("Insufficient GPU shares",))
+            return Status(Code.UNSCHEDULABLE, (NO_SHARE,))
         self._gpus.give(pod, self._selected(pod, request, left))
         return None
 

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,6 +31,7 @@ from scheduler.framework import (
     PreFilterResult,
     PreScorePlugin,
     QueueingHint,
+    Reason,
     Remedy,
     ScorePlugin,
     Status,
@@ -122,9 +124,9 @@ def worth_of_preferences(snapshot: Snapshot, pod: PodInfo, work: PluginWork) -> 
     return tally.worth()
 
 
-REASON_POD = "node(s) didn't match Pod's node affinity/selector"
-REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
-REASON_CONFLICT = "pod affinity terms conflict"
+REASON_POD = Reason("node(s) didn't match Pod's node affinity/selector", "NodeAffinityMismatch")
+REASON_ENFORCED = Reason("node(s) didn't match scheduler-enforced node affinity", "AddedAffinityMismatch")
+REASON_CONFLICT = Reason("pod affinity terms conflict", "NodeAffinityConflict")
 
 _TABLE = (
     PASS,
@@ -166,6 +168,13 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
 
     name = "NodeAffinity"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            REASON_POD.code: "the node does not match the node selector or the required node affinity of the pod",
+            REASON_ENFORCED.code: "the node does not match the `addedAffinity` of the profile",
+            REASON_CONFLICT.code: "the required node affinity of the pod names nodes, and no node meets all of its terms",
+        }
+    )
     reads_pods = False
     reads_only_nodes = True
     Args = NodeAffinityArgs

@@ -10,6 +10,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import (
@@ -23,6 +24,7 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     no_event_keys,
     no_pod_key,
 )
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-REASON = "node(s) didn't match Pod's required features"
+REASON = Reason("node(s) didn't match Pod's required features", "NodeFeatureMissing")
 _OLD_REASON = "node declared features check failed - unsatisfied requirements"
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
@@ -50,6 +52,9 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
 
     name = "NodeDeclaredFeatures"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {REASON.code: "the node does not declare a feature that the pod requires"}
+    )
     reads_pods = False
 
     def __init__(self, *, features: Features) -> None:
@@ -87,7 +92,9 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         required: frozenset[Any] = state.read(_PRE_FILTER, frozenset)
         refused = snapshot.declared_features.judge(lambda declared: not required <= declared)
         # Up to 1.35 only one feature is known.
-        reason = f"{_OLD_REASON}: {', '.join(required)}" if self._names_features else REASON
+        reason = REASON
+        if self._names_features:
+            reason = Reason(f"{_OLD_REASON}: {', '.join(required)}", REASON.code)
         return Outcomes.reject(refused, reason, resolvable=False)
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     Outcomes,
+    Reason,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-REASON = "node(s) didn't match the requested node name"
+REASON = Reason("node(s) didn't match the requested node name", "NodeNameMismatch")
 
 
 class NodeName(FilterPlugin):
@@ -34,6 +36,7 @@ class NodeName(FilterPlugin):
 
     name = "NodeName"
     api_version = 1
+    reason_codes = MappingProxyType({REASON.code: "the `spec.nodeName` of the pod is another node"})
     reads_pods = False
     reads_only_nodes = True
     evaluates_resizes = True

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     Remedy,
 )
 from scheduler.objects.label_index import some_of
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-REASON = "node(s) didn't have free ports for the requested pod ports"
+REASON = Reason("node(s) didn't have free ports for the requested pod ports", "HostPortInUse")
 
 _PRE_FILTER = "PreFilterNodePorts"
 
@@ -45,6 +47,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
 
     name = "NodePorts"
     api_version = 1
+    reason_codes = MappingProxyType({REASON.code: "a host port of the pod is in use on the node"})
 
     def signature(self, pod: PodInfo) -> Hashable:
         ports = pod.host_ports

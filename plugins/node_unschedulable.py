@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import (
@@ -18,6 +19,7 @@ from scheduler.framework import (
     NodesExplanation,
     Outcomes,
     QueueingHint,
+    Reason,
     Remedy,
     no_event_keys,
     no_pod_key,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-REASON = "node(s) were unschedulable"
+REASON = Reason("node(s) were unschedulable", "NodeUnschedulable")
 
 _TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """It has no value, so no toleration that compares values covers it."""
@@ -44,6 +46,7 @@ class NodeUnschedulable(FilterPlugin):
 
     name = "NodeUnschedulable"
     api_version = 1
+    reason_codes = MappingProxyType({REASON.code: "the node is cordoned, and the pod does not tolerate this"})
     reads_pods = False
     reads_only_nodes = True
 

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import (
@@ -15,6 +16,7 @@ from scheduler.framework import (
     EventWithHint,
     PreEnqueuePlugin,
     QueueingHint,
+    Reason,
     Status,
     no_event_keys,
     no_pod_key,
@@ -31,6 +33,7 @@ class SchedulingGates(PreEnqueuePlugin):
 
     name = "SchedulingGates"
     api_version = 1
+    reason_codes = MappingProxyType({"SchedulingGated": "the pod has scheduling gates"})
 
     def events(self) -> Sequence[EventWithHint]:
         eliminated = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
@@ -44,4 +47,5 @@ class SchedulingGates(PreEnqueuePlugin):
         if not gates:
             return None
         names = " ".join(gate.name for gate in gates)
-        return Status.unschedulable(f"waiting for scheduling gates: [{names}]", resolvable=False)
+        reason = Reason(f"waiting for scheduling gates: [{names}]", "SchedulingGated")
+        return Status.unschedulable(reason, resolvable=False)

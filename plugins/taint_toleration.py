@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import (
@@ -20,6 +21,7 @@ from scheduler.framework import (
     Outcomes,
     PreScorePlugin,
     QueueingHint,
+    Reason,
     Remedy,
     ScorePlugin,
     default_normalize_score,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
-REASON = "node(s) had untolerated taint(s)"
+REASON = Reason("node(s) had untolerated taint(s)", "UntoleratedTaint")
 
 _PRE_SCORE = "PreScoreTaintToleration"
 _MOST = 3
@@ -50,6 +52,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
 
     name = "TaintToleration"
     api_version = 1
+    reason_codes = MappingProxyType({REASON.code: "the node has a taint that the pod does not tolerate"})
     reads_pods = False
     reads_only_nodes = True
 

@@ -330,8 +330,8 @@ def status_codes() -> str:
     texts = dict(_texts_below(node))
     rows = [(f"`{code.value}`", f"`Code.{code.name}`", texts[code.name]) for code in Code]
     return (
-        "# Reason codes\n\nThe code of a plugin's result, as metrics (label `status`), the log and `-o json` of "
-        "`explain` name it. The text of a reason is in [messages](../troubleshooting.md).\n\n"
+        "# Status codes\n\nThe code of a plugin's result, as metrics (label `status`), the log and `-o json` of "
+        "`explain` name it. The cause of a rejection has a [reason code](../reason-codes.md).\n\n"
     ) + _table(("code", "in a plugin", "what happens next"), rows)
 
 

@@ -40,6 +40,13 @@ from plugins.dynamic_resources.pod_devices import (
     skips_operations,
 )
 from plugins.dynamic_resources.pod_node_use import NodeUses
+from plugins.dynamic_resources.reason_codes import (
+    CLAIM_CHANGING,
+    CLASS_NOT_FOUND,
+    GROUP_NOT_FOUND,
+    INVALID_CLAIM,
+    REASON_CODES,
+)
 from plugins.dynamic_resources.remedies import (
     SmallerRequests,
     devices_elsewhere,
@@ -84,6 +91,7 @@ from scheduler.framework import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     Remedy,
     ReservePlugin,
     ScorePlugin,
@@ -355,6 +363,7 @@ class DynamicResources(
 
     name = "DynamicResources"
     api_version = 1
+    reason_codes = REASON_CODES
     Args = DynamicResourcesArgs
     needs = replace(
         NEEDS, rights=CLAIM_RIGHTS | {f"{verb} {DEVICE_TAINT_RULES}" for verb in ("list", "watch")}
@@ -663,7 +672,7 @@ class DynamicResources(
             return {}
         group = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
         if group is None:
-            return key.not_found
+            return Reason(key.not_found, GROUP_NOT_FOUND)
         return group_consumers(pod, group)
 
     def _given_up(self, held: HeldClaim, pod: PodInfo) -> list[tuple[str, str]]:
@@ -691,25 +700,35 @@ class DynamicResources(
         """Return why a claim, with or without an allocation, excludes all nodes for now."""
         claim = held.claim
         if self._given_up(held, pod):
-            return _refused(f"resource claim {claim.key} is in the process of being given back")
+            return _refused(
+                f"resource claim {claim.key} is in the process of being given back", CLAIM_CHANGING
+            )
         return None if allocation is not None else self._why_not(claim, is_special=is_special)
 
     def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Return why devices cannot be allocated to a claim now on any node."""
         if claim.metadata.uid in self._devices.in_flight:
-            return _refused(f"resource claim {claim.key} is in the process of being allocated")
+            return _refused(
+                f"resource claim {claim.key} is in the process of being allocated", CLAIM_CHANGING
+            )
         for request in () if is_special else claim.spec.devices.requests:
             wanted = _classes_of(request)
             if not wanted:
-                return _refused(f"resource claim {claim.key}, request {request.name}: unknown request type")
+                return _refused(
+                    f"resource claim {claim.key}, request {request.name}: unknown request type", INVALID_CLAIM
+                )
             if request.first_available and not self._features.prioritized_list:
                 problem = "has subrequests, but the DRAPrioritizedList feature is disabled"
-                return _refused(f"resource claim {claim.key}, request {request.name}: {problem}")
+                return _refused(
+                    f"resource claim {claim.key}, request {request.name}: {problem}", INVALID_CLAIM
+                )
             for name, device_class in wanted:
                 if not device_class:
                     return Status.failed(f"request {name}: unsupported request type")
                 if self._devices.classes.get(device_class) is None:
-                    return _refused(f"request {name}: device class {device_class} does not exist")
+                    return _refused(
+                        f"request {name}: device class {device_class} does not exist", CLASS_NOT_FOUND
+                    )
         return None
 
     def _pod_devices(
@@ -874,8 +893,8 @@ def _of(state: CycleState) -> PodDevices:
     return state.read(_STATE, PodDevices) if _STATE in state else _NO_DEVICES
 
 
-def _refused(why: str) -> Status:
-    return Status.unschedulable(why, resolvable=False)
+def _refused(why: str, code: str = "") -> Status:
+    return Status.unschedulable(Reason(why, code) if code else why, resolvable=False)
 
 
 def _nothing(why: str) -> PostFilterResult:

@@ -13,7 +13,14 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from plugins.dynamic_resources.reason_codes import (
+    CLAIM_NOT_FOUND,
+    CLAIM_OF_OTHER_POD,
+    CLAIM_TERMINATING,
+    INVALID_CLAIM,
+)
 from scheduler.errors import SchedulerError
+from scheduler.framework import Reason
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import ResourceClaim, ResourceClaimConsumerReference
 from scheduler.objects.pod_group import POD_GROUPS
@@ -75,13 +82,15 @@ def find_claims(pod: PodInfo, claims: Objects, *, of_groups: bool = False) -> li
         key = f"{pod.namespace}/{name}"
         claim = claims.typed(ResourceClaim, key)
         if claim is None:
-            return f'could not find ResourceClaim "{key}"'
+            return Reason(f'could not find ResourceClaim "{key}"', CLAIM_NOT_FOUND)
         if claim.metadata.deletion_timestamp:
-            return f'resourceclaim "{name}" is being deleted'
+            return Reason(f'resourceclaim "{name}" is being deleted', CLAIM_TERMINATING)
         if wanted.resource_claim_name is None:
             fault = _owner_fault(claim, pod, _own_group(pod) if of_groups else "")
             if fault:
-                return f"ResourceClaim {key} was not created for Pod {pod.key} ({fault})"
+                return Reason(
+                    f"ResourceClaim {key} was not created for Pod {pod.key} ({fault})", CLAIM_OF_OTHER_POD
+                )
         found.append(HeldClaim(claim, claims[key]))
     return found
 
@@ -146,7 +155,9 @@ def group_consumers(
     for each in of_group if pod.pod.spec.resource_claims else ():
         if each.resource_claim_name is None and each.resource_claim_template_name is None:
             key = f"{metadata.namespace}/{metadata.name}"
-            return f"PodGroup {key} claim {each.name}: none of the supported fields are set"
+            return Reason(
+                f"PodGroup {key} claim {each.name}: none of the supported fields are set", INVALID_CLAIM
+            )
     consumer = ResourceClaimConsumerReference(_SCHEDULING, "podgroups", metadata.name, metadata.uid)
     return {place: consumer for place, wanted in enumerate(present_claims(pod)) if wanted in of_group}
 
@@ -208,7 +219,7 @@ class GroupClaimError(SchedulerError):
 
 
 class _Missing(NamedTuple):
-    words: str
+    words: Reason
 
 
 def _generated_names(pod: PodInfo) -> Mapping[str, str | None]:
@@ -223,11 +234,14 @@ def _claim_name(
         return wanted.resource_claim_name
     if wanted.resource_claim_template_name is None:
         return _Missing(
-            f'pod "{pod.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
+            Reason(
+                f'pod "{pod.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set',
+                INVALID_CLAIM,
+            )
         )
     if wanted.name in generated:
         return generated[wanted.name]
-    return _Missing(f'pod "{pod.key}": ResourceClaim not created yet')
+    return _Missing(Reason(f'pod "{pod.key}": ResourceClaim not created yet', CLAIM_NOT_FOUND))
 
 
 class DeviceBindingError(SchedulerError):

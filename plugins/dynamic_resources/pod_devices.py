@@ -19,8 +19,15 @@ from plugins.dynamic_resources.pod_claims import (
     is_reserved_for,
     is_reserved_for_group_of,
 )
+from plugins.dynamic_resources.reason_codes import (
+    CLAIM_CHANGING,
+    CLAIM_IN_USE,
+    DEVICES_ELSEWHERE,
+    DEVICES_UNAVAILABLE,
+    NODE_OPERATIONS_MISSING,
+)
 from plugins.dynamic_resources.structured import OPTIONAL_NODE_OPERATIONS, Alternatives, DeviceRefusal
-from scheduler.framework import PASS, Code, Outcome, Outcomes
+from scheduler.framework import PASS, Code, Outcome, Outcomes, Reason
 from scheduler.objects.selectors import parse_node_term
 from scheduler.snapshot import nodes_of_any
 
@@ -68,11 +75,17 @@ def points_of_allocated(claim: ResourceClaim) -> int:
 
 
 _REFUSED = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-_STALE: Final = Outcome(_REFUSED, ("cannot schedule extended resource claim",))
-_LACKING: Final = Outcome(_REFUSED, ("cannot fit resource",))
-_ELSEWHERE: Final = Outcome(_REFUSED, ("resourceclaim not available on the node",))
+_STALE: Final = Outcome(_REFUSED, (Reason("cannot schedule extended resource claim", CLAIM_CHANGING),))
+_LACKING: Final = Outcome(_REFUSED, (Reason("cannot fit resource", DEVICES_UNAVAILABLE),))
+_ELSEWHERE: Final = Outcome(_REFUSED, (Reason("resourceclaim not available on the node", DEVICES_ELSEWHERE),))
 _UNDECLARED: Final = Outcome(
-    _REFUSED, (f"node does not declare {OPTIONAL_NODE_OPERATIONS}, which the resourceclaim requires",)
+    _REFUSED,
+    (
+        Reason(
+            f"node does not declare {OPTIONAL_NODE_OPERATIONS}, which the resourceclaim requires",
+            NODE_OPERATIONS_MISSING,
+        ),
+    ),
 )
 
 
@@ -300,7 +313,7 @@ class PodDevices:
 
 
 def _refused(words: str, claim: str) -> Outcome:
-    return Outcome(_REFUSED, (f"node allocatable resource claim {claim} {words}",))
+    return Outcome(_REFUSED, (Reason(f"node allocatable resource claim {claim} {words}", CLAIM_IN_USE),))
 
 
 def _takes_with(pod: PodInfo, claim: str) -> bool:

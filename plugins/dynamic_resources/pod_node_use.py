@@ -13,8 +13,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from plugins.dynamic_resources.pod_claims import present_claims
+from plugins.dynamic_resources.reason_codes import INVALID_CLAIM, POD_LEVEL_TOO_SMALL
 from plugins.dynamic_resources.structured import DeviceID, UsedDevice, is_mapped, node_use_of
-from scheduler.framework import Code, Outcome
+from plugins.insufficient import insufficient
+from scheduler.framework import Code, Outcome, Reason
 from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.resource_names import (
     CPU,
@@ -119,7 +121,7 @@ class PodNodeUse:
             hopeless |= lacks & (amount > allocatable)
         for lacking in np.unique(short[short > 0]).tolist():
             reasons = tuple(
-                f"Insufficient {resource}" for place, resource in enumerate(resources) if lacking >> place & 1
+                insufficient(resource) for place, resource in enumerate(resources) if lacking >> place & 1
             )
             for is_hopeless, code in ((False, Code.UNSCHEDULABLE), (True, _REFUSED)):
                 found = rows[(short == lacking) & (hopeless == is_hopeless)]
@@ -140,10 +142,11 @@ class PodNodeUse:
             for status in statuses:
                 if not status.containers:
                     problem = "node-allocatable resource claim not referenced by any container within the pod"
-                    return Outcome(_REFUSED, (f"claim {status.resource_claim_name}: {problem}",)), {}
+                    reason = Reason(f"claim {status.resource_claim_name}: {problem}", INVALID_CLAIM)
+                    return Outcome(_REFUSED, (reason,)), {}
         uncovered = next(_uncovered(self._pod, statuses, self._rules, has_limits=self._has_overheads), "")
         if uncovered:
-            return Outcome(_REFUSED, (uncovered,)), {}
+            return Outcome(_REFUSED, (Reason(uncovered, POD_LEVEL_TOO_SMALL),)), {}
         total = pod_requests(self._pod, rules=self._rules, claims=statuses)
         amounts = {
             name: quantity.milli_value() if name == CPU else quantity.value()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,6 +45,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     PreScorePlugin,
     QueueingHint,
+    Reason,
     ScorePlugin,
     Status,
     TimeSlice,
@@ -232,9 +234,13 @@ def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
     return len(terms) <= _MOST_TERMS and _may_match(terms, pod)
 
 
-REASON_AFFINITY = "node(s) didn't match pod affinity rules"
-REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+REASON_AFFINITY = Reason("node(s) didn't match pod affinity rules", "PodAffinityMismatch")
+REASON_ANTI_AFFINITY = Reason("node(s) didn't match pod anti-affinity rules", "PodAntiAffinityConflict")
+REASON_EXISTING_ANTI_AFFINITY = Reason(
+    "node(s) didn't satisfy existing pods anti-affinity rules", "ExistingPodAntiAffinityConflict"
+)
+
+INVALID_POD_AFFINITY: Final = "InvalidPodAffinity"
 
 _TABLE: Final = (
     PASS,
@@ -459,6 +465,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     name = "InterPodAffinity"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            REASON_AFFINITY.code: "the domain of the node lacks pods that the required affinity of the pod names",
+            REASON_ANTI_AFFINITY.code: "the domain of the node has a pod that the required anti-affinity of the pod names",
+            REASON_EXISTING_ANTI_AFFINITY.code: "a pod in the domain of the node has a required anti-affinity to the pod",
+            INVALID_POD_AFFINITY: "a term of the affinity of the pod is invalid",
+        }
+    )
     Args = InterPodAffinityArgs
     needs = Needs(kinds=frozenset({NAMESPACES}))
     keeps_rows_apart = True
@@ -483,7 +497,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         terms = pod.affinity_terms
         if terms.faults:
-            return Status.unschedulable(f"parsing pod: {_joined(terms)}", resolvable=False)
+            reason = Reason(f"parsing pod: {_joined(terms)}", INVALID_POD_AFFINITY)
+            return Status.unschedulable(reason, resolvable=False)
         self._reader.look_at(snapshot)
         others = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY).matching(
             pod.namespace, pod.labels, self._reader.labels.of(pod.namespace)

@@ -7,11 +7,13 @@ Source:
 from __future__ import annotations
 
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugins.dynamic_resources.devices import DEVICE_CLASSES, NEEDS, ClassTotals, Devices
+from plugins.insufficient import INSUFFICIENT, INSUFFICIENT_CODES, insufficient
 from plugins.node_resources.allocation import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -51,6 +53,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     PreScorePlugin,
     QueueingHint,
+    Reason,
     Remedy,
     ScorePlugin,
     Status,
@@ -70,8 +73,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot
 
-TOO_MANY_PODS = "Too many pods"
-_INSUFFICIENT = "Insufficient "
+TOO_MANY_PODS = Reason("Too many pods", "TooManyPods")
 
 _FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -111,6 +113,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
     name = "NodeResourcesFit"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {TOO_MANY_PODS.code: "the node has its maximum number of pods", **INSUFFICIENT_CODES}
+    )
     checks_free_capacity = True
     evaluates_resizes = True
     Args = NodeResourcesFitArgs
@@ -236,7 +241,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         for resource, amount in wanted:
             if resource not in offered and resource not in overdrawn:
                 if resource not in behind:
-                    reasons.append(_INSUFFICIENT + resource)
+                    reasons.append(insufficient(resource))
                     lacking.append(None)
                     lacks_everywhere = True
                 continue
@@ -245,7 +250,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             if resource in behind:
                 short &= allocatable > 0  # elsewhere DynamicResources decides
             if short.any():
-                reasons.append(_INSUFFICIENT + resource)
+                reasons.append(insufficient(resource))
                 lacking.append(short)
                 never = short & (amount > allocatable)
                 hopeless = never if hopeless is None else hopeless | never
@@ -267,7 +272,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             if _is_left_to_devices(resource, offered, self._devices.behind.keys()):
                 continue
             if amount > wrapped(there - taken.get(resource, 0)):
-                reasons.append(_INSUFFICIENT + resource)
+                reasons.append(insufficient(resource))
                 is_hopeless |= amount > there
         return Status.unschedulable(*reasons, resolvable=not is_hopeless) if reasons else None
 
@@ -288,7 +293,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             if not (more or is_first) or _is_left_to_devices(resource, offered, self._devices.behind.keys()):
                 continue
             if more > wrapped(there - taken.get(resource, 0)):
-                reasons.append(_INSUFFICIENT + resource)
+                reasons.append(insufficient(resource))
                 is_hopeless |= (amount if is_first else more) > there
         return Status.unschedulable(*reasons, resolvable=not is_hopeless) if reasons else None
 
@@ -301,7 +306,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         counted = _counted(pod, node) if self._counts_resizes and pod.has_deferred_resize else {}
         details = []
         for reason in () if refusal is None else refusal.reasons:
-            resource = reason.removeprefix(_INSUFFICIENT)
+            resource = reason.removeprefix(INSUFFICIENT)
             if reason == TOO_MANY_PODS:
                 details.append(f"has {len(node.pods)} pods, and is for {node.allocatable.get(PODS, 0)}")
             else:

@@ -19,7 +19,7 @@ from plugins.pod_groups.coscheduling_objects import (
     PriorityClass,
     resource_gap,
 )
-from plugins.pod_groups.gang_scheduling import GangArgs, Gangs
+from plugins.pod_groups.gang_scheduling import GROUP_NOT_FOUND, TOO_FEW_PODS, GangArgs, Gangs
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,
@@ -34,6 +34,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     QueueSortPlugin,
+    Reason,
     Status,
     no_event_keys,
 )
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 _PERMIT_SECONDS: Final = 60
+CAPACITY_MISSING: Final = "GroupCapacityMissing"
 
 
 class CoschedulingArgs(GangArgs, frozen=True):
@@ -86,6 +88,13 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
 
     name = "Coscheduling"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            GROUP_NOT_FOUND: "the PodGroup of the pod does not exist",
+            TOO_FEW_PODS: "fewer pods of the group exist than its `minMember`",
+            CAPACITY_MISSING: "all nodes together lack the `minResources` of the group",
+        }
+    )
     Args = CoschedulingArgs
     reads_pods = False
     waiting = "waiting for minMember pods of the group to be scheduled"
@@ -189,8 +198,11 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         if count >= group.min_count:
             return None
         return Status.unschedulable(
-            f"pre-filter pod {pod.name} cannot find enough sibling pods, current pods number: {count}, "
-            f"minMember of group: {group.min_count}",
+            Reason(
+                f"pre-filter pod {pod.name} cannot find enough sibling pods, current pods number: {count}, "
+                f"minMember of group: {group.min_count}",
+                TOO_FEW_PODS,
+            ),
             resolvable=False,
         )
 
@@ -206,7 +218,10 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         if key is None or self._members.placed(key):
             return None
         gap = resource_gap(self._least(key), snapshot)
-        return Status.unschedulable(f"resource gap: {amounts_text(gap)}", resolvable=False) if gap else None
+        if not gap:
+            return None
+        reason = Reason(f"resource gap: {amounts_text(gap)}", CAPACITY_MISSING)
+        return Status.unschedulable(reason, resolvable=False)
 
     def _least(self, key: GroupKey) -> Mapping[str, int]:
         found = self._object(key)
@@ -222,7 +237,7 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         return not found.short_of([task_of(pod.pod) for pod in placed])
 
     def not_found(self, key: GroupKey) -> Status:
-        return Status.unschedulable("PodGroup not found", resolvable=False)
+        return Status.unschedulable(Reason("PodGroup not found", GROUP_NOT_FOUND), resolvable=False)
 
     def permit_seconds(self, group: PodGroup) -> float:
         return self._permit_seconds if group.wait_seconds is None else group.wait_seconds

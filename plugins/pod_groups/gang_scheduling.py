@@ -43,6 +43,7 @@ from scheduler.framework import (
     PodGroupPlugin,
     PreEnqueuePlugin,
     QueueingHint,
+    Reason,
     Status,
     StatusWrite,
     Wait,
@@ -62,6 +63,13 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState
 
 PERMIT_SECONDS: Final = 300.0
+TOO_FEW_PODS: Final = "TooFewPodsOfGroup"
+GROUP_NOT_FOUND: Final = "GroupNotFound"
+INVALID_GROUP: Final = "InvalidGroup"
+_WAITS_FOR_PODS: Final = Status.unschedulable(
+    Reason("waiting for minCount pods from a gang to appear in scheduling queue", TOO_FEW_PODS),
+    resolvable=False,
+)
 
 
 class WorkloadPodGroup(ApiStruct, frozen=True):
@@ -388,6 +396,13 @@ class GangScheduling(Gangs):
 
     name = "GangScheduling"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            GROUP_NOT_FOUND: "the object of the group of the pod does not exist",
+            TOO_FEW_PODS: "fewer pods of the group, or of its tree, exist than its `minCount`",
+            INVALID_GROUP: "the tree of the group is invalid",
+        }
+    )
     Args = GangSchedulingArgs
     group_kinds = frozenset({POD_GROUPS})
     composite_kinds = frozenset({COMPOSITE_POD_GROUPS})
@@ -500,17 +515,16 @@ class GangScheduling(Gangs):
         if self._has_trees:
             fault = self._trees.fault(key)
             if fault:
-                return Status.unschedulable(f"failed to build hierarchy snapshot: {fault}", resolvable=False)
+                reason = Reason(f"failed to build hierarchy snapshot: {fault}", INVALID_GROUP)
+                return Status.unschedulable(reason, resolvable=False)
             root = self._trees.tree(self._trees.root_key(key))
             if root is not None and root.is_composite:
                 return self._refusal_of_tree(root)
         if group is None:
             missing = self._missing(key)
-            return Status.unschedulable(missing, resolvable=False)
+            return Status.unschedulable(Reason(missing, GROUP_NOT_FOUND), resolvable=False)
         if self._members.count(key) < group.min_count:
-            return Status.unschedulable(
-                "waiting for minCount pods from a gang to appear in scheduling queue", resolvable=False
-            )
+            return _WAITS_FOR_PODS
         return None
 
     def _refusal_of_tree(self, root: PodGroup) -> Status | None:
@@ -526,7 +540,7 @@ class GangScheduling(Gangs):
         if known[2]:
             return None
         waiting = f'waiting for composite pod group "{root.key.name}" tree to meet quorum'
-        return Status.unschedulable(waiting, resolvable=False)
+        return Status.unschedulable(Reason(waiting, TOO_FEW_PODS), resolvable=False)
 
     def _missing(self, key: GroupKey) -> str:
         of_workload = "" if self._workloads is None else self._workloads.missing(key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -48,6 +49,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     PreScorePlugin,
     QueueingHint,
+    Reason,
     ScorePlugin,
     Status,
     TimeSlice,
@@ -176,8 +178,8 @@ def brought_by_node(old: NodeObject | None, new: NodeObject | None) -> set[Label
     return set(keys_of_changes(old.labels, new.labels))
 
 
-REASON = "node(s) didn't match pod topology spread constraints"
-REASON_LABEL = f"{REASON} (missing required label)"
+REASON = Reason("node(s) didn't match pod topology spread constraints", "TopologySpreadConstraint")
+REASON_LABEL = Reason(f"{REASON} (missing required label)", "TopologyLabelMissing")
 
 _TABLE: Final = (
     PASS,
@@ -267,6 +269,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     name = "PodTopologySpread"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            REASON.code: "the domain of the node would have too many of the matching pods",
+            REASON_LABEL.code: "the node lacks the label of a topology key",
+        }
+    )
     Args = PodTopologySpreadArgs
     needs = Needs(kinds=KINDS)
     keeps_rows_apart = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.preemption.candidates import NO_VICTIMS, why_not_eligible
@@ -43,6 +44,7 @@ from scheduler.framework import (
     QueuedPods,
     QueueingHint,
     QuotaUsage,
+    Reason,
     Sleep,
     SlicedWork,
     Status,
@@ -152,6 +154,8 @@ def _amounts(
 
 
 _ACCOUNTS: Final = "CapacityScheduling"
+MAX_EXCEEDED: Final = "QuotaMaxExceeded"
+MIN_EXCEEDED: Final = "QuotaMinExceeded"
 _MAX_EXCEEDED = Status.unschedulable("global quota max exceeded")
 
 
@@ -170,6 +174,12 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     name = "CapacityScheduling"
     api_version = 1
     Args = CapacitySchedulingArgs
+    reason_codes = MappingProxyType(
+        {
+            MAX_EXCEEDED: "the ElasticQuota of the namespace would exceed its `max`",
+            MIN_EXCEEDED: "all ElasticQuotas together would exceed the sum of their `min`",
+        }
+    )
     keeps_rows_apart = True
     takes_whole_groups = True
     needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights | {STATUS_RIGHT})
@@ -239,9 +249,13 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
             return None
         rejected = f"Pod {pod.key} is rejected in PreFilter because"
         if accounts.over_max(pod.namespace, accounts.in_quota):
-            return Status.unschedulable(f"{rejected} ElasticQuota {pod.namespace} is more than Max")
+            return Status.unschedulable(
+                Reason(f"{rejected} ElasticQuota {pod.namespace} is more than Max", MAX_EXCEEDED)
+            )
         if accounts.over_guaranteed(accounts.in_all):
-            return Status.unschedulable(f"{rejected} total ElasticQuota used is more than min")
+            return Status.unschedulable(
+                Reason(f"{rejected} total ElasticQuota used is more than min", MIN_EXCEEDED)
+            )
         return None
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:

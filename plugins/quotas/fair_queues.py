@@ -8,6 +8,7 @@ waits without end: `waiting_order.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -40,6 +41,7 @@ from scheduler.framework import (
     PreFilterResult,
     QueuedPods,
     QueueingHint,
+    Reason,
     ReservePlugin,
     Sleep,
     SlicedWork,
@@ -115,7 +117,7 @@ class InTheWay:
         description = f"queue {title} has {used} of its {kind} {most} {self.resource}"
         if self.promised:
             description += f" and keeps {promised} for pods that preempted"
-        return f"{description}, the pod requests {asked}"
+        return Reason(f"{description}, the pod requests {asked}", ABOVE_MAX if self.is_max else ABOVE_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,10 @@ class QueueAttempt:
         """Return whether no max is smaller than the pod itself."""
         return not (self.standing.limit[list(self.path)] < self.asked).any()
 
+
+ABOVE_MAX: Final = "QueueMaxExceeded"
+ABOVE_SHARE: Final = "QueueShareExceeded"
+TURN_OF_OTHER: Final = "QueueTurnOfOtherPod"
 
 ATTEMPT: Final = "FairQueues"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -326,6 +332,13 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
     name = "FairQueues"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            ABOVE_MAX: "the queue of the pod, or one above it, would exceed its `max`",
+            ABOVE_SHARE: "the queue of the pod, or one above it, would exceed its fair share",
+            TURN_OF_OTHER: "the queue of the pod keeps its next place for a pod that has waited longer",
+        }
+    )
     Args = FairQueuesArgs
     keeps_rows_apart = True
     takes_whole_groups = True
@@ -461,7 +474,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if first is None:
             return ""
         title = attempt.standing.tree.title(attempt.path[0])
-        return f"queue {title} keeps its next place for pod {first.key}, which has waited longer"
+        return Reason(
+            f"queue {title} keeps its next place for pod {first.key}, which has waited longer", TURN_OF_OTHER
+        )
 
     def _attempt(self, pod: PodInfo, standing: QueueUsage, *, is_overdue: bool) -> QueueAttempt:
         tree = standing.tree

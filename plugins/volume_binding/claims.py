@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plugins.volume_binding.reachability import reach_of
 from plugins.volumes.csi_migration import in_tree_plugin, translated
-from plugins.volumes.storage import claim_not_found, not_made_for, was_made_for
-from scheduler.framework import Status
+from plugins.volumes.storage import (
+    CLAIM_NOT_FOUND,
+    CLAIM_UNBOUND,
+    VOLUME_NOT_FOUND,
+    claim_not_found,
+    not_made_for,
+    was_made_for,
+)
+from scheduler.framework import Reason, Status
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER, CSINode
 from scheduler.snapshot import Index
 
@@ -72,7 +79,9 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of claims: the node for which the volume is to be provisioned."""
 
-UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
+CLAIM_TERMINATING: Final = "VolumeClaimTerminating"
+CLAIM_OF_OTHER_POD: Final = "VolumeClaimOfOtherPod"
+UNBOUND_IMMEDIATE: Final = Reason("pod has unbound immediate PersistentVolumeClaims", CLAIM_UNBOUND)
 
 _LOST = "Lost"
 
@@ -137,13 +146,15 @@ def fault_of(pod: PodInfo, named: PodClaim, claim: PersistentVolumeClaim | None)
     """Return the error of a claim, as upstream's message; "" if there is none."""
     quoted = f'persistentvolumeclaim "{named.name}"'
     if claim is None and named.is_ephemeral:
-        return f"waiting for ephemeral volume controller to create the {quoted}"
+        return Reason(f"waiting for ephemeral volume controller to create the {quoted}", CLAIM_NOT_FOUND)
     if claim is None:
         return claim_not_found(named.name)
     if claim.status.phase == _LOST:
-        return f'{quoted} bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+        return Reason(
+            f'{quoted} bound to non-existent persistentvolume "{claim.spec.volume_name}"', VOLUME_NOT_FOUND
+        )
     if claim.metadata.deletion_timestamp:
-        return f"{quoted} is being deleted"
+        return Reason(f"{quoted} is being deleted", CLAIM_TERMINATING)
     if named.is_ephemeral and not was_made_for(claim, pod):
-        return not_made_for(claim, pod)
+        return Reason(not_made_for(claim, pod), CLAIM_OF_OTHER_POD)
     return ""

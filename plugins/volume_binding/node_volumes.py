@@ -22,10 +22,11 @@ from plugins.volumes.storage import (
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     STORAGE_CLASSES,
+    VOLUME_NOT_FOUND,
     VOLUMES,
     StorageObjects,
 )
-from scheduler.framework import PASS, Code, Outcome, Outcomes
+from scheduler.framework import PASS, Code, Outcome, Outcomes, Reason
 from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator, SelectorRequirement
 
 if TYPE_CHECKING:
@@ -55,10 +56,16 @@ class NodeRefusal(IntFlag):
 
 
 REASONS: Final = {
-    NodeRefusal.NOT_REACHED: "node(s) didn't match PersistentVolume's node affinity",
-    NodeRefusal.NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
-    NodeRefusal.NO_ROOM: "node(s) did not have enough free storage",
-    NodeRefusal.GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    NodeRefusal.NOT_REACHED: Reason(
+        "node(s) didn't match PersistentVolume's node affinity", "VolumeNodeAffinityMismatch"
+    ),
+    NodeRefusal.NO_VOLUME: Reason(
+        "node(s) didn't find available persistent volumes to bind", "NoMatchingVolume"
+    ),
+    NodeRefusal.NO_ROOM: Reason("node(s) did not have enough free storage", "InsufficientStorage"),
+    NodeRefusal.GONE: Reason(
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", VOLUME_NOT_FOUND
+    ),
 }
 
 _TABLE: Final = (

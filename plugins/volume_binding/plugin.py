@@ -9,6 +9,7 @@ Source:
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,16 +23,24 @@ from plugins.node_resources.allocation import (
 )
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
-from plugins.volume_binding.claims import MIGRATED_PLUGINS, find_claims
+from plugins.volume_binding.claims import (
+    CLAIM_OF_OTHER_POD,
+    CLAIM_TERMINATING,
+    MIGRATED_PLUGINS,
+    find_claims,
+)
 from plugins.volume_binding.explaining import clause_anywhere, clauses_on, why_not_anywhere, why_not_on
-from plugins.volume_binding.node_volumes import NodeVolumes
+from plugins.volume_binding.node_volumes import REASONS, NodeRefusal, NodeVolumes
 from plugins.volumes.remedies import remedy_of_claims
 from plugins.volumes.storage import (
+    CLAIM_NOT_FOUND,
+    CLAIM_UNBOUND,
     CLAIMS,
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     STORAGE_CLASSES,
+    VOLUME_NOT_FOUND,
     VOLUMES,
     StorageObjects,
     claims_waited_for,
@@ -270,6 +279,22 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     name = "VolumeBinding"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            CLAIM_NOT_FOUND: "a PersistentVolumeClaim of the pod does not exist",
+            CLAIM_UNBOUND: "a claim of the pod, whose class binds at once, has no volume yet",
+            CLAIM_TERMINATING: "a claim of the pod is being deleted",
+            CLAIM_OF_OTHER_POD: "a claim has the name of that for an ephemeral volume of the pod, and belongs to another",
+            VOLUME_NOT_FOUND: "the volume of a claim of the pod does not exist",
+            REASONS[NodeRefusal.NOT_REACHED].code: "a volume of the pod cannot be used on the node",
+            REASONS[
+                NodeRefusal.NO_VOLUME
+            ].code: "no volume that fits a claim of the pod can be used on the node",
+            REASONS[
+                NodeRefusal.NO_ROOM
+            ].code: "too little storage for a claim of the pod can be provisioned for the node",
+        }
+    )
     reads_pods = False
     keeps_rows_apart = True
     Args = VolumeBindingArgs

@@ -14,8 +14,8 @@ from plugins.volumes.csi_migration import (
     inline_handle,
     volume_handle,
 )
-from plugins.volumes.storage import claim_not_found, not_made_for, was_made_for
-from scheduler.framework import Code, Outcome
+from plugins.volumes.storage import CLAIM_NOT_FOUND, claim_not_found, not_made_for, was_made_for
+from scheduler.framework import Code, Outcome, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ def _claim(
     claim = storage.claim(used.key)
     if claim is None:
         if is_new:
-            problem = f"looking up PVC {used.key}: {claim_not_found(used.name)}"
+            problem = Reason(f"looking up PVC {used.key}: {claim_not_found(used.name)}", CLAIM_NOT_FOUND)
             raise UncountableError(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, problem)
         return None
     if used.is_ephemeral and not was_made_for(claim, pod):

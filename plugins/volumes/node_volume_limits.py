@@ -10,6 +10,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
 from plugins.volumes.remedies import MOST_COMPARED
 from plugins.volumes.storage import (
+    CLAIM_NOT_FOUND,
     CLAIMS,
     CSI_DRIVERS,
     CSI_NODES,
@@ -48,6 +50,7 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     Remedy,
     Status,
     TimeSlice,
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import Volume
     from scheduler.snapshot import NodeInfo, Rows, Snapshot, UInt16s
 
-REASON = "node(s) exceed max volume count"
+REASON = Reason("node(s) exceed max volume count", "VolumeLimitExceeded")
 _KINDS = frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS})
 _NOT_INSTALLED = "CSI driver is not installed on the node"
 
@@ -78,6 +81,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     name = "NodeVolumeLimits"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            REASON.code: "the node cannot attach as many volumes of a driver",
+            "CSIDriverNotInstalled": "the CSI driver of a volume of the pod is not installed on the node",
+            CLAIM_NOT_FOUND: "a PersistentVolumeClaim of the pod does not exist",
+        }
+    )
     needs = Needs(kinds=_KINDS)
     keeps_rows_apart = True
 
@@ -216,7 +226,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                         driver in elsewhere,
                     )
                     index[missing] = len(table)
-                    table.append(Outcome(Code.UNSCHEDULABLE, (f"{driver} {_NOT_INSTALLED}",)))
+                    reason = Reason(f"{driver} {_NOT_INSTALLED}", "CSIDriverNotInstalled")
+                    table.append(Outcome(Code.UNSCHEDULABLE, (reason,)))
         return Outcomes(index, tuple(table))
 
     def _must_be_installed(self, driver: str, storage: StorageObjects) -> bool:

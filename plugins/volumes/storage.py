@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from scheduler.framework import EventWithHint, QueueingHint, no_pod_key
+from scheduler.framework import EventWithHint, QueueingHint, Reason, no_pod_key
 from scheduler.objects.storage import (
     CLAIM,
     CSIDriver,
@@ -113,14 +113,19 @@ def event_key(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[s
     return (object_key(new),)
 
 
-def claim_not_found(name: str) -> str:
+CLAIM_NOT_FOUND: Final = "VolumeClaimNotFound"
+CLAIM_UNBOUND: Final = "VolumeClaimUnbound"
+VOLUME_NOT_FOUND: Final = "VolumeNotFound"
+
+
+def claim_not_found(name: str) -> Reason:
     """Return client-go's message; `name` without its namespace."""
-    return f'persistentvolumeclaim "{name}" not found'
+    return Reason(f'persistentvolumeclaim "{name}" not found', CLAIM_NOT_FOUND)
 
 
-def volume_not_found(name: str) -> str:
+def volume_not_found(name: str) -> Reason:
     """Return client-go's message."""
-    return f'persistentvolume "{name}" not found'
+    return Reason(f'persistentvolume "{name}" not found', VOLUME_NOT_FOUND)
 
 
 def class_not_found(name: str) -> str:

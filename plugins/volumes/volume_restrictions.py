@@ -7,12 +7,14 @@ Source:
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plugins.volumes.remedies import MOST_COMPARED, remedy_of_claims
 from plugins.volumes.storage import (
+    CLAIM_NOT_FOUND,
     CLAIMS,
     StorageObjects,
     claim_not_found,
@@ -39,6 +41,7 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     Remedy,
     Status,
     TimeSlice,
@@ -61,8 +64,11 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import Volume
     from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
-REASON_DISK = "node(s) had no available disk"
-REASON_ONE_POD = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+REASON_DISK = Reason("node(s) had no available disk", "DiskInUse")
+REASON_ONE_POD = Reason(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
+    "ReadWriteOncePodInUse",
+)
 
 _TABLE = (
     PASS,
@@ -100,6 +106,13 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     name = "VolumeRestrictions"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            REASON_DISK.code: "a pod on the node uses the same disk",
+            REASON_ONE_POD.code: "another pod uses a claim of the pod with the access mode ReadWriteOncePod",
+            CLAIM_NOT_FOUND: "a PersistentVolumeClaim of the pod does not exist",
+        }
+    )
     needs = Needs(kinds=frozenset({CLAIMS}))
     keeps_rows_apart = True
 

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,11 @@ import numpy as np
 from plugins.volumes.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
 from plugins.volumes.remedies import remedy_of_claims
 from plugins.volumes.storage import (
+    CLAIM_NOT_FOUND,
+    CLAIM_UNBOUND,
     CLAIMS,
     STORAGE_CLASSES,
+    VOLUME_NOT_FOUND,
     VOLUMES,
     StorageObjects,
     claim_not_found,
@@ -39,6 +43,7 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    Reason,
     Status,
 )
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
     from scheduler.snapshot import Bools, NodeInfo, Rows, Snapshot
 
-REASON = "node(s) had no available volume zone"
+REASON = Reason("node(s) had no available volume zone", "VolumeZoneMismatch")
 
 _LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # label -> the label that replaced it
@@ -70,6 +75,14 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     name = "VolumeZone"
     api_version = 1
+    reason_codes = MappingProxyType(
+        {
+            REASON.code: "a volume of the pod is in another zone or region than the node",
+            CLAIM_NOT_FOUND: "a PersistentVolumeClaim of the pod does not exist",
+            VOLUME_NOT_FOUND: "the volume of a claim of the pod does not exist",
+            CLAIM_UNBOUND: "a claim of the pod has no volume yet, or no class that binds it to one",
+        }
+    )
     reads_pods = False
     needs = Needs(kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES}))
     keeps_rows_apart = True
@@ -155,7 +168,7 @@ def _volume_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool
 def _why_hopeless(pod: PodInfo, name: str, storage: StorageObjects) -> str:
     """Return why a claim of a pod excludes all nodes; "" if it does not."""
     if not name:
-        return "PersistentVolumeClaim had no name"
+        return Reason("PersistentVolumeClaim had no name", CLAIM_NOT_FOUND)
     claim = storage.claim(f"{pod.namespace}/{name}")
     if claim is None:
         return claim_not_found(name)
@@ -213,14 +226,14 @@ def _why_not_unbound(claim: PersistentVolumeClaim, storage: StorageObjects) -> s
     """Return why a claim without a volume cannot be left to VolumeBinding; "" if it can."""
     name = claim.class_name
     if not name:
-        return "PersistentVolumeClaim had no pv name and storageClass name"
+        return Reason("PersistentVolumeClaim had no pv name and storageClass name", CLAIM_UNBOUND)
     storage_class = storage.storage_class(name)
     if storage_class is None:
-        return class_not_found(name)
+        return Reason(class_not_found(name), CLAIM_UNBOUND)
     if storage_class.volume_binding_mode is None:
-        return f'VolumeBindingMode not set for StorageClass "{name}"'
+        return Reason(f'VolumeBindingMode not set for StorageClass "{name}"', CLAIM_UNBOUND)
     is_late = storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-    return "" if is_late else "PersistentVolume had no name"
+    return "" if is_late else Reason("PersistentVolume had no name", CLAIM_UNBOUND)
 
 
 def _labels_of(volume: Mapping[str, Any]) -> Mapping[str, str]:

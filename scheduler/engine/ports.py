@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from scheduler.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
     from random import Random
 
     from scheduler.clock import Clock
@@ -110,6 +110,7 @@ class PodEventRecorder(Protocol):
         action: str,
         note: str,
         related: PodInfo | PodGroup | None = None,
+        annotations: Mapping[str, str] = ...,
     ) -> None:
         """Queue one event of type "Normal" or "Warning"; `related` is the event's related object."""
         ...

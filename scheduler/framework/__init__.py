@@ -73,6 +73,7 @@ from scheduler.framework.pod_groups import (
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.quota_usage import QuotaUsage
+from scheduler.framework.reasons import Reason
 from scheduler.framework.remedies import Change, NodesExplanation, Remedy
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.sliced_work import NeedsTime
@@ -143,6 +144,7 @@ __all__ = [
     "QueuedPods",
     "QueueingHint",
     "QuotaUsage",
+    "Reason",
     "Remedy",
     "ReservePlugin",
     "ScorePlugin",

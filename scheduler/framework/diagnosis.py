@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from scheduler.framework.reasons import (
+    EXCLUDED_BY_PRE_FILTER,
+    NO_NODES_CODE,
+    Cause,
+    Reason,
+    causes_by_number,
+    codes_of,
+)
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -43,7 +51,8 @@ class Outcomes:
     Attributes:
         index: uint16 (n_nodes,); 0 if the node passes, else an index of `table`.
         table: (code, reasons) for each index, the first is PASS; a reason is the text that kube-scheduler
-            prints after the count, as in "3 Insufficient cpu". Unused entries are allowed.
+            prints after the count, as in "3 Insufficient cpu", perhaps with a code, see `Reason`. Unused entries are
+            allowed.
 
     Raises:
         ValueError: the table does not begin with PASS, is longer than 65536, has a rejection without a
@@ -159,7 +168,7 @@ NARROWED = -2
 NOT_EXAMINED = -3
 """In `Diagnosis.rejected_by`: the node was not evaluated."""
 
-NO_NODES = "no nodes available to schedule pods"
+NO_NODES = Reason("no nodes available to schedule pods", NO_NODES_CODE)
 
 
 @dataclass(slots=True)
@@ -372,6 +381,18 @@ class Diagnosis:
                 counts[reason] += nodes
         return counts
 
+    def causes(self) -> tuple[Cause, ...]:
+        """Return why no node fits, the cause of most nodes first; a node counts once for each code."""
+        if self.pre_filter_status is not None:
+            return self.pre_filter_status.causes
+        nodes: Counter[tuple[str, str]] = Counter()
+        for plugins, outcome, number in self.rejections():
+            if outcome.code.is_rejection:
+                for plugin in plugins.split(","):  # several, if they narrowed the search together
+                    for code in codes_of(outcome.reasons, plugin):
+                        nodes[code, plugin] += number
+        return tuple(Cause(*cause) for cause in causes_by_number(nodes))
+
     def rejections(self) -> Sequence[tuple[str, Outcome, int]]:
         """Return (plugin, outcome, number of nodes) of all rejections; counted once after each change."""
         if self._counted is None:
@@ -390,5 +411,6 @@ class Diagnosis:
     def _narrowed_outcome(self) -> Outcome:
         plugins = " ".join(self.narrowing_plugins)
         return Outcome(
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"node(s) didn't satisfy plugin(s) [{plugins}]",)
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            (Reason(f"node(s) didn't satisfy plugin(s) [{plugins}]", EXCLUDED_BY_PRE_FILTER),),
         )

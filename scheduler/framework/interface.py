@@ -20,6 +20,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -112,6 +113,8 @@ class Plugin(ABC):
             PreEnqueue, PreFilter, Filter, PostFilter and Permit. Other plugins are skipped for such a pod, which
             keeps its node.
         needs: what it reads beyond the standard objects.
+        reason_codes: reason code -> meaning, of the codes that its rejections have, see `Reason`. Reasons without a code
+            have the name of the plugin as their code.
         refresh_seconds: interval between two calls of `refresh`; None never calls it. A constructor may set
             it from the arguments.
     """
@@ -122,6 +125,7 @@ class Plugin(ABC):
     reads_pods: ClassVar[bool] = True
     evaluates_resizes: ClassVar[bool] = False
     needs: ClassVar[Needs] = Needs()
+    reason_codes: ClassVar[Mapping[str, str]] = MappingProxyType({})
     refresh_seconds: float | None = None
 
     def signature(self, pod: PodInfo) -> Hashable | None:

@@ -30,6 +30,7 @@ class QueuedPodInfo:
         quarantine_seconds: time in quarantine instead of backoff; 0 if its last attempt was within its budget.
         unschedulable_plugins: plugins that rejected it in its last attempt: their events may requeue it.
         pending_plugins: those of them that returned PENDING: their events requeue it without backoff.
+        reason_codes: (code, plugin) of each cause for which its last attempt was rejected, or for which it is gated.
         gating_plugin: plugin whose PreEnqueue keeps it gated, or `ITS_GROUP`; "" for none.
         was_flushed_from_unschedulable: whether a flush without an event caused its current attempt.
         group: the group with which it is tried; None for none.
@@ -46,6 +47,7 @@ class QueuedPodInfo:
     quarantine_seconds: float = 0.0
     unschedulable_plugins: frozenset[str] = field(default_factory=frozenset)
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
+    reason_codes: frozenset[tuple[str, str]] = field(default_factory=frozenset)
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
     group: GroupKey | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from scheduler.framework.reasons import Cause, codes_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -50,16 +52,18 @@ class Status:
 
     Attributes:
         code: what happens next.
-        reasons: texts for people; for a rejected node, each is the text after the count in "0/5 nodes are
-            available: 3 Insufficient cpu."
+        reasons: texts for people, each perhaps with a code, see `Reason`; for a rejected node, each is the text after
+            the count in "0/5 nodes are available: 3 Insufficient cpu."
         plugin: name of the plugin; set by the runtime.
         error: the exception, if the code is ERROR because of it.
+        origins: the causes, if the scheduler has combined the reasons into one text; set by the scheduler.
     """
 
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     error: BaseException | None = None
+    origins: tuple[Cause, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def unschedulable(cls, *reasons: str, resolvable: bool = True) -> Self:
@@ -83,6 +87,13 @@ class Status:
     def message(self) -> str:
         """The reasons, joined in one line."""
         return ", ".join(self.reasons)
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The causes of a rejection, each once; empty if the reasons are plain strings without a plugin."""
+        if self.origins or not self.is_rejected:
+            return self.origins
+        return tuple(Cause(code, self.plugin) for code in codes_of(self.reasons, self.plugin))
 
     def by(self, plugin: str) -> Self:
         """Return this status with the name of its plugin."""

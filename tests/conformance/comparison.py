@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from plugins.registry import IN_TREE
+from scheduler.framework.reasons import SCHEDULER_CODES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -74,11 +77,21 @@ def _compare_pod(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Iterato
         yield Mismatch(pod, "", "message", expected["message"], got["message"])
     for node in sorted({*expected["nodes"], *got["nodes"]}):
         yield from _compare_node(pod, node, expected["nodes"].get(node), got["nodes"].get(node))
+    for node, refusal in {"": got["preFilter"] or {}, **got["nodes"]}.items():
+        if undeclared := set(refusal.get("reasonCodes", ())) - declared_codes(refusal.get("plugin", "")):
+            yield Mismatch(pod, node, "reason codes", "declared ones", sorted(undeclared))
+
+
+def declared_codes(plugins: str) -> set[str]:
+    """Return the reason codes of plugins, whose names are separated by commas, and those of the scheduler."""
+    found = [IN_TREE[name].reason_codes for name in plugins.split(",") if name in IN_TREE]
+    return {*SCHEDULER_CODES, *(code for codes in found for code in codes)}
 
 
 def _without_details(refusal: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Leave out what kube-scheduler does not say."""
-    return refusal and {name: value for name, value in refusal.items() if name != "details"}
+    left_out = {"details", "reasonCodes"}
+    return refusal and {name: value for name, value in refusal.items() if name not in left_out}
 
 
 def _is_not_recorded(field: str, expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:

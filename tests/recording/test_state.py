@@ -29,6 +29,7 @@ def test_a_daemon_continues_from_the_state_of_another() -> None:
     async def story() -> tuple[Daemon, Daemon]:
         first, second = daemon(), daemon()
         pods = [pod(name) for name in ("assumed", "nominated", "waiting")]
+        pods.append(pod("gated", gates=("example.com/quota",)))
         for each in (first, second):
             each.parts.pods.update({known.key: known for known in pods})
         first.parts.cache.add_node(node("n1"))
@@ -36,6 +37,7 @@ def test_a_daemon_continues_from_the_state_of_another() -> None:
         first.parts.cache.assume(pods[0], "n1")
         first.parts.queue.add(pods[1])
         first.parts.queue.add(pods[2])
+        first.parts.queue.add(pods[3])
         first.parts.nominator.add(pods[1], "n2")
         first.parts.cache.pauses.rejected("n2", "why", at=9.0)
         first.cycles.sampling.next_start = 1
@@ -46,12 +48,18 @@ def test_a_daemon_continues_from_the_state_of_another() -> None:
         return first, second
 
     first, second = asyncio.run(story())
-    assumed, nominated, waiting = second.parts.pods.values()
+    assumed, nominated, waiting, gated = second.parts.pods.values()
     assert second.parts.cache.state_of(assumed.uid) is PodState.ASSUMED
     assert second.parts.cache.was_assumed(assumed.uid)
     assert second.parts.nominator.node_of(nominated.uid) == "n2"
     assert second.parts.cache.pauses.kept() == first.parts.cache.pauses.kept()
     assert second.cycles.sampling.next_start == 1
-    assert [queued.pod.uid for queued in second.parts.queue.in_turn()] == [nominated.uid, waiting.uid]
+    assert [queued.pod.uid for queued in second.parts.queue.in_turn()] == [
+        nominated.uid,
+        waiting.uid,
+        gated.uid,
+    ]
+    assert second.parts.queue.rejections_by_code == first.parts.queue.rejections_by_code
+    assert len(second.parts.queue.rejections_by_code) == 1
     second.parts.cache.check()
     second.parts.queue.check()

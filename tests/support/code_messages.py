@@ -79,6 +79,8 @@ def _literals(node: ast.expr, texts: dict[str, str]) -> Iterator[str]:
             yield text
         case ast.JoinedStr(values=parts):
             yield "".join(_part(part, texts) for part in parts)
+        case ast.Call(func=ast.Name(id="Reason"), args=[text, *_]):
+            yield from _literals(text, texts)
 
 
 def _part(part: ast.expr, texts: dict[str, str]) -> str:
@@ -201,3 +203,13 @@ def literals_of(module: Module) -> Iterator[str]:
             yield from _literals(node, module.texts)
         else:
             waiting += ast.iter_child_nodes(node)
+
+
+def reason_codes() -> set[str]:
+    """Return the reason codes in the code; one that is computed is left out."""
+    found: set[str] = set()
+    for module in modules().values():
+        for name, _, call in _calls(module.tree):
+            if name == "Reason" and len(call.args) > 1:
+                found.update(texts_of(call.args[1], module))
+    return found

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.support.code_messages import event_reasons, literals_of, log_messages, modules, status_messages
+from plugins.registry import IN_TREE
+from scheduler.framework.reasons import SCHEDULER_CODES
+from tests.support.code_messages import (
+    event_reasons,
+    literals_of,
+    log_messages,
+    modules,
+    reason_codes,
+    status_messages,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEY = re.compile(r"(?:[a-z0-9-]+\.)+[a-z0-9-]+/[A-Za-z][\w.-]*")
@@ -74,3 +83,21 @@ def test_every_label_and_annotation_is_listed():
 
     assert len(keys) > 20
     assert sorted(rows("labels-and-annotations.md")) == sorted(keys)
+
+
+def test_every_reason_code_is_listed_with_its_plugin_and_its_meaning():
+    text = (DOCS / "reason-codes.md").read_text().split("\n## Codes\n")[1]
+    listed = re.findall(r"^\| `(\w+)` \| (\w*) \| (.+) \|$", text, re.MULTILINE)
+    declared = [(code, "", meaning) for code, meaning in SCHEDULER_CODES.items()]
+    for plugin in IN_TREE.values():
+        declared += [(code, plugin.name, meaning) for code, meaning in plugin.reason_codes.items()]
+
+    assert len(listed) > 70
+    assert sorted(listed) == sorted(declared)
+
+
+def test_every_reason_code_of_the_code_is_declared():
+    declared = {*SCHEDULER_CODES, *(code for plugin in IN_TREE.values() for code in plugin.reason_codes)}
+
+    assert len(reason_codes()) > 50
+    assert reason_codes() - declared == set()

@@ -11,7 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from plugins.dynamic_resources import reason_codes
 from scheduler.errors import SchedulerError
+from scheduler.framework import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -82,8 +84,10 @@ class Alternatives(NamedTuple):
 Verdict = DeviceRefusal | Alternatives | None
 """The result of a node: None means yes, without a choice between alternatives or use of the node's own resources."""
 
-NOT_ALL: Final = DeviceRefusal("cannot allocate all claims")
-INVALID_POOLS: Final = DeviceRefusal("invalid resource pools were encountered")
+NOT_ALL: Final = DeviceRefusal(Reason("cannot allocate all claims", reason_codes.DEVICES_UNAVAILABLE))
+INVALID_POOLS: Final = DeviceRefusal(
+    Reason("invalid resource pools were encountered", reason_codes.INVALID_POOLS)
+)
 
 
 Value = tuple[str, str | int | bool] | None

@@ -241,6 +241,13 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         queue.rejections.items,
     )
     metrics.families.read_gauges(
+        "custom_scheduler_rejected_pods",
+        "Number of waiting pods by the causes for which their last attempt was rejected, or for which they are gated. A "
+        "pod with several causes counts for each. Of the namespaces, 100 at once have their name; further ones are `other`.",
+        ("code", "plugin", "namespace", "profile"),
+        lambda: [*queue.rejections_by_code.items()],
+    )
+    metrics.families.read_gauges(
         "custom_scheduler_paused_nodes",
         "Number of nodes that are avoided for a while because their kubelets rejected pods.",
         (),

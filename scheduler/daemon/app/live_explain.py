@@ -15,6 +15,8 @@ from scheduler.engine.cycle.hypothetical import evaluate, unplaced
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework.events import with_event_names
+from scheduler.framework.reasons import Cause
+from scheduler.framework.status import SUCCESS
 from scheduler.objects.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.framework import Framework
     from scheduler.framework.features import Features
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
 
@@ -41,7 +44,9 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     """Explain a pod (`namespace/name`); None if the daemon does not know it.
 
     Returns:
-        JSON values: `verdict`, in plain words; `pod`, `node` (null if it has none), `place` in the queue, its `history` there, oldest entry first,
+        JSON values: `verdict`, in plain words; `pod`, `node` (null if it has none), `place` in the queue,
+        `causes` of its last rejection there, or of its gates, each with `code` and `plugin`, its `history`
+        there, oldest entry first,
         `schedulingGates`, the current ones, `held`, the plugins that hold it at Permit, each with `until`, `group`, the state of its group while it waits with one, else null, `attempt`:
         null before the first and after it was forgotten, else `at`, `number`, its duration in `seconds`, `chosen`,
         `nominates` (the nominated node, or null) and the explanation in the format of `explain --cluster`, with `details` of
@@ -109,7 +114,7 @@ def _why_no_attempt(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> st
         where = f"fits on node {attempt['chosen']}, but" if attempt and attempt["chosen"] else "fits, but"
         return f"{where} is not bound yet: it is held at Permit by {plugins}."
     if queued is not None and queued.is_gated:
-        return f"is not attempted: {_why(parts, queued)}"
+        return f"is not attempted: {_why(parts, queued).message}"
     return "" if attempt is not None else f"had no attempt yet (in the queue: {answer['place']})."
 
 
@@ -163,14 +168,14 @@ def _known_json(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None)
             queued for uid in parts.cache.groups.pending(key) if (queued := parts.queue.get(uid)) is not None
         ]
         kept_back = {queued.pod.key: _why(parts, queued) for queued in pending}
-        message = next((why for why in kept_back.values() if why), None)
+        message = next((why.message for why in kept_back.values() if why.message), None)
         details = explain_untried(key, parts.profiles.pod_group(key), "gated", message, kept_back)
     return {**details, **group_queue_state(parts, key)}
 
 
-def _why(parts: Parts, queued: QueuedPodInfo) -> str:
-    """Return why a pod is gated; "" if it is not."""
-    return parts.profiles.run_pre_enqueue(queued.pod).message if queued.is_gated else ""
+def _why(parts: Parts, queued: QueuedPodInfo) -> Status:
+    """Return why a pod is gated; a success if it is not."""
+    return parts.profiles.run_pre_enqueue(queued.pod) if queued.is_gated else SUCCESS
 
 
 def _group(daemon: Daemon, pod: PodInfo) -> dict[str, Any] | None:
@@ -179,8 +184,9 @@ def _group(daemon: Daemon, pod: PodInfo) -> dict[str, Any] | None:
         return None
     attempted = daemon.cycles.group_attempts.last(key)
     if attempted is None:
-        untried = {"result": None, "message": None, "fits": 0, "members": parts.cache.groups.count(key)}
-        return {**about(key, parts.profiles.pod_group(key)), **untried}
+        untried: dict[str, Any] = {"result": None, "message": None, "fits": 0, "causes": []}
+        members = parts.cache.groups.count(key)
+        return {**about(key, parts.profiles.pod_group(key)), **untried, "members": members}
     return brief(attempted.explanation)
 
 
@@ -234,10 +240,13 @@ def _explainer(parts: Parts, framework: Framework, clock: Clock) -> Explainer:
 
 
 def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:
-    """Return a pod's place in the queue, and its history."""
+    """Return a pod's place in the queue, why it was rejected or is gated, and its history."""
     since = clock.utc_now() - timedelta(seconds=clock.monotonic())
+    queued = parts.queue.get(pod.uid)
+    causes = [] if queued is None else sorted(queued.reason_codes)
     return {
         "place": parts.queue.place_of(pod.uid).value,
+        "causes": [Cause(code, plugin).as_json() for code, plugin in causes],
         "history": [_line(move, since, parts.features) for move in parts.queue.history(pod.uid)],
     }
 

@@ -146,4 +146,9 @@ def _plain(value: Any) -> Any:
 
 
 def _back(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: frozenset(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return {
+        name: frozenset(tuple(each) if isinstance(each, list) else each for each in value)
+        if isinstance(value, list)
+        else value
+        for name, value in fields.items()
+    }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.reasons import Cause
     from scheduler.objects.pod import PodInfo
 
 
@@ -57,6 +58,13 @@ class Decision:
     scores: Scores | None = None
     status: Status = SUCCESS
     nominated_node_name: str | None = None
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why the pod was rejected; empty with a node, and after an error."""
+        if self.node_name or not self.status.is_rejected:
+            return ()
+        return self.status.causes or self.diagnosis.causes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD_DELETE
+from scheduler.framework.reasons import NODE_CHANGED, Reason
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work
 
@@ -57,7 +58,7 @@ def final_check(cache: Cache, assumed: AssumedPod) -> Status:
     snapshot = cache.snapshot()
     row = snapshot.row_of(name)
     if row is None:
-        return Status.unschedulable(f"node {name} was deleted")
+        return Status.unschedulable(Reason(f"node {name} was deleted", NODE_CHANGED))
     filtering = assumed.attempt.framework.filtering
     counted = cache.pod(assumed.pod.uid)
     without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
@@ -71,7 +72,9 @@ def final_check(cache: Cache, assumed: AssumedPod) -> Status:
         return error.status
     refusal = diagnosis.outcome_of(row)
     reasons = ", ".join(refusal[1].reasons) if refusal else status.message
-    return Status.unschedulable(f"node {name} changed before the pod was bound: {reasons}")
+    return Status.unschedulable(
+        Reason(f"node {name} changed before the pod was bound: {reasons}", NODE_CHANGED)
+    )
 
 
 def may_be_bound(error: ApiError) -> bool:
@@ -224,7 +227,7 @@ class BindingCycle:
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can resolve a failure from here on, so the status names no plugin to wait for.
-        return status if status.is_success else replace(status, plugin="")
+        return status if status.is_success else replace(status, plugin="", origins=status.causes)
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         if not self._is_leading():
@@ -363,7 +366,7 @@ class BindingCycle:
     def _requeue(self, assumed: AssumedPod, status: Status) -> None:
         rejected_by = frozenset({status.plugin}) if status.is_rejected and status.plugin else frozenset[str]()
         if rejected_by:
-            status = replace(status, reasons=(message_of_one_node(status),))
+            status = of_one_node(status)
         self._failures.handle(
             assumed.attempt,
             status,
@@ -376,12 +379,13 @@ class BindingCycle:
             self._bus.happened(ASSIGNED_POD_DELETE, forgotten, None, lambda pod: pod.uid != but)
 
 
-def message_of_one_node(status: Status) -> str:
-    """Return the message for the rejection of the only remaining node.
+def of_one_node(status: Status) -> Status:
+    """Return a rejection with the message for the only remaining node, and with its causes.
 
     Source:
         kube-scheduler v1.36, framework/types.go, FitError.Error.
     """
     counts = sorted(f"{count} {reason}" for reason, count in Counter(status.reasons).items())
     head = "0/1 nodes are available:"
-    return f"{head} {', '.join(counts)}." if counts else head
+    message = f"{head} {', '.join(counts)}." if counts else head
+    return replace(status, reasons=(message,), origins=status.causes)

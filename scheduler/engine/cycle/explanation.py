@@ -2,20 +2,23 @@
 
     {"verdict": text,
      "pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
-     "preFilter": {"plugin", "code", "reasons", "details": [text]} | null,
+     "causes": [{"code", "plugin", "nodes": number (absent if the cause concerns the pod as a whole)}],
+     "preFilter": {"plugin", "code", "reasons", "reasonCodes", "details": [text]} | null,
      "nominatedNodeName": name (the pod's nomination before the decision),
      "preFilterNodes": [name] (if PreFilter narrowed the search),
      "nodes": {name: {"feasible": true, "scores": {plugin: number}, "total": number}
-                   | {"feasible": false, "plugin", "code", "reasons", "details": [text]}},
+                   | {"feasible": false, "plugin", "code", "reasons", "reasonCodes", "details": [text]}},
      "notExamined": number (of nodes that were not evaluated, if any),
      "weights": {plugin: number}, "best": [name] (if nodes were scored),
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name],
                     "protected": {name: {"pod": "ns/name", "until": time | null, "by": text}}} | null,
      "protections": [{"cause": text, "pod": "ns/name", "until": time | null, "by": text}] (of a protected pod on a node),
-     "rejections": [{"plugin", "reasons", "nodes": number, "summary": text}], "remedies": [{"changes": [text], "node": name}],
+     "rejections": [{"plugin", "reasons", "reasonCodes", "nodes": number, "summary": text}],
+     "remedies": [{"changes": [text], "node": name}],
      "fitsNow": name (if the cluster changed after the attempt)}
 
-`verdict` says in plain words whether the pod fits, and which changes would place it. `rejections` counts the nodes by
+`verdict` says in plain words whether the pod fits, and which changes would place it. `causes` counts the nodes by reason
+code, the most nodes first; `code` in it is a reason code, and elsewhere what happens next (`Code`). `rejections` counts the nodes by
 plugin and reasons, the most nodes first, with what the plugin says of all of them. Each of the `remedies` was evaluated:
 after all of its changes the pod fits on its node. `Explainer` adds these four; `rejections` and `remedies` are absent if
 the pod fits. Scores are normalized and weighted, and contain exactly the plugins that ran. Without such plugins `scores` is absent;
@@ -45,6 +48,7 @@ from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
 from scheduler.framework.interface import ExtensionPoint, PostFilterPlugin
 from scheduler.framework.preemption import preemption_summary
+from scheduler.framework.reasons import codes_of
 from scheduler.loop_work import loop_work
 from scheduler.objects.label_index import some_of
 
@@ -78,6 +82,7 @@ def explain_gated(pod: PodInfo, status: Status) -> Explanation:
             "pod": pod.key,
             "result": "gated",
             "message": status.message,
+            "causes": [cause.as_json() for cause in status.causes],
             "preFilter": None,
             "nodes": {},
             "preemption": None,
@@ -94,6 +99,7 @@ def explain(decision: Decision, names: Sequence[str]) -> Explanation:
         "pod": decision.pod.key,
         "result": result,
         "message": None if status.is_success else status.message,
+        "causes": [cause.as_json() for cause in decision.causes],
         "preFilter": rejection and refusal(rejection.plugin, rejection),
     }
     if nominated := decision.pod.pod.status.nominated_node_name:
@@ -140,8 +146,13 @@ def protected_json(protected: Protected) -> dict[str, Any]:
 
 
 def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:
-    """Return the plugin, the code and the reasons of a rejection."""
-    return {"plugin": plugin, "code": outcome.code.value, "reasons": list(outcome.reasons)}
+    """Return the plugin, the code, the reasons and the reason codes of a rejection."""
+    return {
+        "plugin": plugin,
+        "code": outcome.code.value,
+        "reasons": [*map(str, outcome.reasons)],
+        "reasonCodes": [*codes_of(outcome.reasons, plugin)] if outcome.code.is_rejection else [],
+    }
 
 
 def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) -> dict[str, Any]:
@@ -335,9 +346,12 @@ class Explainer:
     def _rejections(self, explanation: Explanation, pod: PodInfo, snapshot: Snapshot) -> list[dict[str, Any]]:
         plugins = {each.name: each for each in self._framework.plugins.all()}
         kinds: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        codes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for name, verdict in explanation["nodes"].items():
             row = snapshot.row_of(name)
-            rows = kinds.setdefault((verdict["plugin"], tuple(verdict["reasons"])), [])
+            kind = verdict["plugin"], tuple(verdict["reasons"])
+            codes[kind] = verdict["reasonCodes"]
+            rows = kinds.setdefault(kind, [])
             if row is not None:
                 rows.append(row)
         found = []
@@ -346,7 +360,15 @@ class Explainer:
             if name in plugins and rows:
                 told = explained(self._budget, plugins[name], pod, snapshot, np.array(rows, dtype=np.intp))
             summary = "" if told is None else told.summary
-            found.append({"plugin": name, "reasons": list(reasons), "nodes": len(rows), "summary": summary})
+            found.append(
+                {
+                    "plugin": name,
+                    "reasons": list(reasons),
+                    "reasonCodes": codes[name, reasons],
+                    "nodes": len(rows),
+                    "summary": summary,
+                }
+            )
         return found
 
     def _remedies(
@@ -378,7 +400,7 @@ def _details_of(
             return [
                 f"{plugin.name} returned no valid details: expected a list of strings, was {details!r:.200}"
             ]
-        return list(details)
+        return [*map(str, details)]  # a `Reason` is no plain JSON value
     except Exception as error:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
         return [f"{plugin.name} returned no valid details: {type(error).__name__}: {error}"]

@@ -17,10 +17,13 @@ from scheduler.engine.runtime.budget import over_budget
 from scheduler.errors import drop_tracebacks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.shared import Shared
     from scheduler.extensions.extender_wire import ExtenderError
+    from scheduler.framework.reasons import Cause, GroupCause
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
 
@@ -44,6 +47,8 @@ class FailureHandler:
         nominated_node_name: str | None = "",
         unschedulable_plugins: frozenset[str] = frozenset(),
         pending_plugins: frozenset[str] = frozenset(),
+        causes: Sequence[Cause] | None = None,
+        group_causes: Sequence[GroupCause] = (),
     ) -> None:
         """Handle an attempt that did not bind its pod.
 
@@ -53,6 +58,8 @@ class FailureHandler:
             nominated_node_name: the node to nominate; "" clears a nomination, None keeps it.
             unschedulable_plugins: the plugins that rejected the pod; their events may requeue it.
             pending_plugins: those of them that returned PENDING.
+            causes: why the pod was rejected; None for the causes of the status.
+            group_causes: why the members of its group without a node were rejected.
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
         quarantine_seconds = 0.0
@@ -67,6 +74,7 @@ class FailureHandler:
                 quarantine_seconds = quarantine_duration(queued.over_budget_count)
                 status = replace(status, reasons=(f"{status.message}{message(queued.over_budget_count)}",))
         result = "unschedulable" if status.is_rejected else "error"
+        causes = status.causes if causes is None or not status.is_rejected else causes
         self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
         self._log(pod, status)
         newest = self._newest(pod.key)
@@ -81,6 +89,7 @@ class FailureHandler:
                 queued,
                 unschedulable_plugins=unschedulable_plugins,
                 pending_plugins=pending_plugins,
+                reason_codes=frozenset([(cause.code, cause.plugin) for cause in causes]),
                 is_error=not status.is_rejected,
                 quarantine_seconds=quarantine_seconds,
             )
@@ -90,7 +99,7 @@ class FailureHandler:
             return
         if nominated_node_name is not None:
             self._nominate(newest, nominated_node_name)
-        self._reporter.failed(profile, newest, status, nominated_node_name)
+        self._reporter.failed(profile, newest, status, nominated_node_name, causes, group_causes)
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         """Replace a pod's nomination; no watch event reports the end of a nomination that was not written yet."""

@@ -21,6 +21,7 @@ from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework.pod_groups import SAME_SCHEDULER
+from scheduler.framework.reasons import WAITING_FOR_GROUP, Cause, GroupCause, causes_by_number
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class PodGroupCycle:
             return ()
         self._pauses.end()
         tried.end(room, Members(group, attempts).of)
+        await self._count_causes(tried)
         may_pause = _keeps_nothing(tried, room)
         for member in tried.members:
             await self._pauses.yield_to_loop()
@@ -233,6 +235,7 @@ class PodGroupCycle:
             await self._passes.take_all_back()
             return Status.failed(str(error), error)
         tried.end(room, Members(tried.group, attempts).of)
+        await self._count_causes(tried)
         await self._passes.take_back(tried)
         for seen in (tried.placements or ())[:_EXPLORED]:
             if seen.fits is None:
@@ -318,7 +321,7 @@ class PodGroupCycle:
         for member in placed:
             await self._pauses.yield_to_loop()
             if member.assumed is None:
-                self._fail(member, member.status, wakers)
+                self._fail(member, member.status, wakers, tried.causes)
                 continue
             if not isinstance(member.permitted, Status):  # it may have waited for members after it
                 member.permitted = self._pods.permit(member.assumed)
@@ -398,6 +401,7 @@ class PodGroupCycle:
             wakers: the plugins whose events may help the group.
             may_pause: whether no capacity is kept for its tree.
         """
+        waits = (Cause(WAITING_FOR_GROUP, tried.plugin.name),)
         failed, _ = tried.outcome()
         if failed.code is Code.ERROR:
             for attempt, member in zip_longest(tried.attempts, tried.members):
@@ -414,6 +418,8 @@ class PodGroupCycle:
                 tried.refusal,
                 nominated_node_name=tried.expected.get(attempt.queued.pod.uid, ""),
                 unschedulable_plugins=wakers,
+                causes=tried.refusal.causes or waits,
+                group_causes=tried.causes,
             )
         is_enough = tried.is_enough
         for member, status in zip(tried.members, tried.statuses(), strict=True):
@@ -421,11 +427,17 @@ class PodGroupCycle:
             if may_pause:
                 await self._pauses.rest_at_the_end()
             if status is member.status:
-                self._fail(member, status, wakers)
-            else:
-                assert member.assumed is not None
-                node = member.assumed.node_name if is_enough else member.expected
-                self._fail_fitting(member, status, node, wakers)
+                self._fail(member, status, wakers, tried.causes)
+                continue
+            assert member.assumed is not None
+            self._failures.handle(  # it waits for the other members of its group
+                member.attempt,
+                status,
+                nominated_node_name=member.assumed.node_name if is_enough else member.expected,
+                unschedulable_plugins=wakers,
+                causes=waits,
+                group_causes=tried.causes,
+            )
 
     async def _wakers(self, tried: Pass) -> frozenset[str]:
         """Return the plugins whose events may help a group, through any of its members.
@@ -440,7 +452,13 @@ class PodGroupCycle:
             found |= member.refused_by
         return frozenset(found)
 
-    def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
+    def _fail(
+        self,
+        member: Member,
+        status: Status,
+        wakers: frozenset[str],
+        group_causes: Sequence[GroupCause] = (),
+    ) -> None:
         """Requeue a member without a node."""
         diagnosis = member.decision.diagnosis
         plugins = frozenset({status.plugin} - {""}) or diagnosis.unschedulable_plugins
@@ -450,18 +468,24 @@ class PodGroupCycle:
             nominated_node_name=member.expected or member.decision.nominated_node_name,
             unschedulable_plugins=plugins | wakers if plugins else plugins,
             pending_plugins=diagnosis.pending_plugins,
+            causes=member.causes,
+            group_causes=group_causes,
         )
 
-    def _fail_fitting(
-        self, member: Member, status: Status, nominated_node_name: str, wakers: frozenset[str]
-    ) -> None:
-        """Requeue a member that waits for the other members of its group."""
-        self._failures.handle(
-            member.attempt,
-            status,
-            nominated_node_name=nominated_node_name,
-            unschedulable_plugins=wakers,
-        )
+    async def _count_causes(self, tried: Pass) -> None:
+        """Set the causes of a pass that was ended, and of the passes over the groups below it."""
+        for part in tried.parts:
+            await self._count_causes(part)
+        members: Counter[tuple[str, str]] = Counter()
+        for member in tried.members:
+            if member.assumed is None or not member.decision.node_name:
+                await self._pauses.yield_to_loop()
+                members.update({(cause.code, cause.plugin) for cause in member.causes})
+        if not tried.members:  # none was tried
+            members.update(
+                {(cause.code, cause.plugin): len(tried.attempts) for cause in tried.refusal.causes}
+            )
+        tried.causes = [GroupCause(*cause) for cause in causes_by_number(members)]
 
     async def _valid_group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
         """Return the same as `_group_of`, or an error if a pod may not belong to its group."""

@@ -2,13 +2,15 @@
 
     {"group": "ns/name", "kind": "scheduling.k8s.io/v1alpha2/podgroups", "minCount": number, "topologyKey": label | null,
      "result": "schedulable" | "unschedulable" | "waiting_on_preemption" | "error" | "gated", "message": text | null,
-     "fits": number (of members), "members": [{"pod": "ns/name", "fits": true | false, "node": name | null,
-         "message": text | null (the member's message), "plugin": name (the plugin that rejected it for all nodes)}],
+     "fits": number (of members), "causes": [{"code", "plugin", "members": number}],
+     "members": [{"pod": "ns/name", "fits": true | false, "node": name | null, "message": text | null (the member's message),
+         "causes": [{"code", "plugin", "nodes": number}], "plugin": name (the plugin that rejected it for all nodes)}],
      "placements": [{"name": domain, "nodes": number, "room": number, "fits": number | null, "total": number | null,
          "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"],
      "protected": {"pod": "ns/name", "until": time | null, "by": text} (if protection kept pods from being victims),
      "groups": [the same without `members` and what follows, for each child of a composite group]}
 
+`causes` of a group counts the members without a node by reason code; a member with several causes counts for each.
 `fits` of a member is true if it found a node after the members before it; it may still have to wait for other members.
 `placements` is present if the group must be placed in one domain, most promising first: `room` is the maximum number of
 members that the domain could hold, `fits` is the number of members that found a node in it, or null if it was not tried.
@@ -18,13 +20,14 @@ members that the domain could hold, `fits` is the number of members that found a
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from scheduler.engine.cycle.explanation import protected_json
+from scheduler.framework.reasons import GroupCause, causes_by_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,6 +74,7 @@ def _summary(tried: Pass, status: Status, result: str) -> dict[str, Any]:
         "result": _RESULTS.get(result, result),
         "message": None if status.is_success else status.message,
         "fits": len(tried.kept),
+        "causes": [cause.as_json() for cause in tried.causes],
     }
 
 
@@ -81,21 +85,27 @@ def _part(part: Pass) -> dict[str, Any]:
 
 
 def explain_untried(
-    key: GroupKey, group: PodGroup | None, result: str, message: str | None, members: Mapping[str, str]
+    key: GroupKey, group: PodGroup | None, result: str, message: str | None, members: Mapping[str, Status]
 ) -> GroupExplanation:
-    """Explain a group that is not tried; `members` maps `namespace/name` to the reason of each member."""
+    """Explain a group that is not tried; `members` maps `namespace/name` to the status of each member."""
+    counts = Counter((cause.code, cause.plugin) for status in members.values() for cause in status.causes)
     return {
         **about(key, group),
         "result": result,
         "message": message,
         "fits": 0,
-        "members": [
-            {"pod": pod, "fits": False, "node": None, "message": text} for pod, text in members.items()
-        ],
+        "causes": [GroupCause(*cause).as_json() for cause in causes_by_number(counts)],
+        "members": [untried_member(pod, status) for pod, status in members.items()],
         "placements": None,
         "searched": 0,
         "victims": [],
     }
+
+
+def untried_member(pod: str, status: Status) -> dict[str, Any]:
+    """Explain a member that is not tried; `pod` is `namespace/name`."""
+    causes = [cause.as_json() for cause in status.causes]
+    return {"pod": pod, "fits": False, "node": None, "message": status.message, "causes": causes}
 
 
 def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
@@ -110,19 +120,21 @@ def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
 
 def brief(explanation: GroupExplanation) -> dict[str, Any]:
     """Return the short form of a group's explanation, for the explanations of its members."""
-    names = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
+    names = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits", "causes")
     return {**{name: explanation[name] for name in names}, "members": len(explanation["members"])}
 
 
 def _member(member: Member, why: Status, *, is_placed: bool) -> dict[str, Any]:
     fits = member.assumed is not None
+    has_node = fits and not member.needs_room
     explanation: dict[str, Any] = {
         "pod": member.attempt.queued.pod.key,
-        "fits": fits and not member.needs_room,
+        "fits": has_node,
         "node": member.expected or (member.assumed.node_name if member.assumed is not None else None),
     }
     status = member.status if is_placed and not fits else why
     explanation["message"] = None if is_placed and fits else status.message
+    explanation["causes"] = [] if has_node else [cause.as_json() for cause in member.causes]
     rejection = member.decision.diagnosis.pre_filter_status
     if rejection is not None and rejection.plugin:
         explanation["plugin"] = rejection.plugin

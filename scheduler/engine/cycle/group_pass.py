@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from scheduler.engine.cycle.binding import message_of_one_node
+from scheduler.engine.cycle.binding import of_one_node
 from scheduler.engine.cycle.scheduling import DecisionOptions
 from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scheduler.framework.group_plugins import Placement, PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.preemption import Protected
+    from scheduler.framework.reasons import Cause, GroupCause
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
 
@@ -74,6 +75,13 @@ class Member:
     def needs_room(self) -> bool:
         """Whether pods must be evicted before the member fits."""
         return not self.decision.node_name
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why the member has no node; empty if it has one, and after an error."""
+        if self.assumed is not None and not self.needs_room:
+            return ()
+        return self.status.causes or self.decision.causes
 
     @property
     def refused_by(self) -> frozenset[str]:
@@ -122,6 +130,7 @@ class Pass:
         protected: the protection that ends first of those that kept pods from being victims; None if there is none.
         room: the result of preemption; None if preemption is not needed.
         expected: uid -> the node where a member fits after the victims are gone.
+        causes: why members have no node, the cause of most members first; set after the pass, see `PodGroupCycle`.
         placed_before: the number of members that were on nodes before the pass.
     """
 
@@ -142,6 +151,7 @@ class Pass:
     protected: Protected | None = None
     room: Status | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
+    causes: Sequence[GroupCause] = ()
     placed_before: int = 0
 
     @property
@@ -518,7 +528,7 @@ class GroupPasses:
             member.assumed = None
             status = member.permitted
             if status.is_rejected:
-                status = replace(status, reasons=(message_of_one_node(status),))
+                status = of_one_node(status)
             member.status = status
 
     async def take_back(self, tried: Pass) -> None:

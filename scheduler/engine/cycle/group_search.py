@@ -10,6 +10,7 @@ import numpy as np
 from scheduler.engine.cycle.group_pass import EVERYWHERE, Pass, PassOptions, SeenPlacement
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.framework.group_plugins import Placement
+from scheduler.framework.reasons import NO_PLACEMENT, Reason
 from scheduler.framework.status import Status
 from scheduler.objects.resource_names import PODS
 
@@ -256,7 +257,7 @@ def _is_like(pod: PodInfo, other: PodInfo) -> bool:
 
 _SEARCHED: Final = 4
 """Number of placements with the best scores in which other orders are tried, if no placement holds the group."""
-NOWHERE: Final = "no feasible placements found"
+NOWHERE: Final = Reason("no feasible placements found", NO_PLACEMENT)
 
 
 @dataclass(slots=True)

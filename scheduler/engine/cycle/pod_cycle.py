@@ -182,6 +182,7 @@ class PodCycle:
             nominated_node_name=decision.nominated_node_name,
             unschedulable_plugins=frozenset(decision.diagnosis.unschedulable_plugins),
             pending_plugins=frozenset(decision.diagnosis.pending_plugins),
+            causes=decision.causes,
         )
 
     def _keep_waiting(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:

@@ -1,23 +1,39 @@
 """Reports attempts to users: an event on the pod, and its PodScheduled condition.
 
 Cluster Autoscaler and Karpenter read the condition, dashboards and users read the event; both contain kube-scheduler's
-own messages.
+own messages. Clients depend on the reason of the condition, so reason codes are in annotations of the event.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from scheduler.objects.v1 import PodCondition
 from scheduler.snapshot import MOST_TERMS_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scheduler.engine.ports import PodEventRecorders, PodWriter
     from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.reasons import Cause, GroupCause
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
+
+    _Failure = tuple[str, PodInfo, Status, Sequence[Cause], Sequence[GroupCause]]
+    """Profile, pod, status, causes and causes of the group, as of `Reporter.failed`."""
+
+CAUSES: Final = "custom-scheduler.io/reasons"
+"""Annotation of FailedScheduling events: the causes as JSON, those of most nodes first."""
+GROUP_CAUSES: Final = "custom-scheduler.io/group-reasons"
+"""Annotation of the same events: the causes for which members of the pod's group have no node, as JSON."""
+_MOST_CAUSES: Final = 20
+"""Maximum number of causes in an annotation."""
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Reporter:
@@ -45,7 +61,7 @@ class Reporter:
         self._is_leading = is_leading
         self._newest = newest
         # pod key -> last unreported failure, and the newest version at that time
-        self._unsaid: dict[str, tuple[str, PodInfo, Status, PodInfo | None]] = {}
+        self._unsaid: dict[str, tuple[_Failure, PodInfo | None]] = {}
 
     def scheduled(self, profile: str, pod: PodInfo, node_name: str) -> None:
         """Report a bound pod; the API server sets its condition."""
@@ -58,13 +74,31 @@ class Reporter:
         )
 
     def failed(
-        self, profile: str, pod: PodInfo, status: Status, nominated_node_name: str | None = None
+        self,
+        profile: str,
+        pod: PodInfo,
+        status: Status,
+        nominated_node_name: str | None = None,
+        causes: Sequence[Cause] = (),
+        group_causes: Sequence[GroupCause] = (),
     ) -> None:
-        """Report a pod that was not placed; a repeated reason causes another event, but no patch."""
+        """Report a pod that was not placed; a repeated reason causes another event, but no patch.
+
+        Args:
+            profile: the pod's profile.
+            pod: the pod.
+            status: a rejection or an error; its reason is the text for the user.
+            nominated_node_name: the node to nominate; "" clears a nomination, None keeps it.
+            causes: why the pod was rejected.
+            group_causes: why the members of its group without a node were rejected.
+        """
         if not self._is_leading():
-            self._unsaid[pod.key] = profile, pod, status, self._newest(pod.key)
+            self._unsaid[pod.key] = (profile, pod, status, causes, group_causes), self._newest(pod.key)
             return
-        self._warn(profile, pod, status.message)
+        annotations = {CAUSES: _annotation(causes)} if causes else {}
+        if group_causes:
+            annotations[GROUP_CAUSES] = _annotation(group_causes)
+        self._warn(profile, pod, status.message, annotations)
         self._status.patch_pod_status(
             pod,
             condition=PodCondition(
@@ -83,9 +117,9 @@ class Reporter:
     def catch_up(self) -> None:
         """Report the failures that still apply, after this process became the leader."""
         unsaid, self._unsaid = self._unsaid, {}
-        for key, (profile, pod, status, newest) in unsaid.items():
+        for key, ((profile, pod, status, causes, group_causes), newest) in unsaid.items():
             if self._newest(key) is newest:
-                self.failed(profile, pod, status)
+                self.failed(profile, pod, status, causes=causes, group_causes=group_causes)
 
     def skipped(self, profile: str, pod: PodInfo) -> None:
         """Report that a pod is skipped because it is being deleted."""
@@ -140,11 +174,18 @@ class Reporter:
         """Nominate a pod to the node where it will be bound later."""
         self._status.patch_pod_status(pod, nominated_node_name=node_name)
 
-    def _warn(self, profile: str, pod: PodInfo, note: str) -> None:
+    def _warn(
+        self, profile: str, pod: PodInfo, note: str, annotations: Mapping[str, str] = _NO_ANNOTATIONS
+    ) -> None:
         self._recorders.of(profile).record(
             pod,
             type_="Warning",
             reason="FailedScheduling",
             action="Scheduling",
             note=note,
+            annotations=annotations,
         )
+
+
+def _annotation(causes: Iterable[Cause | GroupCause]) -> str:
+    return msgspec.json.encode([cause.as_json() for cause in islice(causes, _MOST_CAUSES)]).decode()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from math import floor, inf, ldexp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from scheduler.engine.queue.in_flight import InFlight
 from scheduler.engine.queue.pod_places import GroupPlaces, Place, Places
 from scheduler.engine.queue.unschedulable import KeyedHeap, UnschedulablePods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scheduler.engine.queue.pod_places import Move
     from scheduler.engine.queue.ports import QueueObserver, QueuePlugins
@@ -23,37 +23,100 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 
+T = TypeVar("T")
+
+ByCode = tuple[str, str, str, str]
+"""Reason code, plugin, namespace and profile."""
+
+MOST_NAMESPACES: Final = 100
+"""Maximum number of namespaces that are counted by reason code at once; further ones are counted as `OTHER`."""
+_MOST_BY_CODE: Final = 10_000
+"""Maximum number of counters by reason code, for plugins with too many codes; further codes are counted as `OTHER`."""
+OTHER: Final = "other"
+
+
+class _Counted(NamedTuple):
+    """The counters of one pod.
+
+    Attributes:
+        by_plugin: (plugin, profile) of each.
+        by_code: (code, plugin, namespace or `OTHER`, profile) of each.
+        namespace: its namespace, if that is counted by name; else "".
+    """
+
+    by_plugin: Sequence[tuple[str, str]]
+    by_code: Sequence[ByCode] = ()
+    namespace: str = ""
+
 
 class Rejections:
-    """Counts the waiting pods, in any place, by the plugins that rejected their last attempt or gate them."""
+    """Counts the waiting pods, in any place, by what rejected their last attempt or gates them: by plugin, and by code.
+
+    Attributes:
+        by_plugin: (plugin, profile) -> number of pods; plugins that had pods earlier stay, with 0.
+        by_code: (code, plugin, namespace or `OTHER`, profile) -> number of pods; never 0.
+    """
 
     def __init__(self) -> None:
-        self._noted: dict[str, list[tuple[str, str]]] = {}  # uid -> the keys under which it is counted
-        self._counts = Counter[tuple[str, str]]()
+        self.by_plugin = Counter[tuple[str, str]]()
+        self.by_code = Counter[ByCode]()
+        self._counted: dict[str, _Counted] = {}  # by uid
+        self._namespaces = Counter[
+            str
+        ]()  # number of counted pods, of the namespaces that are counted by name
 
     def note(self, queued: QueuedPodInfo) -> None:
-        """Count a pod under its current rejecting plugins instead of the earlier ones."""
+        """Count a pod under its current rejecting plugins and reason codes instead of the earlier ones."""
         uid = queued.pod.uid
         self.forget(uid)
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
-        if rejectors:
-            noted = self._noted[uid] = [(plugin, queued.pod.scheduler_name) for plugin in rejectors]
-            self._counts.update(noted)
+        if rejectors or queued.reason_codes:
+            by_plugin = [(plugin, queued.pod.scheduler_name) for plugin in rejectors]
+            self.by_plugin.update(by_plugin)
+            self._counted[uid] = _Counted(by_plugin, *self._count_codes(queued))
+
+    def _count_codes(self, queued: QueuedPodInfo) -> tuple[Sequence[ByCode], str]:
+        """Count a pod under its reason codes; return the counters, and its namespace if that is counted by name."""
+        if not queued.reason_codes:
+            return (), ""
+        name, profile = queued.pod.namespace, queued.pod.scheduler_name
+        is_named = name in self._namespaces or len(self._namespaces) < MOST_NAMESPACES
+        if is_named:
+            self._namespaces[name] += 1
+        by_code: list[ByCode] = []
+        for code, plugin in queued.reason_codes:
+            key = code, plugin, name if is_named else OTHER, profile
+            if key not in self.by_code and len(self.by_code) >= _MOST_BY_CODE:
+                key = OTHER, OTHER, OTHER, profile
+            self.by_code[key] += 1
+            by_code.append(key)
+        return by_code, name if is_named else ""
 
     def forget(self, uid: str) -> None:
         """Stop counting a pod."""
-        for key in self._noted.pop(uid, ()):
-            self._counts[key] -= 1
-
-    @property
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """(plugin, profile) -> number of pods; plugins that had pods earlier stay, with 0."""
-        return self._counts
+        counted = self._counted.pop(uid, None)
+        if counted is None:
+            return
+        for each in counted.by_plugin:
+            self.by_plugin[each] -= 1
+        for key in counted.by_code:
+            _count_down(self.by_code, key)
+        if counted.namespace:
+            _count_down(self._namespaces, counted.namespace)
 
     def check(self) -> None:
         """Assert the invariants."""
-        counts = Counter(key for noted in self._noted.values() for key in noted)
-        assert counts == +self._counts, f"{counts} found, {self._counts} counted"
+        by_plugin = Counter(key for counted in self._counted.values() for key in counted.by_plugin)
+        assert by_plugin == +self.by_plugin, f"{by_plugin} found, {self.by_plugin} counted"
+        by_code = Counter(key for counted in self._counted.values() for key in counted.by_code)
+        assert by_code == self.by_code, f"{by_code} found, {self.by_code} counted"
+
+
+def _count_down(counter: Counter[T], key: T) -> None:
+    """Subtract one; a counter at 0 is removed."""
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 WINDOW_SECONDS = 1
@@ -188,7 +251,7 @@ class QueueContents:
         in_flight: the pods in IN_FLIGHT.
         groups: the group membership of pods.
         group_places: where the groups wait.
-        rejections: the plugins that rejected the waiting pods.
+        rejections: the plugins and the reason codes for which the waiting pods were rejected.
     """
 
     def __init__(
@@ -406,7 +469,12 @@ class QueueView:
     @property
     def rejections(self) -> Mapping[tuple[str, str], int]:
         """(plugin, profile) -> number of waiting pods that it rejected or gates; 0 for plugins that had some."""
-        return self._contents.rejections.counts
+        return self._contents.rejections.by_plugin
+
+    @property
+    def rejections_by_code(self) -> Mapping[tuple[str, str, str, str], int]:
+        """(reason code, plugin, namespace, profile) -> number of waiting pods that were rejected, or are gated, for it."""
+        return self._contents.rejections.by_code
 
     def place_of(self, uid: str) -> Place:
         """Return the place of a pod; OUTSIDE if it is unknown."""

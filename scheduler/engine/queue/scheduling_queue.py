@@ -80,6 +80,8 @@ def pre_enqueue_refusal(
     if status.plugin != ITS_GROUP:
         # Also one of the rejecting plugins, so that its hints are called.
         queued.unschedulable_plugins |= {status.plugin}
+        codes = {(cause.code, cause.plugin) for cause in status.causes}
+        queued.reason_codes = _shared(queued.reason_codes | codes)
     return status
 
 
@@ -95,6 +97,12 @@ _RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
 def _rejection(plugins: frozenset[str]) -> tuple[frozenset[str], str]:
     """Return the plugins that reject a pod, and the reason for people: one object each for all such pods."""
     return plugins, f"rejected by {', '.join(sorted(plugins))}"
+
+
+@lru_cache(maxsize=1024)
+def _shared(reason_codes: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return one object for all equal sets, because many pods wait for the same causes."""
+    return reason_codes
 
 
 class SchedulingQueue(QueueView):
@@ -363,6 +371,7 @@ class SchedulingQueue(QueueView):
         *,
         unschedulable_plugins: Iterable[str] = (),
         pending_plugins: Iterable[str] = (),
+        reason_codes: frozenset[tuple[str, str]] = frozenset(),
         is_error: bool = False,
         quarantine_seconds: float = 0.0,
     ) -> Place:
@@ -375,6 +384,7 @@ class SchedulingQueue(QueueView):
             queued: the pod that `pop` returned.
             unschedulable_plugins: the plugins that rejected it.
             pending_plugins: those of them that returned PENDING.
+            reason_codes: (code, plugin) of each cause of the rejection.
             is_error: whether it failed for a reason other than a rejection. No event can help then, so the pod is tried
                 again after a separate backoff. The same holds if no plugin is named.
             quarantine_seconds: for an error: the quarantine that replaces the backoff, unless the pod changed meanwhile; the
@@ -406,6 +416,7 @@ class SchedulingQueue(QueueView):
         queued.pending_plugins = frozenset() if is_error else frozenset(pending_plugins)
         rejectors = queued.pending_plugins.union(() if is_error else unschedulable_plugins)
         queued.unschedulable_plugins = rejectors
+        queued.reason_codes = _shared(reason_codes)
         if rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0

@@ -23,6 +23,7 @@ from scheduler.engine.runtime.calls import (
 from scheduler.engine.runtime.plugin_classes import overrides
 from scheduler.framework.diagnosis import PASS, Outcome, Outcomes
 from scheduler.framework.interface import ExtensionPoint, FilterPlugin, ScorePlugin, SlowPlugin
+from scheduler.framework.reasons import OUTSIDE_SAMPLE, Reason
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
@@ -207,7 +208,8 @@ def _filter_nodes(
     asked = len(statuses)
     outcomes = Outcomes.from_statuses(len(rows), order[:asked], statuses)
     if asked < len(order):
-        left_out = Outcome(Code.UNSCHEDULABLE, (f"node(s) were left out of the sample of {plugin.name}",))
+        reason = Reason(f"node(s) were left out of the sample of {plugin.name}", OUTSIDE_SAMPLE)
+        left_out = Outcome(Code.UNSCHEDULABLE, (reason,))
         outcomes.index[order[asked:]] = len(outcomes.table)
         outcomes = Outcomes(outcomes.index, (*outcomes.table, left_out))
         _go_on_after(plugin, rows[order], asked)

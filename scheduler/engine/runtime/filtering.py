@@ -33,6 +33,7 @@ from scheduler.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
 )
+from scheduler.framework.reasons import EXCLUDED_BY_PRE_FILTER, Reason
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
@@ -651,4 +652,4 @@ def _nothing_left(narrowing: Sequence[str]) -> Status:
         reason = f"node(s) didn't satisfy plugin {narrowing[0]}"
     else:
         reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously"
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (Reason(reason, EXCLUDED_BY_PRE_FILTER),))

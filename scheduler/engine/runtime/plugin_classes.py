@@ -6,6 +6,7 @@ import difflib
 import inspect
 import math
 import typing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -37,9 +38,10 @@ from scheduler.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
+from scheduler.framework.reasons import MOST_CHARACTERS, is_reason_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from scheduler.objects.pod import PodInfo
 
@@ -177,12 +179,25 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
     else:
         yield from (f"needs: {fault}" for fault in needs.faults())
+    yield from _reason_code_faults(plugin)
     yield from refresh_faults(plugin)
     yield from _method_faults(plugin)
     try:
         constructor_wants(plugin)
     except TypeError as error:
         yield f"__init__: {error}"
+
+
+def _reason_code_faults(plugin: type[Plugin]) -> Iterator[str]:
+    codes: object = plugin.reason_codes
+    if not isinstance(codes, Mapping):
+        yield f"reason_codes: a mapping from codes to their meanings is expected, was {codes!r:.200}"
+        return
+    for code, meaning in codes.items():
+        if not (isinstance(code, str) and is_reason_code(code)):
+            yield f"reason_codes: a code is in CamelCase and has at most {MOST_CHARACTERS} characters, was {code!r:.200}"
+        elif not isinstance(meaning, str) or not meaning:
+            yield f"reason_codes: the meaning of {code} is a text, was {meaning!r:.200}"
 
 
 def refresh_faults(plugin: type[Plugin] | Plugin) -> Iterator[str]:

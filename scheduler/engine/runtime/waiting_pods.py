@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from scheduler.engine.runtime.calls import NoInstruments
+from scheduler.framework.reasons import PERMIT_TIMEOUT, Reason
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.wording import Duration
 
@@ -52,7 +53,8 @@ class WaitingPod:
 
     def _expire(self, plugin: str, seconds: float) -> None:
         waited = Duration(int(seconds * 1e9))  # formatted as in Go
-        self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
+        reason = f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+        self.reject(plugin, Reason(reason, PERMIT_TIMEOUT))
 
     def cancel(self) -> None:
         """Stop all timers: the outcome is no longer awaited."""

@@ -13,6 +13,7 @@ import itertools
 import socket
 import uuid
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -27,7 +28,7 @@ from scheduler.retries import RetryPolicy
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from scheduler.clock import Clock
@@ -50,11 +51,12 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     resource_version: str = ""
 
 
-class EventMetadata(msgspec.Struct, frozen=True, gc=False):
+class EventMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The metadata of a new event."""
 
     name: str
     namespace: str
+    annotations: dict[str, str] = {}
 
 
 class _Series(msgspec.Struct, frozen=True, rename="camel"):
@@ -178,6 +180,7 @@ KNOWN_LIMIT = 20_000
 """Maximum number of remembered events; a further occurrence of an older one is a new event."""
 NOTE_BYTES = 1024
 _CUT = " ..."
+_NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 _NAME_LIMIT = 253
 
 
@@ -248,6 +251,7 @@ class EventRecorder:
         note: str,
         related: PodInfo | PodGroup | ObjectReference | None = None,
         is_unique: bool = False,
+        annotations: Mapping[str, str] = _NO_ANNOTATIONS,
     ) -> None:
         """Queue an event, or count it if it repeats an earlier one.
 
@@ -259,6 +263,7 @@ class EventRecorder:
             note: text for people; cut to 1024 bytes, with secrets in URLs removed.
             related: a second object, such as the preemptor of a preempted pod.
             is_unique: never counted as a repetition, because its note differs.
+            annotations: the annotations, which are for programs; a repetition does not change them, as the note.
         """
         about = _reference(regarding)
         other = None if related is None else _reference(related)
@@ -276,7 +281,9 @@ class EventRecorder:
             EventBody(
                 kind=EVENTS.kind,
                 api_version=EVENTS.api_version,
-                metadata=EventMetadata(self._event_name(about.name, now), about.namespace or "default"),
+                metadata=EventMetadata(
+                    self._event_name(about.name, now), about.namespace or "default", dict(annotations)
+                ),
                 event_time=rfc3339_micro(now),
                 reporting_controller=self._controller,
                 reporting_instance=self._instance,

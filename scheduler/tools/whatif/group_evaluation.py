@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.daemon.app.gauges import group_queue_state, requeuing_events
-from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried
+from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried, untried_member
 from scheduler.engine.cycle.group_remedies import GroupExplainer
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS, Status
@@ -123,9 +123,7 @@ class GroupEvaluator:
         leaves = frozenset(scheduler.parts.profiles.leaves_below(key))
         own = {each.key for each in pending if each.group in leaves}
         judged.explanation["members"] += [
-            {"pod": pod, "fits": False, "node": None, "message": gate.message}
-            for pod, gate in kept_back.items()
-            if members and pod in own
+            untried_member(pod, gate) for pod, gate in kept_back.items() if members and pod in own
         ]
         return self._with_state(key, judged)
 
@@ -149,8 +147,8 @@ class GroupEvaluator:
         tried = driven(self._scheduler.cycles.groups.explore(members))
         driven(self._scheduler.parts.freeze.end())
         if isinstance(tried, Status):
-            messages = dict.fromkeys((queued.pod.key for queued in members), tried.message)
-            explanation = explain_untried(key, None, "error", tried.message, messages)
+            statuses = dict.fromkeys((queued.pod.key for queued in members), tried)
+            explanation = explain_untried(key, None, "error", tried.message, statuses)
             return GroupEvaluation(explanation, None, tried)
         wanted = next((each for each in _each(tried) if each.group.key == key), tried)
         status, result = wanted.outcome()
@@ -158,13 +156,12 @@ class GroupEvaluator:
 
     def _untried(self, key: GroupKey, kept_back: dict[str, Status]) -> GroupEvaluation:
         group = self._scheduler.parts.profiles.pod_group(key)
-        messages = {pod: gate.message for pod, gate in kept_back.items()}
         if not kept_back:
             return GroupEvaluation(
                 explain_untried(key, group, "gated", "it has no pending pod", {}), None, SUCCESS
             )
         status = next(iter(kept_back.values()))
-        return GroupEvaluation(explain_untried(key, group, "gated", status.message, messages), None, status)
+        return GroupEvaluation(explain_untried(key, group, "gated", status.message, kept_back), None, status)
 
 
 def _each(tried: Pass) -> Iterator[Pass]:

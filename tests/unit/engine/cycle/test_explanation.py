@@ -60,6 +60,7 @@ def test_a_schedulable_pod_has_scores_totals_and_the_rejections_of_other_nodes()
         "pod": "shop/web",
         "result": "schedulable",
         "message": None,
+        "causes": [],
         "preFilter": None,
         "nodes": {
             "n0": {"feasible": True, "scores": {"A": 0, "B": 3}, "total": 3},
@@ -68,6 +69,7 @@ def test_a_schedulable_pod_has_scores_totals_and_the_rejections_of_other_nodes()
                 "plugin": "F",
                 "code": "Unschedulable",
                 "reasons": ["too small", "too slow"],
+                "reasonCodes": ["F"],
             },
             "n2": {"feasible": True, "scores": {"A": 40, "B": 3}, "total": 43},
         },
@@ -75,7 +77,7 @@ def test_a_schedulable_pod_has_scores_totals_and_the_rejections_of_other_nodes()
         "best": ["n2"],
         "preemption": None,
     }
-    assert list(explanation)[:5] == ["pod", "result", "message", "preFilter", "nodes"]
+    assert list(explanation)[:6] == ["pod", "result", "message", "causes", "preFilter", "nodes"]
 
 
 def test_all_nodes_with_the_highest_total_are_named():
@@ -211,9 +213,10 @@ def test_nodes_left_out_by_prefilter_name_its_plugins():
         "plugin": "X,Y",
         "code": "UnschedulableAndUnresolvable",
         "reasons": ["node(s) didn't satisfy plugin(s) [X Y]"],
+        "reasonCodes": ["ExcludedByPreFilter"],
     }
     assert explanation["nodes"]["n1"]["feasible"]
-    assert list(explanation)[3:5] == ["preFilter", "preFilterNodes"]
+    assert list(explanation)[4:6] == ["preFilter", "preFilterNodes"]
 
 
 def test_a_pod_rejected_by_prefilter_has_no_verdicts_on_nodes():
@@ -224,6 +227,7 @@ def test_a_pod_rejected_by_prefilter_has_no_verdicts_on_nodes():
         "plugin": "X",
         "code": "UnschedulableAndUnresolvable",
         "reasons": ["bad claim"],
+        "reasonCodes": ["X"],
     }
     assert explanation["nodes"] == {}
     assert explanation["message"] == "0/3 nodes are available: bad claim."
@@ -278,6 +282,7 @@ def test_a_node_whose_evaluation_failed_has_the_code_error():
         "plugin": "X",
         "code": "Error",
         "reasons": ["disk"],
+        "reasonCodes": [],
     }
 
 
@@ -287,6 +292,7 @@ def test_a_gated_pod_has_the_message_of_its_gate():
         "pod": "shop/web",
         "result": "gated",
         "message": "waiting for quota",
+        "causes": [],
         "preFilter": None,
         "nodes": {},
         "preemption": None,

@@ -16,6 +16,7 @@ from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
+from scheduler.framework.reasons import Cause
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import node, pod, pod_object
 from tests.support.offline_capabilities import OFFLINE
@@ -136,6 +137,7 @@ def test_a_choice_becomes_invalid_after(happened: Callable[[Chosen], None], expe
     happened(it)
 
     assert it.verdict() == expected
+    assert final_check(it.cache, it.choice).causes == (Cause("NodeChanged", ""),)
 
 
 def test_the_pod_stays_ours_until_it_is_deleted_recreated_bound_or_terminating() -> None:

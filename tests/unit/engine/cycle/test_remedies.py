@@ -61,7 +61,13 @@ def test_a_change_that_is_enough_is_a_remedy_with_the_node_that_then_fits() -> N
 
     assert explanation["remedies"] == [{"changes": ["it had no wants"], "node": "n1"}]
     assert explanation["rejections"] == [
-        {"plugin": "L", "reasons": ["no"], "nodes": 2, "summary": "2 nodes do not like wants"}
+        {
+            "plugin": "L",
+            "reasons": ["no"],
+            "reasonCodes": ["L"],
+            "nodes": 2,
+            "summary": "2 nodes do not like wants",
+        }
     ]
     assert next(iter(explanation)) == "verdict"
 

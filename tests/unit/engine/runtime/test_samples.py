@@ -18,6 +18,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.interface import ExtensionPoint, SlowPlugin
+from scheduler.framework.reasons import codes_of
 from scheduler.tools.whatif.evaluation import evaluate_each
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.clusters import cluster
@@ -75,7 +76,10 @@ def test_nodes_are_evaluated_until_the_sample_has_passed() -> None:
 
 
 def test_unsampled_nodes_are_rejected_for_this_attempt_with_the_reason() -> None:
-    assert judged(Slow(3)).of(7).reasons == ("node(s) were left out of the sample of Slow",)
+    reasons = judged(Slow(3)).of(7).reasons
+
+    assert reasons == ("node(s) were left out of the sample of Slow",)
+    assert codes_of(reasons, "Slow") == ("OutsideSample",)
 
 
 def test_the_next_sample_starts_after_the_last_one() -> None:

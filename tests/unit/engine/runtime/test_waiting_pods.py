@@ -10,6 +10,7 @@ from scheduler.engine.runtime.calls import NoInstruments
 from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
 from scheduler.framework import Code, Status
 from scheduler.framework.capabilities import WaitingPods
+from scheduler.framework.reasons import Cause
 from tests.support.builders import pod
 
 POD = pod("web")
@@ -80,6 +81,7 @@ async def test_the_shortest_timeout_ends_the_wait_and_is_written_as_in_go(second
 
     assert (status.code, status.plugin, at) == (Code.UNSCHEDULABLE, "A", pytest.approx(seconds))
     assert status.message == f"rejected due to timeout after waiting {written} at plugin A"
+    assert status.causes == (Cause("PermitTimeout", "A"),)
 
 
 async def test_the_timeout_of_a_plugin_that_allowed_no_longer_counts():

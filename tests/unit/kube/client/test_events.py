@@ -381,3 +381,15 @@ async def test_the_events_of_an_object_can_be_listed():
         assert (event.body.reason, event.count) == ("FailedScheduling", 2)
         [queue] = at.recorder.about("Queue", "default/web")
         assert queue.count == 1
+
+
+async def test_a_series_keeps_the_annotations_of_its_first_event():
+    async with case() as at:
+        at.fail(annotations={"example.com/reasons": "[1]"})
+        await at.written()
+        at.patches(Answer())
+        at.fail(annotations={"example.com/reasons": "[2]"})
+        first, second = await at.written()
+
+        assert first.json["metadata"]["annotations"] == {"example.com/reasons": "[1]"}
+        assert second.json.keys() == {"series"}
