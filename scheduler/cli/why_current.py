@@ -345,6 +345,8 @@ async def _decided_group(look: Lookup, connection: ApiConnection, key: str) -> l
 
 _MOST_EVALUATED: Final = 20
 """The number of groups of pending pods with a verdict, the largest first."""
+_Verdict = tuple[str, "Sequence[Any]", "Sequence[Any]"]
+"""The verdict about a pod with the best remedy, all remedies, and the causes."""
 
 
 async def look_at_pending(look: Lookup, ask: Ask | None) -> None:
@@ -368,15 +370,15 @@ async def look_at_pending(look: Lookup, ask: Ask | None) -> None:
         verdicts = await _verdicts_of_daemon(connection, ask, token, first)
         others = [pods[key] for key in first if key not in verdicts]
         verdicts |= await _verdicts_of_this_process(look, connection, others)
-    for key, (sentence, remedies) in verdicts.items():
-        first[key].verdict, first[key].remedies = sentence, remedies
+    for key, found_for in verdicts.items():
+        first[key].verdict, first[key].remedies, first[key].reason_codes = found_for
     show_waiting(groups, as_json=look.as_json)
 
 
 async def _verdicts_of_daemon(
     connection: ApiConnection, ask: Ask | None, token: str, keys: Iterable[str]
-) -> dict[str, tuple[str, Sequence[Any]]]:
-    """Return key -> the leading daemon's verdict with the best remedy, and all remedies, of the pods in its queue."""
+) -> dict[str, _Verdict]:
+    """Return key -> the leading daemon's verdict, of the pods in its queue."""
     if ask is None:
         return {}
     reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
@@ -392,13 +394,15 @@ async def _verdicts_of_daemon(
             continue
         attempt = answer["attempt"]
         is_of_attempt = attempt is not None and attempt["verdict"] == answer["verdict"]
-        found[key] = _with_best_remedy(attempt) if is_of_attempt else (answer["verdict"], ())
+        found[key] = (
+            _with_best_remedy(attempt) if is_of_attempt else (answer["verdict"], (), answer.get("causes", ()))
+        )
     return found
 
 
 async def _verdicts_of_this_process(
     look: Lookup, connection: ApiConnection, pods: Sequence[PodInfo]
-) -> dict[str, tuple[str, Sequence[Any]]]:
+) -> dict[str, _Verdict]:
     """Return what `_verdicts_of_daemon` returns for pods that this process evaluates; none, with a note, if it cannot."""
     if not pods:
         return {}
@@ -410,12 +414,13 @@ async def _verdicts_of_this_process(
     judged = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, pods)])
     found = {}
     for pod, each in zip(pods, judged, strict=True):
-        sentence, remedies = _with_best_remedy(each.explanation)
-        found[pod.key] = " ".join(filter(None, (_unserved(pod), sentence))), remedies
+        sentence, remedies, causes = _with_best_remedy(each.explanation)
+        found[pod.key] = " ".join(filter(None, (_unserved(pod), sentence))), remedies, causes
     return found
 
 
-def _with_best_remedy(explanation: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
-    """Return the verdict of an explanation with the first remedy only, and all remedies."""
+def _with_best_remedy(explanation: Mapping[str, Any]) -> _Verdict:
+    """Return the verdict of an explanation with the first remedy only, all remedies, and the causes."""
     remedies: Sequence[Any] = explanation.get("remedies", ())
-    return verdict({**explanation, "remedies": remedies[:1]}), remedies
+    sentence = verdict({**explanation, "remedies": remedies[:1]})
+    return sentence, remedies, explanation.get("causes", ())

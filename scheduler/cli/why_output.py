@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.cli.explain_live import show_live
-from scheduler.tools.whatif.explanation_text import show, show_reasons, show_verdict, some
+from scheduler.tools.whatif.explanation_text import reason_codes, show, show_reasons, show_verdict, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +78,9 @@ def _show_node(console: Console, attempt: dict[str, Any], node: str) -> None:
         return
     if not verdict["feasible"]:
         reasons = ", ".join(verdict["reasons"])
+        codes = ", ".join([verdict["code"], *verdict.get("reasonCodes", ())])
         console.print(Text(f"{node} does not fit {attempt['pod']}: {reasons}"), soft_wrap=True)
-        console.print(Text(f"Rejected by {verdict['plugin']} ({verdict['code']})."))
+        console.print(Text(f"Rejected by {verdict['plugin']} ({codes})."))
         for detail in verdict.get("details", ()):
             console.print(Text(f"  {detail}"), soft_wrap=True)
         return
@@ -118,6 +119,8 @@ def show_waiting(groups: Sequence[PendingByCause], *, as_json: bool) -> None:
         for cause, (low, high) in zip(group.causes, group.nodes, strict=True):
             counted = f"{low} to {high}" if low != high else str(high)
             console.print(Text(f"  {counted} of {group.of} nodes: {cause}" if high else f"  {cause}"))
+        if codes := reason_codes(group.reason_codes):
+            console.print(Text(f"  {codes}"), soft_wrap=True)
         if group.is_expected:
             console.print("  preemption is in progress for them on a node")
         console.print(Text(f"  {some(group.pods, _NAMES_SHOWN)}", style="dim"), soft_wrap=True)
@@ -133,6 +136,7 @@ def _plain(group: PendingByCause) -> dict[str, Any]:
         "remedies": group.remedies,
         "scheduler": group.scheduler,
         "causes": causes,
+        "reasonCodes": group.reason_codes,
         "ofNodes": group.of,
         "isExpected": group.is_expected,
         "since": group.since,

@@ -40,6 +40,7 @@ class PendingGroup:
         causes: causes of the first pod.
         fewest: reason -> the smallest number of nodes that rejected a pod of the group for it.
         most: reason -> the largest number.
+        reason_codes: the reason codes of the first pod, sorted.
         places: place in the queue -> number of pods.
         profiles: schedulerName -> number of pods.
         plugins: (profile, plugin) of the plugins that rejected a pod of the group.
@@ -50,6 +51,7 @@ class PendingGroup:
     causes: Causes
     fewest: dict[str, int] = field(default_factory=dict)
     most: dict[str, int] = field(default_factory=dict)
+    reason_codes: list[str] = field(default_factory=list)
     places: Counter[str] = field(default_factory=Counter)
     profiles: Counter[str] = field(default_factory=Counter)
     plugins: set[tuple[str, str]] = field(default_factory=set)
@@ -140,6 +142,7 @@ class PendingPods:
                 for cause in group.causes.reasons
             ],
             "nodes": group.causes.n_nodes,
+            "reasonCodes": group.reason_codes,
             "postFilter": group.causes.post_filter,
             "places": dict(group.places),
             "profiles": dict(group.profiles),
@@ -184,6 +187,7 @@ class PendingPods:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = PendingGroup(causes)
+            group.reason_codes = self._reason_codes(pending)
         group.widen(causes)
         nobodys = place is Place.OUTSIDE or (self._is_file and place is Place.ACTIVE)
         group.places["waits" if nobodys else place.value] += 1
@@ -194,6 +198,14 @@ class PendingPods:
         if queued is not None:
             group.plugins |= {(pod.scheduler_name, plugin) for plugin in queued.unschedulable_plugins}
         group.pods.append((pod.pod.metadata.creation_timestamp, pod.key))
+
+    def _reason_codes(self, pending: PendingPod) -> list[str]:
+        """Return the reason codes of a pod: those of the queue, or of the evaluation of a pod in a file."""
+        pod, queued = pending
+        if queued is not None and queued.reason_codes:
+            return sorted({code for code, _ in queued.reason_codes})
+        last = self._subject.attempts.last(pod.key) if self._is_file else None
+        return [] if last is None else sorted({cause.code for cause in last.decision.causes})
 
     def _causes(self, pod: PodInfo) -> Causes:
         message = self._subject.attempts.message(pod.key) or last_message(pod)

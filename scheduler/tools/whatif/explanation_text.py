@@ -266,6 +266,7 @@ def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bo
     console.print(text, soft_wrap=not console.is_terminal)
     if explanation["message"]:
         console.print(Text(explanation["message"]), soft_wrap=not console.is_terminal)
+    _print(console, filter(None, [reason_codes(explanation.get("causes", ()))]))
     for sentence in (
         *_attempt(explanation),
         *_standing(explanation),
@@ -417,6 +418,7 @@ def show_reasons(console: Console, explanation: Explanation, *, all_nodes: bool,
         console.print(f"The event {'requeues' if explanation['requeued'] else 'does not requeue'} it.")
     if explanation["message"]:
         console.print(Text(explanation["message"]), soft_wrap=not console.is_terminal)
+    _print(console, filter(None, [reason_codes(explanation.get("causes", ()))]))
     goes = _goes(explanation, drawn=drawn)
     sentences = [
         *([goes] if goes else ()),
@@ -447,6 +449,19 @@ def show_reasons(console: Console, explanation: Explanation, *, all_nodes: bool,
 def _print(console: Console, lines: Iterable[str]) -> None:
     for line in lines:
         console.print(Text(line), soft_wrap=True)
+
+
+def reason_codes(causes: Iterable[Mapping[str, Any]]) -> str:
+    """Return a line with the reason codes of an explanation, and what each counts; "" without any."""
+    words = [each["code"] + _counted(each) for each in causes]
+    return f"Reason codes: {', '.join(words)}" if words else ""
+
+
+def _counted(cause: Mapping[str, Any]) -> str:
+    for kind in ("node", "member"):
+        if number := cause.get(f"{kind}s"):
+            return f" ({number} {kind}{'' if number == 1 else 's'})"
+    return ""
 
 
 def show_verdict(console: Console, explanation: Mapping[str, Any]) -> None:

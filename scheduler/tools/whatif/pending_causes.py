@@ -80,6 +80,7 @@ class PendingByCause:
         since: creation time of the first pod, RFC 3339.
         verdict: the verdict about the first pod, with the best remedy; "" if it was not evaluated.
         remedies: the remedies of the first pod, as in an explanation, the best first.
+        reason_codes: the causes of the first pod, as in an explanation; empty if it was not evaluated.
     """
 
     scheduler: str
@@ -91,6 +92,7 @@ class PendingByCause:
     since: str = ""
     verdict: str = ""
     remedies: Sequence[Mapping[str, Any]] = ()
+    reason_codes: Sequence[Mapping[str, Any]] = ()
 
 
 def by_cause(pods: Iterable[PodInfo]) -> list[PendingByCause]:

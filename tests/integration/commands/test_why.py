@@ -292,10 +292,11 @@ def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
         world.add("pods", pod_object("runs", node="n1"))
 
         said = await world.why("--pending")
-        assert said.out.splitlines()[1:5] == [
+        assert said.out.splitlines()[1:6] == [
             "  Pod default/a does not fit on any of 3 nodes. It would fit if: its cpu request were 8 or less (now 99).",
             "  2 of 3 nodes: Insufficient cpu",
             "  1 of 3 nodes: node(s) were unschedulable",
+            "  Reason codes: NodeAffinityMismatch (2 nodes), InsufficientCPU (1 node)",
             "  default/a, default/b",
         ]
         (shop,) = await world.told("--pending", "-n", "shop")

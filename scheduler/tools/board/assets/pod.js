@@ -107,7 +107,7 @@ function Verdicts({ details }) {
   const most = useMemo(() => rows.reduce((top, [, node]) => Math.max(top, barLength(node)), 1), [rows]);
   const refusing = useMemo(() => refusals(rows), [rows]);
   const fits = rows.filter(([, node]) => node.feasible).length;
-  const shown = rows.filter(([name, node]) => (!words || name.includes(words) || node.reasons?.some((reason) => reason.includes(words)))
+  const shown = rows.filter(([name, node]) => (!words || name.includes(words) || [...node.reasons ?? [], ...node.reasonCodes ?? []].some((reason) => reason.includes(words)))
     && (!verdict || (verdict === "fits" ? node.feasible : node.plugin === verdict)));
   const feasible = shown.filter(([, node]) => node.feasible);
   const groups = useMemo(() => rejectionsOf(attempt, shown), [attempt, words, verdict]);
@@ -121,7 +121,7 @@ function Verdicts({ details }) {
         <label>show <select value=${verdict} onChange=${(event) => setVerdict(event.target.value)}><option value="">all</option>
           <option value="fits">nodes that fit (${count(fits)})</option>
           ${refusing.map(([plugin, n]) => html`<option value=${plugin}>rejected by ${plugin} (${count(n)})</option>`)}</select></label></span></header>
-    ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} rejects the pod on every node: ${attempt.preFilter.reasons.join(", ")}</p>
+    ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} rejects the pod on every node: ${attempt.preFilter.reasons.join(", ")} <span class="dim">${attempt.preFilter.reasonCodes?.join(", ")}</span></p>
       ${attempt.preFilter.details?.map((detail) => html`<p>${detail}</p>`)}`}
     ${attempt.remedies?.length > 0 && html`<h3>What would help</h3><ul class="rejections">${attempt.remedies.map(({ changes, node }) => html`<li>The pod would fit if ${changes.join(" and ")} <span class="dim">(node <${NodeLink} node=${node} />)</span></li>`)}</ul>`}
     ${pair.length === 1 && html`<p class="dim">Choose a second node to see both side by side.</p>`}
@@ -140,9 +140,9 @@ function Verdicts({ details }) {
 
 // The rejected nodes with one plugin and one reason, and below them the nodes with each detail of the plugin.
 function Rejection({ group, choice, named }) {
-  const { plugin, reasons, summary, rows, details } = group;
+  const { plugin, reasons, codes, summary, rows, details } = group;
   const detailed = details.length > 0 && (details.length > 1 || details[0].nodes < rows.length || !summary);
-  return html`<details class="rejection" open=${rows.length <= FEW_NODES}><summary><strong>${many(rows.length, "node")}: ${reasons.join(", ")}</strong>${summary ? `, ${summary}` : ""} <span class="dim">${plugin}</span></summary>
+  return html`<details class="rejection" open=${rows.length <= FEW_NODES}><summary><strong>${many(rows.length, "node")}: ${reasons.join(", ")}</strong>${summary ? `, ${summary}` : ""} <span class="dim">${plugin}${codes.length > 0 && ` (${codes.join(", ")})`}</span></summary>
     ${detailed && html`<ul class="rejections">${details.slice(0, MOST_DETAILS).map(({ text, nodes }) => html`<li>${many(nodes, "node")}: ${text}</li>`)}</ul>
       ${details.length > MOST_DETAILS && html`<p class="dim">and ${count(details.length - MOST_DETAILS)} more, in the list</p>`}`}
     <${Paged} rows=${rows} size=${20} caption=${`Nodes that ${plugin} rejects`}
@@ -158,7 +158,7 @@ function rejectionsOf(attempt, rows) {
     const [, node] = row;
     if (node.feasible) continue;
     const key = keyOf(node);
-    if (!groups.has(key)) groups.set(key, { key, plugin: node.plugin, reasons: node.reasons, summary: summaries.get(key) ?? "", rows: [], details: new Map() });
+    if (!groups.has(key)) groups.set(key, { key, plugin: node.plugin, reasons: node.reasons, codes: node.reasonCodes ?? [], summary: summaries.get(key) ?? "", rows: [], details: new Map() });
     const group = groups.get(key);
     group.rows.push(row);
     for (const detail of node.details ?? []) group.details.set(detail, (group.details.get(detail) ?? 0) + 1);

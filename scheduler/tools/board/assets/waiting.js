@@ -69,6 +69,7 @@ function Group({ group, filter, isOpen, turn }) {
   const kinds = [...new Set(Object.values(group.requeuingEvents).flatMap((events) => events.map(([resource]) => resource)))].sort();
   return html`<tr><td class="n"><button class="count" aria-expanded=${isOpen} onClick=${turn}>${count(group.count)}</button></td>
       <td class="cause"><ul class="causes">${group.causes.map((cause) => html`<li>${cause.reason}${nodes(cause, group.nodes)}</li>`)}</ul>
+        ${group.reasonCodes.length > 0 && html`<p class="dim">${group.reasonCodes.join(", ")}</p>`}
         ${group.postFilter && html`<p class="dim">${group.postFilter}</p>`}
         ${group.podGroups > 0 && html`<p class="dim">${ofGroups(group)}</p>`}</td>
       <td class="w">${Object.entries(group.places).map(([place, n]) => html`<div>${place === "waits" ? "" : `${count(n)} ${place}`}</div>`)}

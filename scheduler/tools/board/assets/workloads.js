@@ -30,6 +30,7 @@ function OneGroup({ group }) {
       ${group.minCount !== null && html`<dt>minimum</dt><dd>${many(group.minCount, "pod")}</dd>`}
       ${group.topologyKey && html`<dt>in one</dt><dd>${group.topologyKey}</dd>`}
       <dt>pods</dt><dd>${count(group.placed)} on nodes; ${count(group.fits)} of ${many(group.members.length, "pending pod")} fit</dd>
+      ${group.causes?.length > 0 && html`<dt>reason codes</dt><dd>${group.causes.map((cause) => `${cause.code} (${many(cause.members, "pod")})`).join(", ")}</dd>`}
       <dt>queue</dt><dd>${Object.entries(group.places).map(([place, n]) => `${count(n)} ${place}`).join(", ") || "none waits"}${group.before !== null ? `, ${count(group.before)} before it` : ""}${group.waitingSeconds !== null ? `, for ${seconds(group.waitingSeconds)}` : ""}</dd>
       ${group.victims.length > 0 && html`<dt>victims</dt><dd>${group.victims.join(", ")}</dd>`}</dl></section>
     ${group.placements?.length > 0 && html`<section class="panel" aria-label="Domains"><h2>Domains</h2>

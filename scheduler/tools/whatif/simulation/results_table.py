@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -54,6 +55,9 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
     _show_means(console, by_config, used, "used")
     for line in _LEGEND:
         console.print(Text(line, style="dim"), soft_wrap=True)
+    for title, rejected in _rejected(by_config).items():
+        shown = ", ".join(f"{code} {number:,}" for code, number in rejected.most_common())
+        console.print(Text(f"rejected attempts of {title}: {shown}"), soft_wrap=True)
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
     if demands:
         _show_curve(
@@ -105,6 +109,15 @@ def _show_means(
         cells = [format(fmean([read(result) for result in each]), form) for _, read, form in columns]
         table.add_row(_title(config), *cells)
     console.print(table)
+
+
+def _rejected(by_config: dict[str, list[Result]]) -> dict[str, Counter[str]]:
+    """Return configuration -> reason code -> number of rejected attempts of all seeds, where there are any."""
+    found = {_title(config): Counter[str]() for config in by_config}
+    for config, results in by_config.items():
+        for result in results:
+            found[_title(config)].update(result.rejected)
+    return {title: rejected for title, rejected in found.items() if rejected}
 
 
 def _mean(attribute: str, name: str, result: Result) -> float:

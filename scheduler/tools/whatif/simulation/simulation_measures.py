@@ -73,6 +73,7 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
         evicted: number of pods evicted by preemption or with their node; their replacements count as arrived.
         attempts: number of scheduling attempts.
         errors: number of attempts that failed with an error.
+        rejected: reason code -> number of attempts that were rejected for it, most first.
         seconds: virtual time.
         wait_seconds: percentile -> waiting time of placed pods.
         mean_utilisation: resource -> average over the samples.
@@ -90,6 +91,7 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
     evicted: int
     attempts: int
     errors: int
+    rejected: dict[str, int] = {}
     seconds: float
     wait_seconds: dict[str, float]
     mean_utilisation: dict[str, float]
@@ -105,13 +107,17 @@ class Attempts(NoObserver):
     Attributes:
         number: number of attempts.
         errors: number of attempts that failed with an error.
+        rejected: reason code -> number of attempts that were rejected for it.
     """
 
     def __init__(self) -> None:
         self.number = self.errors = 0
+        self.rejected: Counter[str] = Counter()
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
         self.number += 1
+        if not decision.node_name:
+            self.rejected.update({cause.code for cause in decision.causes})
 
     def attempted(self, profile: str, result: str, seconds: float) -> None:
         self.errors += result == "error"
@@ -226,6 +232,7 @@ class Measures:
             evicted=self._evicted,
             attempts=self._attempts.number,
             errors=self._attempts.errors,
+            rejected=dict(sorted(self._attempts.rejected.items(), key=lambda each: (-each[1], each[0]))),
             seconds=now,
             wait_seconds={
                 f"p{each}": float(np.percentile(waits, each, method="higher")) for each in (50, 99, 100)

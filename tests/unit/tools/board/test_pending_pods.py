@@ -48,6 +48,16 @@ def test_pods_with_the_same_reasons_are_one_group_for_any_amounts() -> None:
     }
 
 
+def test_a_group_has_the_reason_codes_of_its_pods() -> None:
+    groups = told(pod("a", cpu="9", memory="99Gi"), pod("b", gates=("example.com/quota",)), pod("c"))
+
+    assert [group["reasonCodes"] for group in groups.values()] == [
+        ["InsufficientCPU", "InsufficientMemory"],
+        ["SchedulingGated"],
+        [],
+    ]
+
+
 def test_a_cause_has_its_lowest_and_highest_number_of_nodes() -> None:
     message = "0/9 nodes are available: {} Insufficient cpu."
     said = [

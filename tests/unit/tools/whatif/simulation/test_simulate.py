@@ -169,6 +169,7 @@ def test_a_pod_that_does_not_fit_waits_until_another_ends():
 
     assert (result.placed, result.waiting, result.failed) == (2, 1, 0)
     assert result.wait_seconds["p100"] == 90.0
+    assert result.rejected == {"InsufficientCPU": result.attempts - 2}
     assert result.seconds == 150.0
 
 
@@ -418,3 +419,17 @@ def test_the_table_begins_with_the_best_configuration(second: Any, headline: str
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines[0] == headline
     assert any(line.startswith("used: ") for line in lines)
+
+
+def test_the_table_has_the_rejected_attempts_of_all_seeds_by_reason_code():
+    console = Console(file=io.StringIO(), width=120)
+    first, second = result_of(7, 5.0, 0.1), result_of(7, 5.0, 0.1)
+    first.rejected = {"InsufficientCPU": 3, "HostPortInUse": 1}
+    second.rejected = {"HostPortInUse": 4}
+
+    show(console, [("x/a.yaml", first), ("x/a.yaml", second), ("x/b.yaml", result_of(9, 0.0, 0.1))])
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line for line in lines if line.startswith("rejected")] == [
+        "rejected attempts of a: HostPortInUse 5, InsufficientCPU 3"
+    ]
