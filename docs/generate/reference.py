@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _WIDTH: Final = 100
+_FIRST_RELEASE: Final = "0.2.0"
 _ACCOUNT: Final = Named("kube-system", "custom-scheduler")
 _ONLY_IN_TOOLS: Final = ("simulator", "testing", "tools")
 
@@ -71,8 +72,8 @@ def configuration() -> str:
     kinds = _with_their_parts(types.KubeSchedulerConfiguration)
     meanings = _documented_meanings()
     head = (
-        f"# Configuration fields\n\nThe fields of a `{types.KIND}` of `{types.API_VERSION}`. All of them exist since "
-        "0.2.0, the first release. [Configuration](../configuration.md) explains them.\n"
+        f"# Configuration fields\n\nThe fields of a `{types.KIND}` of `{types.API_VERSION}`. [Configuration]"
+        "(../configuration.md) explains them. *Since* is the first version of custom-scheduler that has the field.\n"
     )
     parts = [head, *(_fields(kind, kind.__name__, meanings) for kind in kinds), "## Arguments of plugins\n"]
     known = set(kinds)
@@ -110,6 +111,8 @@ def _structs(field: inspect.Type) -> Iterator[type[msgspec.Struct]]:
             yield from _structs(field.item_type)
         case inspect.DictType():
             yield from _structs(field.value_type)
+        case inspect.Metadata():
+            yield from _structs(field.type)
 
 
 def _fields(kind: type[msgspec.Struct], heading: str, documented: Mapping[str, str]) -> str:
@@ -119,12 +122,13 @@ def _fields(kind: type[msgspec.Struct], heading: str, documented: Mapping[str, s
             f"`{field.encode_name}`",
             _type_text(type_),
             _default_text(field),
+            _since_version(type_),
             (documented.get(field.encode_name) or meanings.get(field.name, "")).replace("\n", " "),
         )
         for field, type_ in zip(msgspec.structs.fields(kind), _types_of(kind), strict=True)
     ]
     text = _first_paragraph(kind.__doc__)
-    return f"## {heading}\n\n{text}\n\n{_table(('field', 'type', 'default', 'meaning'), rows)}"
+    return f"## {heading}\n\n{text}\n\n{_table(('field', 'type', 'default', 'since', 'meaning'), rows)}"
 
 
 def _type_text(field: inspect.Type) -> str:
@@ -148,6 +152,8 @@ def _type_text(field: inspect.Type) -> str:
             text = " or ".join(f"`{each.value}`" for each in field.cls)
         case inspect.LiteralType():
             text = " or ".join(f"`{each}`" for each in field.values)
+        case inspect.Metadata():
+            text = _type_text(field.type)
         case inspect.CustomType() | inspect.DataclassType():
             text = field.cls.__name__.lower()
         case _:
@@ -162,6 +168,12 @@ _PLAIN: Final[Mapping[type[inspect.Type], str]] = {
     inspect.BytesType: "base64 text",
     inspect.AnyType: "any value",
 }
+
+
+def _since_version(field: inspect.Type) -> str:
+    """Return the version that a field names in its metadata; a field without one is in the first release."""
+    named = (field.extra or {}).get("since") if isinstance(field, inspect.Metadata) else None
+    return _FIRST_RELEASE if named is None else str(named)
 
 
 def _default_text(field: msgspec.structs.FieldInfo) -> str:

@@ -30,7 +30,11 @@ Percentage = Annotated[int, msgspec.Meta(ge=0, le=100)]
 class ConfigurationStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Base class of all parts of a configuration: immutable, camelCase in the file."""
+    """Base class of all parts of a configuration: immutable, camelCase in the file.
+
+    The reference shows the version that has a field first. It is 0.2.0, unless the metadata of the field name another one:
+    `Annotated[bool, msgspec.Meta(extra={"since": "0.3.0"})]`.
+    """
 
 
 class LeaderElection(ConfigurationStruct, frozen=True, kw_only=True):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import pytest
 
 from docs.generate.reference import PAGES, metrics_in_code
 from docs.generate.repository_pages import for_the_site, linked_pages, page_of
 from scheduler.cli.command import COMMANDS
+from scheduler.configuration import types
 from scheduler.configuration.feature_gates import VERSIONS, stages_at
 from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.stages import STAGES
@@ -43,6 +46,21 @@ def test_the_page_of_the_configuration_has_every_field():
     text = text_of("configuration")
 
     assert [field for field in FIELDS if f"| `{field}` |" not in text] == []
+
+
+class Settings(types.ConfigurationStruct, frozen=True, kw_only=True):
+    """Settings of two versions."""
+
+    old: bool = False
+    new: Annotated[int, msgspec.Meta(ge=1, extra={"since": "9.1.0"})] = 1
+
+
+def test_the_page_of_the_configuration_has_the_first_version_of_each_field(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(types, "KubeSchedulerConfiguration", Settings)
+    text = text_of("configuration")
+
+    assert "| `old` | boolean | `false` | 0.2.0 | " in text
+    assert "| `new` | integer from 1 | `1` | 9.1.0 | " in text
 
 
 def test_the_page_of_the_command_line_has_every_command():
