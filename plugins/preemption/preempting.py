@@ -514,7 +514,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if not chosen:
             return _nothing("no candidate node for preemption")
         node_name = snapshot.name_of(chosen[0].row)
-        self._preemptions.start(pod, node_name, leaving, self.name)
+        self._preemptions.start(pod, node_name, leaving, self.name, self.quota_of(pod))
         return PostFilterResult(self.success(node_name, len(leaving)), node_name)
 
     def success(self, node_name: str, n_victims: int) -> Status:

@@ -385,6 +385,9 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
             )
         return found + [QuotaUsage(ELASTIC_QUOTAS, key, fault=problem) for key, problem in wrong.items()]
 
+    def quota_of(self, pod: PodInfo) -> str:
+        return self._quotas.holders.get(pod.namespace, "")
+
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:

@@ -390,8 +390,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         )
 
     def _alike(self, pod: PodInfo) -> Hashable:
-        tree = self._ledger.standing(self._cluster.snapshot()).tree
-        return tree.queue_of(pod), tuple(sorted(pod.resources.requests.items()))
+        return self.quota_of(pod), tuple(sorted(pod.resources.requests.items()))
 
     def _may_fit(self, pod: PodInfo, _old: object, _new: object) -> QueueingHint:
         attempt = self._attempt(pod, self._ledger.standing(self._cluster.snapshot(), pod), is_overdue=True)
@@ -683,6 +682,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         self, plugins: Sequence[Self], pending: Sequence[PodInfo]
     ) -> Generator[None, None, Sequence[QuotaUsage]]:
         return usages(self._ledger, self._cluster.snapshot(), pending)
+
+    def quota_of(self, pod: PodInfo) -> str:
+        return self._ledger.standing(self._cluster.snapshot()).tree.queue_of(pod)
 
     # Helpers.
 

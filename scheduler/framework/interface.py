@@ -173,6 +173,13 @@ class Plugin(ABC):
         yield from ()
         return ()
 
+    def quota_of(self, pod: PodInfo) -> str:
+        """Return the key of the queue or quota that a pod counts in, as in `QuotaUsage`; "" for none, the default.
+
+        Called when pods are preempted for the pod, so that users see which queue or quota gets their capacity.
+        """
+        return ""
+
     async def refresh(self) -> None:
         """Fetch background data; called at start and then every `refresh_seconds`, never in a scheduling cycle.
 

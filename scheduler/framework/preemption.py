@@ -257,7 +257,9 @@ class Preemptions(Protocol):
         """
         ...
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         """Start to evict pods from a node for another pod; pods that are already terminating are skipped.
 
         The preemptor must not be tried before the evictions are done: see `is_running`. If they fail, the
@@ -268,6 +270,7 @@ class Preemptions(Protocol):
             node_name: the node.
             victims: the pods to evict from that node.
             plugin: the preempting plugin.
+            quota: the key of the queue or quota that the preemptor counts in, for users; "" for none.
         """
         ...
 

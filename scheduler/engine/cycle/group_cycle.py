@@ -273,7 +273,7 @@ class PodGroupCycle:
         if not tried.error.is_success:
             return tried, tried.error
         if tried.is_enough:  # the whole group fits after these victims are gone
-            tried.victims = [pod for _, _, victims, _ in held for pod in victims]
+            tried.victims = [pod for _, _, victims, *_ in held for pod in victims]
             return tried, SUCCESS
         if not group.preempts_as_one:
             return tried, Status.unschedulable()

@@ -106,6 +106,7 @@ class GroupPreemption:
         try:
             found = await asked.post_filter_group(tried.group, members, trials)
             victims = found if isinstance(found, Status) else await trials.confirmed(found)
+            quota = "" if isinstance(victims, Status) else asked.quota_of(members[0])
         except PluginError as error:
             return error.status
         except (OverBudgetError, ChangedError):
@@ -120,7 +121,7 @@ class GroupPreemption:
         tried.victims = victims
         # The members fit after the victims are gone; until then the nominations keep the capacity for them.
         self._expect(tried, trials.nodes)
-        self._preemptions.start_for_group(tried.group, members, victims, asked.name)
+        self._preemptions.start_for_group(tried.group, members, victims, asked.name, quota)
         if not tried.group.is_entity:
             return SUCCESS
         return Status(Code.SUCCESS, (f"found a placement for podgroup, preempting {len(victims)} victims",))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
-    Preemption = tuple[PodInfo, str, Sequence[PodInfo], str]
+    Preemption = tuple[PodInfo, str, Sequence[PodInfo], str, str]
     """The arguments of `PreemptionExecutor.start`."""
     Victims = Mapping[int, tuple[Sequence[PodInfo], int]]
 
@@ -56,12 +56,14 @@ class Preemptor:
         pods: the pod, or the members of the group.
         node_name: the node; "" for a group, which may use many nodes.
         plugin: the plugin that requested the preemption.
+        quota: the key of the queue or quota that the pods count in; "" for none.
         group: the group; None for a single pod.
     """
 
     pods: Sequence[PodInfo]
     node_name: str
     plugin: str
+    quota: str
     group: PodGroup | None = None
 
     @property
@@ -101,6 +103,7 @@ class PastPreemption(NamedTuple):
         uid: the uid of the pod, or of the first pod of the group.
         node_name: the node; "" for a group.
         plugin: the plugin that requested it.
+        quota: the key of the queue or quota that the preemptor counted in; "" for none.
         victims: `namespace/name` and priority of the first 20 victims.
         n_victims: the number of victims.
     """
@@ -112,6 +115,7 @@ class PastPreemption(NamedTuple):
     uid: str
     node_name: str
     plugin: str
+    quota: str
     victims: Sequence[tuple[str, int]]
     n_victims: int
 
@@ -214,17 +218,19 @@ class PreemptionExecutor(_Holding):
     def is_for_group(self, uid: str) -> bool:
         return uid in self._running and self._running[uid].preemptor.group is not None
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         if self._held is not None:
-            self._held.append((preemptor, node_name, victims, plugin))
+            self._held.append((preemptor, node_name, victims, plugin, quota))
         else:
-            self._start(Preemptor((preemptor,), node_name, plugin), victims)
+            self._start(Preemptor((preemptor,), node_name, plugin, quota), victims)
 
     def start_for_group(
-        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str, quota: str
     ) -> None:
         """Start the eviction of victims on any nodes, for a group with the pending `members`."""
-        self._start(Preemptor(members, "", plugin, group), victims)
+        self._start(Preemptor(members, "", plugin, quota, group), victims)
 
     def _start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         staying = [victim for victim in victims if not victim.is_terminating]
@@ -248,6 +254,7 @@ class PreemptionExecutor(_Holding):
                 preemptor.pods[0].uid,
                 preemptor.node_name,
                 preemptor.plugin,
+                preemptor.quota,
                 [(victim.key, victim.priority) for victim in victims[:_MOST_VICTIMS]],
                 len(victims),
             )
@@ -406,7 +413,9 @@ class NoPreemptions:
     def evaluation(self, preemptor: str) -> AbstractContextManager[Evaluation]:
         return nullcontext(Evaluation())
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         return
 
     def is_running(self, uid: str) -> bool:
@@ -423,22 +432,26 @@ class GroupPreemptions(Protocol):
 
     def not_held(self) -> AbstractContextManager[None]: ...
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None: ...
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None: ...
 
     def start_for_group(
-        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str, quota: str
     ) -> None: ...
 
 
 class NotedPreemptions(_Holding, NoPreemptions):
     """Implements `GroupPreemptions` without executing decisions; preemptions are only recorded while they are held."""
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         if self._held is not None:
-            self._held.append((preemptor, node_name, victims, plugin))
+            self._held.append((preemptor, node_name, victims, plugin, quota))
 
     def start_for_group(
-        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str, quota: str
     ) -> None:
         return
 

@@ -17,7 +17,6 @@ from scheduler.tools.board.hub import Hub
 from scheduler.tools.board.objects import object_json
 from scheduler.tools.board.pending_pods import PendingPods
 from scheduler.tools.board.profile_dry_run import ProfileChangeError, ProfileDryRun, change_in
-from scheduler.tools.board.quotas import quota_usages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -158,7 +157,7 @@ async def _labels(board: Board, request: ServerRequest) -> ServerResponse:
 
 
 async def _quotas(board: Board, _request: ServerRequest) -> ServerResponse:
-    return json_answer(await quota_usages(board.subject))
+    return json_answer(await workloads.quota_usages(board.subject))
 
 
 async def _group(board: Board, request: ServerRequest) -> ServerResponse:

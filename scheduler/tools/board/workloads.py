@@ -1,23 +1,30 @@
-"""The board's data about the pods of one controller or group, and about past preemptions."""
+"""The board's data about controllers, groups, quotas and past preemptions."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.live_explain import live_groups
 from scheduler.engine.cycle.group_explanation import GroupLog
+from scheduler.engine.cycle.time_slices import run_in_slices
+from scheduler.framework import Plugin
+from scheduler.loop_work import calls_plugin_code
 from scheduler.objects.pod_group import GroupKey
 from scheduler.tools.board.object_details import owner_of
 from scheduler.tools.whatif.pending_causes import causes_in, last_message
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from scheduler.engine.cycle.preemption import PastPreemption
+    from scheduler.framework import QuotaUsage
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.board.subject import Subject
+
+logger = logging.getLogger(__name__)
 
 _PODS_A_STEP: Final = 500
 _MOST_PODS: Final = 500
@@ -91,6 +98,33 @@ def group_details(subject: Subject, key: str) -> dict[str, Any] | None:
     return found
 
 
+async def quota_usages(subject: Subject) -> list[dict[str, Any]]:
+    """Return the use of each queue and quota of all plugins as JSON values: the fields of `QuotaUsage`, and the `plugin`."""
+    pending = [each.pod for each in subject.pending()]
+    plugins: dict[type[Plugin], dict[str, Plugin]] = {}
+    for name, framework in subject.parts.profiles.frameworks.items():
+        for plugin in framework.plugins.all():
+            if type(plugin).quota_usages is not Plugin.quota_usages:
+                plugins.setdefault(type(plugin), {})[name] = plugin
+    found: list[dict[str, Any]] = []
+    for its_class, by_profile in plugins.items():
+        its = [pod for pod in pending if pod.scheduler_name in by_profile]
+        try:
+            usages = await run_in_slices(_usages(list(by_profile.values()), its))
+        except Exception:
+            logger.exception("Plugin has no quotas", extra={"plugin": its_class.name})
+            continue
+        found += [{"plugin": its_class.name, **each._asdict()} for each in usages]
+    return found
+
+
+@calls_plugin_code
+def _usages(
+    plugins: Sequence[Plugin], pending: Sequence[PodInfo]
+) -> Generator[None, None, Sequence[QuotaUsage]]:
+    return (yield from plugins[0].quota_usages(plugins, pending))
+
+
 def past_preemptions(subject: Subject) -> Generator[None, None, dict[str, Any]]:
     """Return the last preemptions, the newest first, in steps.
 
@@ -111,6 +145,7 @@ def past_preemptions(subject: Subject) -> Generator[None, None, dict[str, Any]]:
                 "priority": each.priority,
                 "node": each.node_name or None,
                 "plugin": each.plugin,
+                "quota": each.quota,
                 "victims": [{"pod": pod, "priority": priority} for pod, priority in each.victims],
                 "count": each.n_victims,
                 "cause": _cause(subject, each),

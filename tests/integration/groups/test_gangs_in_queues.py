@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.integration.groups.gangs import POD_GROUPS, pod_group
 from tests.integration.plugins import test_quotas as quotas
-from tests.integration.plugins.test_fair_queues import QUEUES, placed, queue, several, teams
+from tests.integration.plugins.test_fair_queues import QUEUES, placed, queue, several, teams, teams_and_daemon
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
@@ -59,6 +59,20 @@ async def test_a_gang_reclaims_its_share_and_no_more(tmp_path: Path) -> None:
         gang(it, "a", 6, "right")
         await it.until(lambda: most_in_gang(it, "a", "right") == 6)
         assert len(placed(it, "b")) == 6
+
+
+async def test_past_preemptions_have_the_queue_of_their_gang_or_pod(tmp_path: Path) -> None:
+    queues = queue("a"), queue("b")
+    async with teams_and_daemon(tmp_path, *queues, longest_wait_seconds=3600) as (it, daemon):
+        it.add_pods(*several("b", 14))
+        await it.until(lambda: len(placed(it, "b")) == 12)
+        gang(it, "a", 5)
+        await it.until(lambda: most_in_gang(it, "a") == 5)
+        it.add_pods(*several("a", 1))
+        await it.until(lambda: len(placed(it, "a")) == 6)
+
+        past = [(each.kind, each.preemptor, each.quota) for each in daemon.cycles.past_preemptions]
+        assert past == [("podgroup", "a/g", "a"), ("pod", "a/a0", "a")]
 
 
 async def test_a_gang_that_preempts_never_exceeds_max(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ class Started(NoPreemptions):
     def attempted(self) -> None:
         self.attempts += 1
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         assert preemptor.name not in self.found
         self.found[preemptor.name] = node_name, sorted(victim.name for victim in victims)
 

@@ -91,10 +91,14 @@ class Started:
 class Noted(NoPreemptions):
     def __init__(self) -> None:
         self.started: list[Started] = []
+        self.quotas: list[str] = []
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         assert plugin == "CapacityScheduling"
         self.started.append(Started(node_name, [victim.key for victim in victims]))
+        self.quotas.append(quota)
 
 
 @dataclass
@@ -351,6 +355,14 @@ def test_within_its_min_a_namespace_reclaims_borrowed_capacity() -> None:
     )
 
     assert made_room(world, incoming()) == Started("n", ["b/b0"])
+
+
+def test_a_preemption_names_the_quota_of_its_pod() -> None:
+    world = World([quota("a", 2), quota("b", 2)], [running(f"b{number}", "b") for number in range(4)])
+
+    made_room(world, incoming())
+
+    assert world.preemptions.quotas == ["a/q"]
 
 
 def test_no_more_than_the_borrowed_amount_is_reclaimed() -> None:

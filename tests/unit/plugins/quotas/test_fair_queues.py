@@ -56,10 +56,14 @@ if TYPE_CHECKING:
 class Noted(NoPreemptions):
     def __init__(self) -> None:
         self.started: list[tuple[str, list[str]]] = []  # node, victims
+        self.quotas: list[str] = []
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         assert plugin == "FairQueues"
         self.started.append((node_name, [victim.name for victim in victims]))
+        self.quotas.append(quota)
 
     def is_running(self, uid: str) -> bool:
         return bool(self.started)
@@ -294,6 +298,15 @@ def test_a_queue_within_its_share_reclaims_from_any_priority() -> None:
     assert world.attempt(wanted).is_success
     [(_, victims)] = world.preemptions.started
     assert len(victims) == 2
+
+
+def test_a_preemption_names_the_queue_of_its_pod() -> None:
+    world = World(TWO, running("b", 12))
+    wanted = incoming(cpu="2")
+    world.wait(wanted, incoming("b", "9", name="more"))
+
+    assert world.attempt(wanted).is_success
+    assert world.preemptions.quotas == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
-"""The pods of a controller and of a group, and past preemptions."""
+"""The data of the pages about controllers, groups, quotas and past preemptions."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.configuration.load import default
+from plugins.quotas.fair_queues import FairQueues
+from scheduler.configuration.load import default, parse
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.board.file import FileBoard
-from scheduler.tools.board.workloads import controller_details, past_preemptions
+from scheduler.tools.board.workloads import controller_details, past_preemptions, quota_usages
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.unit.tools.board.test_hub import shown
@@ -19,7 +21,10 @@ from tests.unit.tools.board.test_hub import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
     from scheduler.objects.pod import PodInfo
+    from scheduler.tools.board.subject import Subject
 
 
 def owned(name: str, **fields: Any) -> PodInfo:
@@ -75,9 +80,58 @@ async def test_past_preemptions_have_their_cause_victims_and_preemptor(tmp_path:
         assert found["count"] == 1
         [past] = found["preemptions"]
         assert (past["kind"], past["preemptor"], past["priority"]) == ("pod", "default/urgent", 100)
-        assert past["plugin"] == "DefaultPreemption"
+        assert (past["plugin"], past["quota"]) == ("DefaultPreemption", "")
         assert past["node"] == past["placed"] == it.node_of("urgent")
         assert past["cause"] == "2 Insufficient cpu"
         [victim] = past["victims"]
         assert victim["pod"] in {"default/low-0", "default/low-1"}
         assert (victim["priority"], past["count"]) == (0, 1)
+
+
+# Quotas.
+
+
+QUEUES = "custom-scheduler.io/v1alpha1/queues"
+BOTH = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: FairQueues}]}}
+- schedulerName: other
+"""
+
+
+def subject_with_queues() -> Subject:
+    """Return a file with a queue, of which one profile of two knows."""
+    queue = {"metadata": {"name": "web"}, "spec": {"namespaces": ["default"], "min": {"cpu": "3"}}}
+    cluster = ClusterFile(
+        nodes=[node("n1", cpu="4")],
+        pods=[
+            pod("there", node="n1", cpu="2"),
+            pod("waits", cpu="9"),
+            pod("of-another-profile", cpu="9", scheduler_name="other"),
+        ],
+        others={QUEUES: {"web": json.dumps(queue).encode()}},
+    )
+    return FileBoard(cluster, parse(BOTH), refresh=False).subject
+
+
+def test_pending_pods_count_in_the_profiles_with_the_plugin() -> None:
+    [web] = asyncio.run(quota_usages(subject_with_queues()))
+
+    assert (web["plugin"], web["kind"], web["key"]) == ("FairQueues", QUEUES, "web")
+    assert (web["used"], web["guaranteed"]) == ({"cpu": 2000}, {"cpu": 3000})
+    assert (web["pending"], web["waiting"]["cpu"]) == (1, 9000)
+
+
+def test_a_plugin_that_fails_is_left_out_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(FairQueues, "quota_usages", fails)
+
+    assert asyncio.run(quota_usages(subject_with_queues())) == []
+    assert "Plugin has no quotas" in caplog.text
