@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version board-assets lock clean
+.PHONY: help demo test test-python check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version assets pictures lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -89,17 +89,21 @@ release: $(VENV)/dev ## Build and check all files of a release in dist/VERSION (
 version: $(VENV)/dev ## Write a version into all its places but the CHANGELOG (VERSION=0.3.0)
 	@$(BIN)/python -m manifests.release.versions '$(VERSION)'
 
-board-assets: ## Download the libraries of the board again, at the versions in this file (needs npm)
-	@into=$$(realpath scheduler/tools/board/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
-	&& for package in preact@11.2.0 htm@3.1.1 uplot@1.6.32; do \
+assets: ## Download the libraries of the board and of the documentation again, at the versions in this file (needs npm)
+	@into=$$(realpath scheduler/tools/board/assets/vendor) && site=$$(realpath docs/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
+	&& for package in preact@11.2.0 htm@3.1.1 uplot@1.6.32 mermaid@11.17.2; do \
 	  name=$${package%@*} && mkdir $$name && npm pack --silent $$package >/dev/null && tar xzf $$name-*.tgz -C $$name || exit 1; \
-	  { printf '%s\n\n' "$$package"; cat $$name/package/LICENSE; printf '\n\n'; } >> LICENSES.txt; done \
+	  { printf '%s\n\n' "$$package"; cat $$name/package/LICENSE; printf '\n\n'; } > $$name/LICENSE; done \
 	&& sed '/^\/\/# sourceMappingURL/d' preact/package/dist/preact.mjs > "$$into/preact.js" \
 	&& sed '/^\/\/# sourceMappingURL/d; s/from"preact"/from".\/preact.js"/' preact/package/hooks/dist/hooks.mjs > "$$into/hooks.js" \
 	&& cp htm/package/dist/htm.mjs "$$into/htm.js" \
 	&& cp uplot/package/dist/uPlot.iife.min.js "$$into/uplot.js" \
 	&& cp uplot/package/dist/uPlot.min.css "$$into/uplot.css" \
-	&& cp LICENSES.txt "$$into/LICENSES.txt" && rm -rf "$$made"
+	&& cat preact/LICENSE htm/LICENSE uplot/LICENSE > "$$into/LICENSES.txt" \
+	&& cp mermaid/package/dist/mermaid.min.js "$$site/mermaid.js" && cp mermaid/LICENSE "$$site/LICENSES.txt" && rm -rf "$$made"
+
+pictures: $(VENV)/dev ## Make the pictures of the documentation again, from the pages that they show (needs chromium)
+	@PICTURES=docs $(BIN)/pytest -q tests/integration/documents/test_pictures.py
 
 lock: ## Resolve the dependencies again (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
