@@ -56,12 +56,12 @@ leaderElection: {leaderElect: false}
 
 
 @asynccontextmanager
-async def daemon_of(server: ApiServer, folder: Path) -> AsyncIterator[Daemon]:
+async def daemon_of(server: ApiServer, folder: Path, configuration: str) -> AsyncIterator[Daemon]:
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(
             connect(str(server.write_kubeconfig(folder / "kubeconfig")))
         )
-        daemon = Daemon(connection, parse(ALONE), clock=SystemClock(), random=Random(1))
+        daemon = Daemon(connection, parse(configuration), clock=SystemClock(), random=Random(1))
         stop = asyncio.Event()
         running = asyncio.create_task(daemon.run(stop))
         try:
@@ -73,10 +73,10 @@ async def daemon_of(server: ApiServer, folder: Path) -> AsyncIterator[Daemon]:
 
 @asynccontextmanager
 async def board_of_a_daemon(
-    server: ApiServer, folder: Path, port: int = 0
+    server: ApiServer, folder: Path, port: int = 0, configuration: str = ALONE
 ) -> AsyncIterator[tuple[Daemon, str]]:
     async with (
-        daemon_of(server, folder) as daemon,
+        daemon_of(server, folder, configuration) as daemon,
         serving_board(board_of(of_daemon(daemon, SystemClock())), port) as url,
     ):
         yield daemon, url
@@ -389,41 +389,11 @@ async def test_the_board_can_be_used_by_keyboard_alone(tmp_path: Path) -> None:
             assert complaints == []
 
 
-async def bars_nobody(page: Shown) -> None:
-    """What axe finds is not there: words without contrast, things without a name, keys that reach nothing."""
+async def assert_accessible(page: Shown) -> None:
+    """Let axe check the page: contrast, names of elements, use by keyboard."""
     found = (await Axe().run(page)).response["violations"]
-    assert [(each["id"], [at["html"] for at in each["nodes"]]) for each in found] == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_all_pages_are_accessible_to_screen_readers_and_keyboard_users(
-    tmp_path: Path, scheme: str
-) -> None:
-    async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
-        tainted = {"taints": [{"key": "pool", "effect": "NoSchedule"}]}
-        add(server, "nodes", *nodes(3), node_object("dear", cpu="64", **tainted))
-        add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
-        async with browsing(color_scheme=scheme) as (page, _):
-            await page.goto(url)
-            await expect(panel(page, "Pending pods")).to_contain_text("1 pending pod")
-            await expect(panel(page, "Decisions")).to_contain_text("default/web")
-            await bars_nobody(page)
-
-            await panel(page, "Pending pods").get_by_role("button", name="1", exact=True).click()
-            await page.get_by_role("button", name="As a table").click()
-            await page.get_by_role("button", name="dear").click()
-            await expect(panel(page, "Node dear")).to_be_visible()
-            await bars_nobody(page)
-
-            for name in ("web", "big"):
-                await page.goto(f"{url}#/pods/default/{name}")
-                for chosen in ("node-0", "dear"):
-                    await page.get_by_role("checkbox", name=f"{chosen} side by side").check()
-                await bars_nobody(page)
-
-            await page.goto(f"{url}#/configuration")
-            await expect(panel(page, "Profile custom-scheduler")).to_be_visible()
-            await bars_nobody(page)
+    faults = [(each["id"], [at["html"] for at in each["nodes"]]) for each in found]
+    assert faults == [], page.url
 
 
 async def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once() -> None:

@@ -1,6 +1,7 @@
 // The active configuration: profiles, plugins, the last reload, extenders.
 import { html } from "./dom.js";
-import { age, count, seconds } from "./format.js";
+import { count, seconds } from "./format.js";
+import { Ago } from "./moment.js";
 import { Yaml } from "./object.js";
 import { useAnswer, useTopic } from "./store.js";
 import { Column } from "./table.js";
@@ -20,7 +21,7 @@ function Reload({ reload, apiVersion }) {
   const { results, since, successful, restartNeeded, followed } = reload;
   return html`<section class="panel" aria-label="Configuration"><header><h2>Configuration</h2></header><dl>
     <dt>version</dt><dd>${apiVersion}</dd>
-    ${since && html`<dt>active since</dt><dd>${new Date(since * 1000).toLocaleString()} (${age(since * 1000)})</dd>`}
+    ${since && html`<dt>active since</dt><dd>${new Date(since * 1000).toLocaleString()} (<${Ago} at=${since * 1000} />)</dd>`}
     <dt>reloads</dt><dd>${count(results.reloaded ?? 0)} applied, ${count(results.rejected ?? 0)} rejected${successful === 0 ? html`, <strong class="warn">the last one was rejected</strong>` : ""}</dd>
     ${Object.entries(followed).map(([source, up]) => html`<dt>${source}</dt><dd>${up ? "followed" : html`<strong class="warn">not followed</strong>`}</dd>`)}
     ${restartNeeded.length > 0 && html`<dt>need a restart</dt><dd class="warn">${restartNeeded.join(", ")}</dd>`}</dl></section>`;
@@ -33,8 +34,8 @@ function Extenders({ extenders }) {
     <thead><tr><${Column}>extender<//><${Column}>verbs<//><${Column} n>calls<//><${Column} n>failed<//><${Column}>last response<//><${Column} n>duration<//><${Column}>last failure<//></tr></thead>
     <tbody>${extenders.map((each) => html`<tr><td>${each.url}${each.ignorable ? html` <span class="dim">ignorable</span>` : ""}</td><td>${each.verbs.join(", ")}</td>
       <td class="n">${count(each.asked)}</td><td class=${each.failed ? "n warn" : "n"}>${count(each.failed)}</td>
-      <td>${each.answeredAt ? `${age(each.answeredAt * 1000)} ago` : "never"}</td><td class="n">${each.answeredAt ? seconds(each.seconds) : "–"}</td>
-      <td>${each.failedAt ? html`${age(each.failedAt * 1000)} ago: <span class=${each.failedAt > (each.answeredAt ?? 0) ? "warn" : "dim"}>${each.error}</span>` : "none"}</td></tr>`)}</tbody></table></div></section>`;
+      <td>${each.answeredAt ? html`<${Ago} at=${each.answeredAt * 1000} />` : "never"}</td><td class="n">${each.answeredAt ? seconds(each.seconds) : "–"}</td>
+      <td>${each.failedAt ? html`<${Ago} at=${each.failedAt * 1000} />: <span class=${each.failedAt > (each.answeredAt ?? 0) ? "warn" : "dim"}>${each.error}</span>` : "none"}</td></tr>`)}</tbody></table></div></section>`;
 }
 
 function Profile({ profile, written }) {

@@ -1,6 +1,7 @@
 // Decisions as they happen.
 import { html, useState } from "./dom.js";
-import { count, many, seconds, time } from "./format.js";
+import { count, many, seconds } from "./format.js";
+import { Ago } from "./moment.js";
 import { PodLink } from "./node.js";
 import { useParam } from "./place.js";
 import { useTopic } from "./store.js";
@@ -23,9 +24,9 @@ export function Decisions({ choose }) {
     ${!shown.length && html`<p class="dim">None yet.</p>`}
     ${shown.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Latest decisions, newest first</caption>
       <thead><tr><${Column}>time<//><${Column}>pod<//>${kind !== "cluster" && html`<${Column} n wide>attempt<//><${Column} n wide>duration<//>`}<${Column}>result<//></tr></thead>
-      <tbody>${shown.map(({ key, each, equal }) => html`<tr key=${key}><td class="w">${time(each.at)}</td><td><span class="name"><${PodLink} pod=${each.pod} /></span>
+      <tbody>${shown.map(({ key, each, equal }) => html`<tr key=${key}><td class="w"><${Ago} at=${each.at} /></td><td><span class="name"><${PodLink} pod=${each.pod} /></span>
           ${equal.length > 1 && html` <button class="count" aria-expanded=${open === key} aria-label=${`${many(equal.length, "equal decision")}`} onClick=${() => setOpen(open === key ? "" : key)}>×${count(equal.length)}</button>`}
-          ${open === key && html`<ul class="causes">${equal.slice(1).map((other) => html`<li key=${other.serial}><${PodLink} pod=${other.pod} /> <span class="dim">${time(other.at)}</span></li>`)}</ul>`}</td>
+          ${open === key && html`<ul class="causes">${equal.slice(1).map((other) => html`<li key=${other.serial}><${PodLink} pod=${other.pod} /> <span class="dim"><${Ago} at=${other.at} /></span></li>`)}</ul>`}</td>
         ${kind !== "cluster" && html`<td class="n wide">${each.number}</td><td class="n wide">${seconds(each.seconds)}</td>`}
         <td class="cause">${each.node ? html`<span class="good">→</span> <button class="plain" onClick=${() => choose(each.node)}>${each.node}</button>` : html`<span class="warn">${each.message}</span>`}</td></tr>`)}</tbody></table></div>`}
   </section>`;

@@ -1,4 +1,5 @@
 // Numbers and times as text.
+import { now } from "./store.js";
 
 const UNITS = ["", " KiB", " MiB", " GiB", " TiB", " PiB"];
 const BYTES = /^(memory|ephemeral-storage|storage)$|^hugepages-/;
@@ -28,8 +29,8 @@ export function seconds(value) {
   return value < 1 ? `${short(value * 1000)} ms` : `${short(value)} s`;
 }
 
-export const age = (since) => duration((Date.now() - new Date(since)) / 1000);
-export const left = (until) => `${duration((new Date(until) - Date.now()) / 1000)} left`;
+export const age = (since) => duration((now() - new Date(since)) / 1000);
+export const left = (until) => `${duration((new Date(until) - now()) / 1000)} left`;
 
 function duration(given) {
   const passed = Math.max(0, given);

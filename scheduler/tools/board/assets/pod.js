@@ -1,7 +1,8 @@
 // One pod: its attempts, its history in the queue, and the result of every node.
 import { html, useEffect, useMemo, useState } from "./dom.js";
-import { age, count, left, many, pathOf, seconds, time } from "./format.js";
+import { count, left, many, pathOf, seconds, time } from "./format.js";
 import { compare } from "./layout.js";
+import { Ago } from "./moment.js";
 import { asked, NodeLink } from "./node.js";
 import { YamlLink } from "./object.js";
 import { ask, listen } from "./store.js";
@@ -50,7 +51,7 @@ function Facts({ details }) {
       <dt>scheduler</dt><dd>${details.scheduler}</dd>
       ${details.owner && html`<dt>controller</dt><dd><${ControllerLink} namespace=${details.pod.split("/")[0]} owner=${details.owner} /></dd>`}
       ${details.group && html`<dt>group</dt><dd><${GroupLink} group=${details.group} /></dd>`}
-      <dt>created</dt><dd>${details.since ? `${age(details.since)} ago` : "unknown"}</dd>
+      <dt>created</dt><dd>${details.since ? html`<${Ago} at=${details.since} />` : "unknown"}</dd>
       <${Several} name="labels" of=${pairs(details.labels)} />
       <${Several} name="node selector" of=${pairs(details.nodeSelector)} />
       <${Several} name="tolerations" of=${details.tolerations} /></dl>
@@ -72,7 +73,7 @@ function Attempts({ details, setNumber }) {
     ${details.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts in memory, newest first</caption>
       <thead><tr><${Column} n>attempt<//><${Column}>time<//><${Column} n>duration<//><${Column}>result<//></tr></thead>
       <tbody>${details.attempts.map((each) => html`<tr class=${each.at === current ? "chosen" : ""}><td class="n"><button class="plain" aria-pressed=${each.at === current} onClick=${() => setNumber(each.number)}>${each.number || "now"}</button></td>
-        <td class="w">${time(each.at)}</td><td class="n">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
+        <td class="w"><${Ago} at=${each.at} /></td><td class="n">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
@@ -81,7 +82,7 @@ function History({ details }) {
     ${!details.history.length && html`<p class="dim">None in memory.</p>`}
     ${details.history.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Queue history as a table"><table><caption class="unseen">Moves between queues, newest first</caption>
       <thead><tr><${Column}>time<//><${Column}>from<//><${Column}>to<//><${Column}>reason<//></tr></thead>
-      <tbody>${[...details.history].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
+      <tbody>${[...details.history].reverse().map((move) => html`<tr><td class="w"><${Ago} at=${move.at} /></td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
@@ -91,7 +92,7 @@ function Events({ events: { events, problem } }) {
     ${events?.length === 0 && html`<p class="dim">No recent events.</p>`}
     ${events?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, newest first</caption>
       <thead><tr><${Column}>time<//><${Column} n>count<//><${Column}>reason<//><${Column}>message<//><${Column}>from<//></tr></thead>
-      <tbody>${events.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
+      <tbody>${events.map((each) => html`<tr><td class="w"><${Ago} at=${each.at} /></td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 

@@ -10,6 +10,9 @@ import { Column } from "./table.js";
 
 const AGAIN_MS = 3000;
 
+// Returns the address of the page with one queue or quota selected; `resource` may be left out.
+export const quotaPath = (quota, resource) => `#/quotas?${new URLSearchParams({ ...(resource && { resource }), quota })}`;
+
 export function Quotas() {
   const answer = useAnswer("quotas", AGAIN_MS);
   const [chosen, choose] = useParam("resource");
@@ -30,7 +33,7 @@ function Tree({ rows, resource }) {
   const show = (amounts) => (resource in amounts ? amount(resource, amounts[resource]) : "");
   return html`<div class="scroll" tabindex="0" role="group" aria-label="Quotas as a table"><table><caption class="unseen">Use of ${resource}, each with the queues below it</caption>
     <thead><tr><${Column}>name<//><${Column} fill>use<//><${Column} n>used<//><${Column} n>guaranteed<//>${hasShares && html`<${Column} n>fair share<//>`}<${Column} n>borrowed<//><${Column} n>limit<//><${Column} n>waiting<//><${Column} n>pending pods<//><${Column}><span class="unseen">object</span><//></tr></thead>
-    <tbody>${rows.map(([each, depth]) => html`<tr key=${each.key} class=${each.key === chosen ? "chosen" : ""}><th scope="row" class="w"><span class=${`depth-${Math.min(depth, 8)}`}></span><a href=${`#/quotas?${new URLSearchParams({ resource, quota: each.key })}`}>${each.key}</a>${depth > 0 && html`<span class="unseen">, below ${each.parent}</span>`}
+    <tbody>${rows.map(([each, depth]) => html`<tr key=${each.key} class=${each.key === chosen ? "chosen" : ""}><th scope="row" class="w"><span class=${`depth-${Math.min(depth, 8)}`}></span><a href=${quotaPath(each.key, resource)}>${each.key}</a>${depth > 0 && html`<span class="unseen">, below ${each.parent}</span>`}
         ${each.fault && html`<div class="warn fault">${each.fault}</div>`}</th>
       <td><${Use} of=${each} resource=${resource} /></td>
       <td class="n">${show(each.used) || 0}</td><td class="n">${show(each.guaranteed)}</td>${hasShares && html`<td class="n">${show(each.fair_share ?? {}) || 0}</td>`}

@@ -17,6 +17,9 @@ export const store = {
   configuration: null,
 };
 
+// Returns the time of the scheduler in milliseconds, from its last sample: in a recording it is the recorded time.
+export const now = () => (store.samples.length ? store.samples[store.samples.length - 1].at * 1000 : Date.now());
+
 const listeners = new Map(); // topic -> Set of functions
 const due = new Set();
 let isDue = false;

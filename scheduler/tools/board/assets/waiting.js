@@ -1,9 +1,10 @@
 // Pending pods by cause.
 import { html, useEffect, useState } from "./dom.js";
-import { age, count, many } from "./format.js";
+import { count, many } from "./format.js";
+import { Ago } from "./moment.js";
 import { PodLink } from "./node.js";
 import { setParams, usePlace } from "./place.js";
-import { ask, useAnswer, useTopic } from "./store.js";
+import { ask, now, useAnswer, useTopic } from "./store.js";
 import { Column, Sorted } from "./table.js";
 import { GroupLink } from "./workloads.js";
 
@@ -45,7 +46,7 @@ export function Waiting() {
   const [over, setOver] = useState(0);
   const [by, setBy] = useState({ name: "count", down: true });
   const [open, setOpen] = useState(null);
-  const old = Date.now() - over * 1000;
+  const old = now() - over * 1000;
   const groups = waiting.filter((group) => (!place || group.places[place]) && (!over || new Date(group.oldest) < old));
   groups.sort((one, other) => (KEYS[by.name](one) - KEYS[by.name](other)) * (by.down ? -1 : 1));
   const number = waiting.reduce((sum, group) => sum + group.count, 0);
@@ -74,7 +75,7 @@ function Group({ group, filter, isOpen, turn }) {
         ${group.podGroups > 0 && html`<p class="dim">${ofGroups(group)}</p>`}</td>
       <td class="w">${Object.entries(group.places).map(([place, n]) => html`<div>${place === "waits" ? "" : `${count(n)} ${place}`}</div>`)}
         ${Object.keys(group.profiles).map((profile) => html`<div class="dim wide">${profile}</div>`)}</td>
-      <td class="w">${age(group.oldest)}</td>
+      <td class="w"><${Ago} at=${group.oldest} words="" /></td>
       <td class="dim wide">${kinds.join(", ")}</td></tr>
     ${isOpen && html`<tr><td></td><td colspan="4"><${Pods} group=${group} filter=${filter} />
       ${Object.entries(group.requeuingEvents).map(([plugin, events]) => html`<p class="dim">${plugin} checks these events:
@@ -103,7 +104,7 @@ function Pods({ group, filter }) {
   }, [group.name, start, filter]);
   if (details.problem) return html`<p>${details.problem}</p>`;
   const end = details.start + details.pods.length;
-  return html`<ul class="pods">${details.pods.map(({ pod, since }) => html`<li key=${pod}><${PodLink} pod=${pod} /> <span class="dim">${since ? age(since) : ""}</span></li>`)}</ul>
+  return html`<ul class="pods">${details.pods.map(({ pod, since }) => html`<li key=${pod}><${PodLink} pod=${pod} /> <span class="dim">${since && html`<${Ago} at=${since} words="" />`}</span></li>`)}</ul>
     ${details.count > details.pods.length && html`<p class="pages"><button disabled=${!details.start} onClick=${() => setStart(Math.max(0, details.start - 200))}>Previous</button>
       <span>${count(details.start + 1)} to ${count(end)} of ${count(details.count)}, oldest first</span>
       <button disabled=${end >= details.count} onClick=${() => setStart(end)}>Next</button></p>`}`;

@@ -1,8 +1,10 @@
 // The pods of a group and of a controller, and past preemptions.
 import { html } from "./dom.js";
-import { age, count, many, seconds, time } from "./format.js";
+import { count, many, seconds } from "./format.js";
+import { Ago } from "./moment.js";
 import { asked, NodeLink, PodLink } from "./node.js";
 import { YamlLink } from "./object.js";
+import { quotaPath } from "./quotas.js";
 import { useAnswer } from "./store.js";
 import { Column, Paged } from "./table.js";
 
@@ -26,7 +28,7 @@ function OneGroup({ group }) {
     <header><h2>Group ${group.group}</h2><${YamlLink} kind=${group.kind} of=${group.group} /></header>
     ${group.message && html`<p class="message">${group.message}</p>`}
     <dl><dt>kind</dt><dd>${group.kind}</dd>
-      <dt>result</dt><dd>${group.result}${group.at ? `, ${age(group.at)} ago, in ${seconds(group.seconds)}` : ""}</dd>
+      <dt>result</dt><dd>${group.result}${group.at && html`, <${Ago} at=${group.at} />, in ${seconds(group.seconds)}`}</dd>
       ${group.minCount !== null && html`<dt>minimum</dt><dd>${many(group.minCount, "pod")}</dd>`}
       ${group.topologyKey && html`<dt>in one</dt><dd>${group.topologyKey}</dd>`}
       <dt>pods</dt><dd>${count(group.placed)} on nodes; ${count(group.fits)} of ${many(group.members.length, "pending pod")} fit</dd>
@@ -63,13 +65,15 @@ export function Preemptions() {
   const answer = useAnswer("preemptions", AGAIN_MS);
   if (!answer) return html`<p class="dim">Loading…</p>`;
   const { problem, preemptions, count: kept } = answer;
+  const hasQuotas = preemptions?.some((each) => each.quota);
   return html`<section class="panel" aria-label="Preemptions"><header><h2>Preemptions</h2></header>
     ${problem && html`<p class="dim">${problem}</p>`}
     ${preemptions?.length === 0 && html`<p class="dim">None by this process.</p>`}
     ${preemptions?.length > 0 && html`<${Paged} rows=${preemptions} caption=${kept > preemptions.length ? `The last ${count(preemptions.length)} of ${count(kept)} preemptions in memory` : `${many(kept, "preemption")} by this process`}
-      head=${html`<${Column}>time<//><${Column}>for<//><${Column}>cause<//><${Column}>node<//><${Column}>victims<//><${Column} wide>plugin<//>`}
-      row=${(each) => html`<tr key=${`${each.at} ${each.preemptor}`}><td class="w">${time(each.at)}<div class="dim">${age(each.at)} ago</div></td>
+      head=${html`<${Column}>time<//><${Column}>for<//>${hasQuotas && html`<${Column}>queue or quota<//>`}<${Column}>cause<//><${Column}>node<//><${Column}>victims<//><${Column} wide>plugin<//>`}
+      row=${(each) => html`<tr key=${`${each.at} ${each.preemptor}`}><td class="w"><${Ago} at=${each.at} /></td>
         <td>${each.kind === "pod" ? html`<${PodLink} pod=${each.preemptor} />` : html`<${GroupLink} group=${each.preemptor} />`}<div class="dim">priority ${each.priority}${each.placed ? html`, now on <${NodeLink} node=${each.placed} />` : ""}</div></td>
+        ${hasQuotas && html`<td>${each.quota && html`<a href=${quotaPath(each.quota)}>${each.quota}</a>`}</td>`}
         <td>${each.cause}</td><td>${each.node && html`<${NodeLink} node=${each.node} />`}</td>
         <td>${each.victims.map(({ pod, priority }) => html`<div><${PodLink} pod=${pod} /> <span class="dim">priority ${priority}</span></div>`)}${each.count > each.victims.length ? html`<div class="dim">and ${count(each.count - each.victims.length)} more</div>` : ""}</td>
         <td class="dim wide">${each.plugin}</td></tr>`} />`}</section>`;
