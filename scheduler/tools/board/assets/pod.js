@@ -71,9 +71,9 @@ function Attempts({ details, setNumber }) {
   return html`<section class="panel" aria-label="Attempts"><header><h2>Attempts</h2></header>
     ${!details.attempts.length && html`<p class="dim">None in memory.</p>`}
     ${details.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts in memory, newest first</caption>
-      <thead><tr><${Column} n>attempt<//><${Column}>time<//><${Column} n>duration<//><${Column}>result<//></tr></thead>
+      <thead><tr><${Column} n>attempt<//><${Column}>time<//><${Column} n wide>duration<//><${Column}>result<//></tr></thead>
       <tbody>${details.attempts.map((each) => html`<tr class=${each.at === current ? "chosen" : ""}><td class="n"><button class="plain" aria-pressed=${each.at === current} onClick=${() => setNumber(each.number)}>${each.number || "now"}</button></td>
-        <td class="w"><${Ago} at=${each.at} /></td><td class="n">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
+        <td class="w"><${Ago} at=${each.at} /></td><td class="n wide">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
@@ -81,8 +81,8 @@ function History({ details }) {
   return html`<section class="panel" aria-label="Queue history"><header><h2>Queue history</h2></header>
     ${!details.history.length && html`<p class="dim">None in memory.</p>`}
     ${details.history.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Queue history as a table"><table><caption class="unseen">Moves between queues, newest first</caption>
-      <thead><tr><${Column}>time<//><${Column}>from<//><${Column}>to<//><${Column}>reason<//></tr></thead>
-      <tbody>${[...details.history].reverse().map((move) => html`<tr><td class="w"><${Ago} at=${move.at} /></td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
+      <thead><tr><${Column}>time<//><${Column} wide>from<//><${Column}>to<//><${Column}>reason<//></tr></thead>
+      <tbody>${[...details.history].reverse().map((move) => html`<tr><td class="w"><${Ago} at=${move.at} /></td><td class="w wide">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
@@ -91,8 +91,8 @@ function Events({ events: { events, problem } }) {
     ${problem && html`<p class="warn">Cannot read events: ${problem}</p>`}
     ${events?.length === 0 && html`<p class="dim">No recent events.</p>`}
     ${events?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, newest first</caption>
-      <thead><tr><${Column}>time<//><${Column} n>count<//><${Column}>reason<//><${Column}>message<//><${Column}>from<//></tr></thead>
-      <tbody>${events.map((each) => html`<tr><td class="w"><${Ago} at=${each.at} /></td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
+      <thead><tr><${Column}>time<//><${Column} n wide>count<//><${Column}>reason<//><${Column}>message<//><${Column} wide>from<//></tr></thead>
+      <tbody>${events.map((each) => html`<tr><td class="w"><${Ago} at=${each.at} /></td><td class="n wide">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim wide">${each.by}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 

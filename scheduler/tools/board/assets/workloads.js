@@ -70,11 +70,11 @@ export function Preemptions() {
     ${problem && html`<p class="dim">${problem}</p>`}
     ${preemptions?.length === 0 && html`<p class="dim">None by this process.</p>`}
     ${preemptions?.length > 0 && html`<${Paged} rows=${preemptions} caption=${kept > preemptions.length ? `The last ${count(preemptions.length)} of ${count(kept)} preemptions in memory` : `${many(kept, "preemption")} by this process`}
-      head=${html`<${Column}>time<//><${Column}>for<//>${hasQuotas && html`<${Column}>queue or quota<//>`}<${Column}>cause<//><${Column}>node<//><${Column}>victims<//><${Column} wide>plugin<//>`}
+      head=${html`<${Column}>time<//><${Column}>for<//>${hasQuotas && html`<${Column}>queue or quota<//>`}<${Column}>cause<//><${Column} wide>node<//><${Column}>victims<//><${Column} wide>plugin<//>`}
       row=${(each) => html`<tr key=${`${each.at} ${each.preemptor}`}><td class="w"><${Ago} at=${each.at} /></td>
         <td>${each.kind === "pod" ? html`<${PodLink} pod=${each.preemptor} />` : html`<${GroupLink} group=${each.preemptor} />`}<div class="dim">priority ${each.priority}${each.placed ? html`, now on <${NodeLink} node=${each.placed} />` : ""}</div></td>
         ${hasQuotas && html`<td>${each.quota && html`<a href=${quotaPath(each.quota)}>${each.quota}</a>`}</td>`}
-        <td>${each.cause}</td><td>${each.node && html`<${NodeLink} node=${each.node} />`}</td>
+        <td>${each.cause}</td><td class="wide">${each.node && html`<${NodeLink} node=${each.node} />`}</td>
         <td>${each.victims.map(({ pod, priority }) => html`<div><${PodLink} pod=${pod} /> <span class="dim">priority ${priority}</span></div>`)}${each.count > each.victims.length ? html`<div class="dim">and ${count(each.count - each.victims.length)} more</div>` : ""}</td>
         <td class="dim wide">${each.plugin}</td></tr>`} />`}</section>`;
 }
