@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from manifests.release import chart, image, krew
-from manifests.release.archives import OciArchive
+from manifests.release.archives import OciArchive, extract
 from manifests.release.commands import ReleaseError, run
 from manifests.release.source import Source, exported
 from manifests.release.versions import faults_of, notes_of
@@ -128,7 +128,7 @@ def _packages(release: Release) -> None:
     run(*hatch, "sdist", folder=release.source.folder, environment=environment)
     (archive,) = release.into.glob("*.tar.gz")
     with tempfile.TemporaryDirectory() as name, tarfile.open(archive) as packed:
-        packed.extractall(name, filter="data")
+        extract(packed, name)
         (unpacked,) = Path(name).iterdir()
         for package in (unpacked, unpacked / "scheduler" / "tools"):
             run(*hatch, "wheel", folder=package, environment=environment)

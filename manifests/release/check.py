@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from manifests.release import krew
+from manifests.release.archives import extract
 from manifests.release.commands import ReleaseError, run
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def check_plugin(folder: Path, version: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         with tarfile.open(folder / f"{krew.PROGRAM}-{version}.tar.gz") as packed:
-            packed.extractall(work, filter="data")
+            extract(packed, work)
         caches = {"XDG_CACHE_HOME": str(work / "caches")}
         _expect("Usage: kubectl why", work / krew.PROGRAM, "--help", folder=work, environment=caches)
         yield f"{krew.PROGRAM} installs its packages and runs"

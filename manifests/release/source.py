@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from manifests.release.archives import extract
 from manifests.release.commands import ReleaseError, run
 
 if TYPE_CHECKING:
@@ -58,6 +59,6 @@ def exported(clone: Path, version: str) -> Iterator[Source]:
         words = ["git", "-c", "tar.umask=0022", "archive", commit]
         packed = subprocess.run(words, cwd=clone, stdout=subprocess.PIPE, check=True)  # noqa: S603
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-            archive.extractall(name, filter="data")
+            extract(archive, name)
         seconds = int(run("git", "show", "--no-patch", "--format=%ct", commit, folder=clone))
         yield Source(commit, seconds, Path(name))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from manifests.release.archives import extract
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -167,7 +169,7 @@ def unpack_source(folder: Path, source: Path) -> None:
     check(*build, folder=ROOT)
     (archive,) = archives.iterdir()
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        extract(packed, folder)
     (folder / archive.name.removesuffix(".tar.gz")).rename(source)
 
 

@@ -64,7 +64,7 @@ def test_the_image_has_the_newest_version_of_python() -> None:
 
 
 def test_another_python_has_its_own_environment_for_its_tests() -> None:
-    words = ["make", "--dry-run", "test-python", "PYTHON=/opt/no-such-python"]
+    words = ["make", "--dry-run", "test-python", "PYTHON=/opt/no-such-python", "ARGS="]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     planned = subprocess.run(
         words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True

@@ -72,7 +72,9 @@ class Noted(NoPreemptions):
         self.victims: list[list[str]] = []
         self._clock = fakes.clock
 
-    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    def start(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
+    ) -> None:
         self.victims.append([victim.name for victim in victims])
         self.recent.note(victims, self._clock.monotonic())
 
