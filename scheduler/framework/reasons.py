@@ -27,21 +27,23 @@ class Reason(str):
 
     It is equal to a string with the same text: kube-scheduler's messages do not have the code.
 
-    Args:
-        text: the text for people.
-        code: the reason code, in CamelCase.
-
     Attributes:
-        code: the reason code.
-
-    Raises:
-        ValueError: the code is not in CamelCase, or has more than 63 characters.
+        code: the reason code, in CamelCase.
     """
 
     __slots__ = ("code",)
     code: str
 
     def __new__(cls, text: str, code: str) -> Self:
+        """Return a reason.
+
+        Args:
+            text: the text for people.
+            code: the reason code.
+
+        Raises:
+            ValueError: the code is not in CamelCase, or has more than 63 characters.
+        """
         if not is_reason_code(code):
             raise ValueError(
                 f"a reason code is in CamelCase and has at most {MOST_CHARACTERS} characters, was {code!r:.200}"

@@ -1,4 +1,4 @@
-"""Protection of running pods in a daemon: until when a pod stays, who waits for it, and what explanations say."""
+"""Protection of running pods in a daemon: when it ends, when the preempting pod is tried again, and the explanations."""
 
 from __future__ import annotations
 
