@@ -37,7 +37,7 @@ _UNKNOWN: Final = {
     KARPENTER: UNKNOWN_TO_KARPENTER,
 }
 _REJECTS: Final = (
-    "rejects pods or nodes, and {} does not know its rules: {} adds no node while it believes that a node fits, and may "
+    "rejects pods or nodes, and {} does not know its rules: it adds no node while it believes that a node fits, and may "
     "add nodes that are rejected as well"
 )
 
@@ -57,16 +57,25 @@ def unknown_rules(
         place = configuration.place(f"profiles[{i}]")
         for name in _rejecting(frameworks[profile.scheduler_name]):
             if name not in UPSTREAM_PLUGINS:
-                yield ConfigurationNote(place, f"{name} {_REJECTS.format(autoscaler, 'it')}")
+                yield ConfigurationNote(place, f"{name} {_REJECTS.format(autoscaler)}")
             elif text := _UNKNOWN[autoscaler].get(name):
                 yield ConfigurationNote(place, f"of the rules of {name}, {autoscaler} does not know {text}")
         if autoscaler == KARPENTER:
             yield from _arguments(configuration, i)
     for i, extender in enumerate(configuration.settings.extenders):
         if extender.filter_verb:
-            text = f"extender {shown_url(extender.url_prefix)} {_REJECTS.format(autoscaler, 'it')}"
+            text = f"extender {shown_url(extender.url_prefix)} {_REJECTS.format(autoscaler)}"
             yield ConfigurationNote(configuration.place(f"extenders[{i}].filterVerb"), text)
-    yield from _several(autoscaler, configuration)
+    settings = [
+        _settings_of(autoscaler, profile, frameworks[profile.scheduler_name])
+        for profile in configuration.settings.profiles
+    ]
+    if any(each != settings[0] for each in settings):
+        text = (
+            f"{autoscaler} has one setting for all pods; the printed one is that of the first profile, and the other "
+            "profiles need another"
+        )
+        yield ConfigurationNote(configuration.place("profiles"), text)
 
 
 def _rejecting(framework: Framework) -> list[str]:
@@ -84,17 +93,6 @@ def _arguments(configuration: Configuration, index: int) -> Iterator[Configurati
                 yield ConfigurationNote(place, f"changes which nodes fit, and {KARPENTER} does not know it")
 
 
-def _several(autoscaler: str, configuration: Configuration) -> Iterator[ConfigurationNote]:
-    """Yield that an autoscaler knows one profile only, if the profiles differ in what it knows."""
-    settings = [_settings_of(autoscaler, profile, None) for profile in configuration.settings.profiles]
-    if any(each != settings[0] for each in settings[1:]):
-        text = (
-            f"{autoscaler} has one setting for all pods; the printed one is that of the first profile, and the other "
-            "profiles need another"
-        )
-        yield ConfigurationNote(configuration.place("profiles"), text)
-
-
 def settings_yaml(autoscaler: str, configuration: Configuration, built: Iterable[Framework]) -> str:
     """Return the settings with which an autoscaler knows as much as it can of the first profile, as YAML.
 
@@ -103,11 +101,16 @@ def settings_yaml(autoscaler: str, configuration: Configuration, built: Iterable
     profile = configuration.settings.profiles[0]
     framework = next(each for each in built if each.profile == profile.scheduler_name)
     settings = _settings_of(autoscaler, profile, framework)
-    return write(settings) if settings else f"# {autoscaler} needs no settings for this profile.\n"
+    if not settings:
+        return f"# {autoscaler} needs no settings for this profile.\n"
+    if autoscaler == KARPENTER:
+        return write(settings)
+    document = {"schedulerName": profile.scheduler_name, **settings}
+    return write({"apiVersion": API_VERSION, "kind": KIND, "profiles": [document]})
 
 
-def _settings_of(autoscaler: str, profile: Profile, framework: Framework | None) -> dict[str, Any]:
-    """Return the settings for a profile; without its framework, only what follows from its arguments."""
+def _settings_of(autoscaler: str, profile: Profile, framework: Framework) -> dict[str, Any]:
+    """Return what an autoscaler has to know of a profile, besides the name; for Cluster Autoscaler as in a profile."""
     args = {config.name: config.args for config in profile.plugin_config}
     if autoscaler == KARPENTER:
         plugin, argument = SPREAD_DEFAULTS
@@ -118,13 +121,9 @@ def _settings_of(autoscaler: str, profile: Profile, framework: Framework | None)
         for name, given in args.items()
         if name in UPSTREAM_PLUGINS and _rejects(name) and _differs(name, given)
     ]
-    disabled = [] if framework is None else _disabled(framework)
+    disabled = _disabled(framework)
     plugins = {"plugins": {"multiPoint": {"disabled": disabled}}} if disabled else {}
-    if not changed and not plugins:
-        return {}
-    config = {"pluginConfig": changed} if changed else {}
-    document = {"schedulerName": profile.scheduler_name, **plugins, **config}
-    return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [document]}
+    return {**plugins, "pluginConfig": changed} if changed else plugins
 
 
 def _disabled(framework: Framework) -> list[dict[str, str]]:

@@ -115,6 +115,11 @@ class TestRulesBeyondKubeScheduler:
 
         assert about(noted(autoscaler, two, tmp_path), "one setting for all pods") == ["profiles"]
         assert about(noted(autoscaler, same, tmp_path), "one setting for all pods") == []
+        first, second = (
+            SPREAD.replace("- pluginConfig", f"- schedulerName: {name}\n  pluginConfig") for name in "ab"
+        )
+        alike = first + second.replace("\nprofiles:\n", "")
+        assert about(noted(autoscaler, alike, tmp_path), "one setting for all pods") == []
 
 
 class TestKarpenter:
@@ -155,6 +160,12 @@ class TestClusterAutoscaler:
         assert [config["name"] for config in profile["pluginConfig"]] == ["NodeAffinity"]
         assert "plugins" not in profile
         assert parse(yaml.safe_dump(document)), "it is a valid configuration"
+
+    def test_profiles_that_disable_different_plugins_need_different_files(self, tmp_path: Path):
+        two = f"profiles: [{{schedulerName: b}}, {{schedulerName: a, {NO_TAINTS.removeprefix('profiles: [{')}"
+
+        assert about(noted(CLUSTER_AUTOSCALER, two, tmp_path), "one setting for all pods") == ["profiles"]
+        assert about(noted(KARPENTER, two, tmp_path), "one setting for all pods") == []
 
     def test_its_file_disables_what_the_profile_disables(self, tmp_path: Path):
         document = settings(CLUSTER_AUTOSCALER, NO_TAINTS, tmp_path)
