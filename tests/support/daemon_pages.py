@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import free_port, process, until
+from tests.integration.daemon.test_prometheus import process, until
 from tests.support.builders import node_object, pod_object
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

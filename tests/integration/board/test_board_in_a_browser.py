@@ -25,10 +25,10 @@ from scheduler.tools.board.pages import board_of
 from scheduler.tools.board.sign_in import serving_board
 from scheduler.tools.board.subject import of_daemon
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from tests.integration.daemon.test_prometheus import free_port
 from tests.support.browser import PATIENCE_MS, browsing
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.extender_server import scripted_extender
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

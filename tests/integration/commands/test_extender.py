@@ -16,9 +16,9 @@ import pytest
 from scheduler.configuration.load import parse
 from scheduler.extensions.extenders import HttpExtender
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.commands import forked_program, run_command
+from tests.support.ports import free_port
 from tests.unit.extensions.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ async def serving(
                 line = (await process.stdout.readline()).decode()
                 assert line, f"it ended: {(folder / 'extender.log').read_text()}"
                 lines.append(line)
-            while await status_of(f"http://127.0.0.1:{http_port}/readyz") != 200:  # noqa: ASYNC110 - elsewhere
+            while await status_of(f"http://127.0.0.1:{http_port}/readyz") != 200:
+                assert process.returncode is None, f"it ended: {(folder / 'extender.log').read_text()}"
                 await asyncio.sleep(0.05)
         yield Served(process, "".join(lines), port, http_port)
     finally:

@@ -14,11 +14,12 @@ import yaml
 from scheduler.daemon.app.leader import ASKING_ACCOUNT
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import free_port, process, until
+from tests.integration.daemon.test_prometheus import process, until
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.kubectl import Kubectl, Said
 from tests.support.manifests import MANIFESTS, ROOT
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

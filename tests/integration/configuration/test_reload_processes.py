@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pytest
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
+from tests.support.ports import free_port
 from tests.support.replicas import LEASES
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ async def running(
     kubeconfig: Path, log: Path, *flags: str, program: Sequence[str | Path] = ()
 ) -> AsyncIterator[Run]:
     """Run `custom-scheduler run`, forked or by another program; what is left of it at the end is killed."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             *(program or [forked_program()]), "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),

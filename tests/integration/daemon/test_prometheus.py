@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from scheduler.simulator.server import ApiServer
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,11 +41,6 @@ class Running:
     async def read(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         async with session.get(f"https://127.0.0.1:{self.port}{path}", ssl=False) as response:
             return response.status, await response.text()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

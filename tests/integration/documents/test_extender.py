@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon.test_prometheus import free_port
 from tests.integration.documents.following_documents import follow
 from tests.support.documented_commands import commands
 from tests.support.manifests import ROOT
+from tests.support.ports import free_port
 from tests.support.terminal import terminal
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon.test_prometheus import free_port
 from tests.integration.documents.following_documents import follow
 from tests.integration.documents.test_operating import AFTER_THE_FIRST_POD, DOCS
 from tests.support.documented_commands import commands
+from tests.support.ports import free_port
 from tests.support.terminal import terminal
 
 if TYPE_CHECKING:

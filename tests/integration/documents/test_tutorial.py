@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon.test_prometheus import free_port
 from tests.integration.documents.following_documents import follow
 from tests.support.binaries import needed_binary
 from tests.support.documented_commands import commands
 from tests.support.manifests import ROOT
+from tests.support.ports import free_port
 from tests.support.terminal import terminal
 
 if TYPE_CHECKING:

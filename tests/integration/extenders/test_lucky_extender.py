@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.commands import forked_program
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "lucky-extender"
 PATIENCE_SECONDS = 90.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
 from scheduler.testing.samples import claim, mounted, storage_class, volume
 from tests.integration.configuration.test_reload_processes import Run, end, running, until
-from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import keep_account
 from tests.support.kubectl import Kubectl
 from tests.support.manifests import MANIFESTS
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,11 +9,12 @@ import aiohttp
 import yaml
 
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running, free_port, process, until
+from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running, process, until
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.node_exporters import DEVICE, node_exporter
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
