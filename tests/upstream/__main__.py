@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from scheduler.configuration.feature_gates import DEFAULT_VERSION, EFFECTS, stages_at
+from tests.upstream import floor as floor_program
 from tests.upstream.checkout import Checkout, CheckoutError
 from tests.upstream.results import read, table
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = packages()
     chosen = options.packages or [package for package, left_out in known.items() if "" not in left_out]
     checkout = Checkout(options.kubernetes, options.folder)
-    environment = {} if options.in_test else process_environment(options.kube_scheduler)
+    environment = {} if options.in_test else process_environment(options.kube_scheduler, floor=options.floor)
     found = []
     try:
         checkout.prepare()
@@ -69,14 +70,17 @@ def packages() -> Mapping[str, Mapping[str, str]]:
     }
 
 
-def process_environment(kube_scheduler: Path | None = None) -> Mapping[str, str]:
+def process_environment(kube_scheduler: Path | None = None, *, floor: bool = False) -> Mapping[str, str]:
     """Return what `scheduler_process.go` reads, with the gates that change decisions and are not locked.
 
     Args:
         kube_scheduler: this program is the scheduler process; None is the scheduler of this project.
+        floor: the scheduler process is the one that decides nothing.
     """
     command, ready = _COMMAND, _READY
-    if kube_scheduler:
+    if floor:
+        command, ready = (sys.executable, floor_program.__file__), floor_program.READY
+    elif kube_scheduler:
         command, ready = (str(kube_scheduler.resolve()), "--secure-port=0"), _KUBE_SCHEDULER_READY
     stages = stages_at(DEFAULT_VERSION)
     gates = sorted(gate for gate in EFFECTS if gate in stages and not stages[gate].locked)
@@ -122,6 +126,11 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="PROGRAM",
         help="run the same tests with this kube-scheduler, a process too, to compare",
+    )
+    other.add_argument(
+        "--floor",
+        action="store_true",
+        help="run the workloads with a scheduler that decides nothing: the most that any scheduler can reach here",
     )
     other.add_argument(
         "--in-test", action="store_true", help="the same with the scheduler in the test's process"

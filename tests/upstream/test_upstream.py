@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,6 +13,8 @@ import pytest
 
 import scheduler.daemon.app.daemon
 from scheduler.configuration.feature_gates import DEFAULT_VERSION, stages_at
+from scheduler.simulator.server import ApiServer
+from tests.support.builders import node_object, pod_object
 from tests.upstream.__main__ import main, packages, process_environment
 from tests.upstream.checkout import Checkout, CheckoutError
 from tests.upstream.results import BY_ITSELF, Figures, Results, read, table
@@ -333,3 +336,40 @@ def test_the_tests_wait_for_a_message_of_the_daemon() -> None:
     ready = process_environment()["SCHEDULER_READY"].removeprefix('"message": ')
 
     assert f"            {ready}," in Path(scheduler.daemon.app.daemon.__file__).read_text()
+
+
+def test_the_floor_binds_each_pending_pod_and_writes_its_event(tmp_path: Path) -> None:
+    environment = process_environment(floor=True)
+
+    async def nodes_of_pods() -> Mapping[str, str]:
+        async with ApiServer() as server:
+            config = tmp_path / "config.yaml"
+            config.write_text(
+                f"clientConnection: {{kubeconfig: {server.write_kubeconfig(tmp_path / 'kubeconfig')}}}\n"
+            )
+            server.store.create("pods", pod_object("before"))
+            process = await asyncio.create_subprocess_exec(
+                *environment["SCHEDULER_COMMAND"].split("\n"), "--config", str(config), "--feature-gates", "A=true",
+                stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            assert process.stderr is not None
+            try:
+                async with asyncio.timeout(60):
+                    assert environment["SCHEDULER_READY"] in (await process.stderr.readline()).decode()
+                    for number in range(2):
+                        server.store.create("nodes", node_object(f"n{number}"))
+                    server.store.create("pods", pod_object("gated", gates=["a"]))
+                    server.store.create("pods", pod_object("after"))
+                    while len(server.store.list("events.events.k8s.io")) < 2:  # noqa: ASYNC110 - of a process
+                        await asyncio.sleep(0.05)
+            finally:
+                process.kill()
+                await process.wait()
+            return {
+                pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in server.store.list("pods")
+            }
+
+    found = asyncio.run(nodes_of_pods())
+
+    assert found["gated"] == ""
+    assert sorted((found["before"], found["after"])) == ["n0", "n1"]
