@@ -33,6 +33,7 @@ class Result:
         seen: by an observer, all replicas together.
         ends: the exit statuses of processes that ended by themselves.
         worst_turn: the bound, in seconds, of the bucket that the longest lag of the loop fell into.
+        worst_turn_cpu: the same of the processor time of the lags.
         put_aside: attempts that were over budget.
         errors: what the log says of something that went wrong.
         figures: the scenario's own.
@@ -46,6 +47,7 @@ class Result:
     seen: Observed = field(default_factory=Observed)
     ends: list[int] = field(default_factory=list)
     worst_turn: float = 0.0
+    worst_turn_cpu: float = 0.0
     put_aside: int = 0
     errors: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
@@ -98,7 +100,9 @@ class Result:
 
     @property
     def turn(self) -> str:
-        return f"<= {1000 * self.worst_turn:.0f} ms" if self.worst_turn else "-"
+        if not self.worst_turn:
+            return "-"
+        return f"<= {1000 * self.worst_turn:.0f} ms, CPU <= {1000 * self.worst_turn_cpu:.0f} ms"
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -17,7 +17,7 @@ from tests.hostile.schedulers import LEASE, NAME, PROGRAM, Scheduler, configurat
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tests.hostile.scenario import Scenario
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 INNOCENT = f"{NAME}-innocent"
 """The namespace of the innocent pods."""
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-_LAG = re.compile(r'^custom_scheduler_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)', re.MULTILINE)
+_LAG = re.compile(r'^custom_scheduler_loop_lag(_cpu)?_seconds_bucket\{le="([^"]+)"\} (\S+)', re.MULTILINE)
 _OVER_BUDGET = re.compile(r"^custom_scheduler_attempts_over_budget_total\{.*\} (\S+)", re.MULTILINE)
 
 
@@ -144,7 +144,7 @@ class Stage:
         self._observers: list[Observer] = []
         self._bound: dict[str, float] = {}
         self._began = time.monotonic()
-        self._lag: dict[str, float] = {}
+        self._lags: Mapping[str, Mapping[float, float]] = {}
         self._over_budget = 0.0
         self._log_length = 0
         self._leader = ""
@@ -250,7 +250,7 @@ class Stage:
                 Observer(each_, self.server, fresh_connections=fresh_connections) for each_ in self.schedulers
             ]
             await asyncio.gather(*(observer.begun() for observer in self._observers))
-        self._lag, self._over_budget = await self._metrics()
+        self._lags, self._over_budget = await self._metrics()
         self._log_length = len(self.scheduler.log)
         self._leader = await self._holder()
         self._began = time.monotonic()
@@ -414,21 +414,23 @@ class Stage:
             result.ends += each_.ends
         if self.who != "ours" or not self.scheduler.is_alive:
             return
-        lag, over_budget = await self._metrics()
-        counts = {float(bound): count - self._lag.get(bound, 0.0) for bound, count in lag.items()}
-        total = max(counts.values())
-        result.worst_turn = min(bound for bound, count in counts.items() if count == total) if total else 0.0
+        lags, over_budget = await self._metrics()
+        result.worst_turn, result.worst_turn_cpu = (
+            _longest(self._lags.get(kind, {}), lags[kind]) for kind in ("", "_cpu")
+        )
         result.put_aside = round(over_budget - self._over_budget)
         result.errors = self.errors()
         leader = await self._holder()
         if not self.scenario.leader_changes:
             self.expect(leader == self._leader, f"the lease goes from {self._leader!r} to {leader!r}")
 
-    async def _metrics(self) -> tuple[dict[str, float], float]:
+    async def _metrics(self) -> tuple[Mapping[str, Mapping[float, float]], float]:
+        """Return bound -> count of the delays of the loop and of their processor time, and the attempts over budget."""
         text = (await self.scheduler.page(self.api, "/metrics"))[1]
-        return {bound: float(count) for bound, count in _LAG.findall(text)}, sum(
-            map(float, _OVER_BUDGET.findall(text))
-        )
+        lags: dict[str, dict[float, float]] = {"": {}, "_cpu": {}}
+        for kind, bound, count in _LAG.findall(text):
+            lags[kind][float(bound)] = float(count)
+        return lags, sum(map(float, _OVER_BUDGET.findall(text)))
 
     async def _holder(self) -> str:
         try:
@@ -493,3 +495,10 @@ def preferred(terms: Iterable[Json]) -> Json:
             {"weight": 1 + number % 100, "podAffinityTerm": term} for number, term in enumerate(terms)
         ]
     }
+
+
+def _longest(before: Mapping[float, float], now: Mapping[float, float]) -> float:
+    """Return the bound of the bucket of the longest delay between two histograms; 0 without one."""
+    counts = {bound: count - before.get(bound, 0.0) for bound, count in now.items()}
+    total = max(counts.values())
+    return min(bound for bound, count in counts.items() if count == total) if total else 0.0

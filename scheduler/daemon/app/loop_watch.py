@@ -126,17 +126,24 @@ class LoopWatch:
     async def run(self) -> None:
         """Measure the loop's delay ten times a second."""
         while True:
-            self._due = self._clock() + PERIOD_SECONDS
+            self._due, used = self._clock() + PERIOD_SECONDS, time.thread_time()
             await asyncio.sleep(PERIOD_SECONDS)
-            self.had_turn(self._clock() - self._due)
+            self.had_turn(self._clock() - self._due, time.thread_time() - used)
 
-    def had_turn(self, late_seconds: float) -> None:
-        """Record a delay of the loop."""
-        self._metrics.lagged(max(0.0, late_seconds))
+    def had_turn(self, late_seconds: float, cpu_seconds: float) -> None:
+        """Record a delay of the loop.
+
+        Args:
+            late_seconds: the delay.
+            cpu_seconds: processor time of the loop's thread since the timer was set.
+        """
+        cpu_seconds = min(late_seconds, cpu_seconds)
+        self._metrics.lagged(max(0.0, late_seconds), max(0.0, cpu_seconds))
         if late_seconds >= STALL_SECONDS:
             holder = self._longest_seen(late_seconds)
             self._metrics.stalled(holder.kind, late_seconds)
-            logger.warning("The loop was held", extra={"seconds": round(late_seconds, 3), **_fields(holder)})
+            fields = {"seconds": round(late_seconds, 3), "cpu_seconds": round(cpu_seconds, 3)}
+            logger.warning("The loop was held", extra={**fields, **_fields(holder)})
         self._seen, self._is_told, self._collected_seconds = [], False, 0.0
 
     def look(self, frame: FrameType | None) -> None:

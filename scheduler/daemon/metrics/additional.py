@@ -305,6 +305,12 @@ class LoopMetrics:
             "How late a task of the main loop ran, measured ten times a second, in seconds.",
             bounds=exponential_buckets(0.001, 2, 15),
         )[()]
+        self._lag_cpu = families.histograms(
+            "custom_scheduler_loop_lag_cpu_seconds",
+            "How much of that the main loop had the processor, at most, in seconds. In the rest it waited for the "
+            "processor or for a disk.",
+            bounds=exponential_buckets(0.001, 2, 15),
+        )[()]
         self._stalls = families.counters(
             "custom_scheduler_loop_stalls_total",
             "Number of times that the main loop was held for more than a second, by cause.",
@@ -318,9 +324,10 @@ class LoopMetrics:
             lambda: [((holder,), seconds) for holder, seconds in self._longest.items()],
         )
 
-    def lagged(self, seconds: float) -> None:
-        """Record how late a task ran."""
+    def lagged(self, seconds: float, cpu_seconds: float) -> None:
+        """Record how late a task ran, and how much of that time the loop had the processor."""
         self._lag.observe(seconds)
+        self._lag_cpu.observe(cpu_seconds)
 
     def stalled(self, holder: str, seconds: float) -> None:
         """Record that something of a kind held the loop."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,10 +104,11 @@ def test_a_stall_is_reported_while_it_lasts_and_at_its_end(caplog: pytest.LogCap
         it.watch.look(sys._getframe())
         it.clock.advance(1.0)
         it.watch.look(sys._getframe())
-        it.watch.had_turn(2.5)
+        it.watch.had_turn(2.5, 0.75)
 
     assert [record.message for record in caplog.records] == ["The loop is held", "The loop was held"]
     assert caplog.records[1].__dict__["seconds"] == 2.5
+    assert caplog.records[1].__dict__["cpu_seconds"] == 0.75
     assert it.shown("custom_scheduler_loop_stalls_total") == [
         'custom_scheduler_loop_stalls_total{holder="other"} 1.0'
     ]
@@ -119,7 +121,7 @@ def test_a_loop_in_time_is_measured_and_not_reported(caplog: pytest.LogCaptureFi
     it = Watched()
     it.clock.advance(0.1)
     it.watch.look(sys._getframe())
-    it.watch.had_turn(0.02)
+    it.watch.had_turn(0.02, 0.1)
 
     assert not caplog.records
     assert it.shown("custom_scheduler_loop_lag_seconds_count") == [
@@ -127,12 +129,46 @@ def test_a_loop_in_time_is_measured_and_not_reported(caplog: pytest.LogCaptureFi
     ]
 
 
+def test_the_processor_time_before_the_delay_does_not_count_as_delay() -> None:
+    it = Watched()
+    it.watch.had_turn(0.02, 0.1)
+
+    assert it.shown("custom_scheduler_loop_lag_cpu_seconds_sum") == [
+        "custom_scheduler_loop_lag_cpu_seconds_sum 0.02"
+    ]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_the_processor_time_of_a_delay_is_that_of_the_loop(is_busy: bool) -> None:
+    lags: list[tuple[float, float]] = []
+
+    class Lags:
+        def lagged(self, *lag: float) -> None:
+            lags.append(lag)
+
+    running = asyncio.create_task(LoopWatch(Lags()).run())  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    if is_busy:
+        end = time.thread_time() + 0.5
+        while time.thread_time() < end:
+            pass
+    else:
+        time.sleep(0.5)  # noqa: ASYNC251 - it blocks the loop without the processor
+    while not lags:  # noqa: ASYNC110 - the delay is recorded by another task
+        await asyncio.sleep(0)
+    running.cancel()
+
+    late, cpu = lags[0]
+    assert late >= 0.35
+    assert (cpu > 0.3) == is_busy
+
+
 def test_garbage_collection_is_reported_separately(caplog: pytest.LogCaptureFixture) -> None:
     it = Watched()
     it.watch.collecting("start", {})
     it.clock.advance(1.2)
     it.watch.collecting("stop", {})
-    it.watch.had_turn(1.3)
+    it.watch.had_turn(1.3, 1.3)
 
     assert caplog.records[0].__dict__["holder"] == "garbage collection"
 
