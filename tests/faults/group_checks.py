@@ -115,12 +115,13 @@ class Groups:
             members: Sequence[PodInfo],
             victims: Sequence[PodInfo],
             plugin: str,
-            quota: str = "",
+            quota: str,
+            message: str,
         ) -> None:
             self._of(Key(group.key.namespace, group.key.name)).made_room_at = self._stage.now
             if is_as_it_was():
                 self._judge_room(life, group, members, victims)
-            start(group, members, victims, plugin, quota)
+            start(group, members, victims, plugin, quota, message)
 
         cycle.schedule = judged  # type: ignore[method-assign]
         preemptions.start_for_group = judged_start  # type: ignore[method-assign]

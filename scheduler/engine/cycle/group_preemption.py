@@ -121,7 +121,15 @@ class GroupPreemption:
         tried.victims = victims
         # The members fit after the victims are gone; until then the nominations keep the capacity for them.
         self._expect(tried, trials.nodes)
-        self._preemptions.start_for_group(tried.group, members, victims, asked.name, quota)
+        messages = (
+            member.decision.status.message
+            for leaf in tried.leaves
+            for member in leaf.members
+            if member.needs_room
+        )
+        self._preemptions.start_for_group(
+            tried.group, members, victims, asked.name, quota, next(messages, "")
+        )
         if not tried.group.is_entity:
             return SUCCESS
         return Status(Code.SUCCESS, (f"found a placement for podgroup, preempting {len(victims)} victims",))

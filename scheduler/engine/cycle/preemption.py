@@ -58,6 +58,7 @@ class Preemptor:
         plugin: the plugin that requested the preemption.
         quota: the key of the queue or quota that the pods count in; "" for none.
         group: the group; None for a single pod.
+        message: why the first member without a node has none; "" for a single pod, whose attempt is kept.
     """
 
     pods: Sequence[PodInfo]
@@ -65,6 +66,7 @@ class Preemptor:
     plugin: str
     quota: str
     group: PodGroup | None = None
+    message: str = ""
 
     @property
     def key(self) -> str:
@@ -106,6 +108,7 @@ class PastPreemption(NamedTuple):
         quota: the key of the queue or quota that the preemptor counted in; "" for none.
         victims: `namespace/name` and priority of the first 20 victims.
         n_victims: the number of victims.
+        message: why the first member of a group without a node has none; "" for a pod.
     """
 
     at: datetime
@@ -118,6 +121,7 @@ class PastPreemption(NamedTuple):
     quota: str
     victims: Sequence[tuple[str, int]]
     n_victims: int
+    message: str
 
 
 @dataclass(slots=True)
@@ -227,10 +231,19 @@ class PreemptionExecutor(_Holding):
             self._start(Preemptor((preemptor,), node_name, plugin, quota), victims)
 
     def start_for_group(
-        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str, quota: str
+        self,
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        victims: Sequence[PodInfo],
+        plugin: str,
+        quota: str,
+        message: str,
     ) -> None:
-        """Start the eviction of victims on any nodes, for a group with the pending `members`."""
-        self._start(Preemptor(members, "", plugin, quota, group), victims)
+        """Start the eviction of victims on any nodes, for a group with the pending `members`.
+
+        `message` is why the first member without a node has none.
+        """
+        self._start(Preemptor(members, "", plugin, quota, group, message), victims)
 
     def _start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         staying = [victim for victim in victims if not victim.is_terminating]
@@ -257,6 +270,7 @@ class PreemptionExecutor(_Holding):
                 preemptor.quota,
                 [(victim.key, victim.priority) for victim in victims[:_MOST_VICTIMS]],
                 len(victims),
+                preemptor.message,
             )
         )
 
@@ -437,7 +451,13 @@ class GroupPreemptions(Protocol):
     ) -> None: ...
 
     def start_for_group(
-        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str, quota: str
+        self,
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        victims: Sequence[PodInfo],
+        plugin: str,
+        quota: str,
+        message: str,
     ) -> None: ...
 
 
@@ -451,7 +471,13 @@ class NotedPreemptions(_Holding, NoPreemptions):
             self._held.append((preemptor, node_name, victims, plugin, quota))
 
     def start_for_group(
-        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str, quota: str
+        self,
+        group: PodGroup,
+        members: Sequence[PodInfo],
+        victims: Sequence[PodInfo],
+        plugin: str,
+        quota: str,
+        message: str,
     ) -> None:
         return
 

@@ -156,12 +156,14 @@ def past_preemptions(subject: Subject) -> Generator[None, None, dict[str, Any]]:
 
 
 def _cause(subject: Subject, past: PastPreemption) -> str:
-    """Return why the preemptor did not fit, by its attempt that chose the node."""
+    """Return why the preemptor did not fit: a pod by its attempt that chose the node, a group by its first such member."""
+    message = past.message
     for attempt in subject.attempts.of(past.preemptor) if past.kind == "pod" else ():
         decision = attempt.decision
         if decision.pod.uid == past.uid and past.node_name == decision.nominated_node_name:
-            return ", ".join(_reasons(decision.status.message))
-    return ""
+            message = decision.status.message
+            break
+    return ", ".join(_reasons(message))
 
 
 def _reasons(message: str) -> Iterable[str]:

@@ -256,7 +256,7 @@ def higher_members(it: Cluster, group: str, count: int, min_count: int, **fields
 async def test_members_that_were_not_reached_are_nominated_too_when_the_group_preempts(
     tmp_path: Path,
 ) -> None:
-    async with as_in_1_37(tmp_path, node_object("n", cpu="2")) as (it, _):
+    async with as_in_1_37(tmp_path, node_object("n", cpu="2")) as (it, daemon):
         await fill(it, 2)
         higher_members(it, "g", 2, min_count=2)
         await it.until(lambda: condition(it, "g")[0] == "False")
@@ -272,6 +272,8 @@ async def test_members_that_were_not_reached_are_nominated_too_when_the_group_pr
             NO_CPU,
             "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining",
         }
+        [past] = daemon.cycles.past_preemptions
+        assert (past.kind, past.preemptor, past.message) == ("podgroup", "default/g", NO_CPU)
 
 
 async def test_members_keep_the_nodes_that_they_get_without_all_victims(tmp_path: Path) -> None:

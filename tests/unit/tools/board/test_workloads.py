@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -86,6 +87,12 @@ async def test_past_preemptions_have_their_cause_victims_and_preemptor(tmp_path:
         [victim] = past["victims"]
         assert victim["pod"] in {"default/low-0", "default/low-1"}
         assert (victim["priority"], past["count"]) == (0, 1)
+
+        of_group = subject.preemptions[0]._replace(
+            kind="podgroup", message="0/3 nodes are available: 3 Too many pods."
+        )
+        found = run_to_end(past_preemptions(replace(subject, preemptions=[of_group])))
+        assert found["preemptions"][0]["cause"] == "3 Too many pods"
 
 
 # Quotas.
