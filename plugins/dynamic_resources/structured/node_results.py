@@ -16,7 +16,15 @@ from plugins.dynamic_resources.structured.requests import Compiled
 from scheduler.objects.caches import BoundedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Generator,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from plugins.dynamic_resources.structured.constraints import Verdict
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
@@ -77,10 +85,14 @@ class NodeResults:
         # The results of all nodes: see `find_all`.
         self._views: AllViews | None = None
         self._seen = 0  # changes of what nodes see
-        self._by_row: list[Pools] = []  # the relevant pools that each node sees
-        self._rows: dict[Pools, Rows] = {}  # relevant pools -> rows, ordered by the first row
+        self._number: dict[Pools, int] = {}  # the relevant pools that nodes see -> their number
+        self._pools: list[Pools] = []  # number -> relevant pools; no node sees some of them any more
+        self._numbers: Rows = _NO_ROWS  # row -> number
+        self._n_rows: list[int] = []  # number -> how many nodes see the pools
         self._missing: set[Pools] = set()  # relevant pools without a result
-        self._index: UInt16s = np.zeros(0, dtype=np.uint16)
+        self._place: UInt16s = np.zeros(
+            0, dtype=np.uint16
+        )  # number -> index of the result, and room for more
         self._places: dict[Verdict, int] = {}
 
     def find_all(
@@ -101,8 +113,7 @@ class NodeResults:
         self._forget(allocated)
         yield from self._follow(views, question)
         if self._missing:
-            # In a fixed order, so that the point where the time limit ends it is deterministic.
-            yield from self._find(sorted(self._missing, key=self._first_row), allocated, searching)
+            yield from self._find(self._in_order(self._missing), allocated, searching)
             if not self._missing:
                 self._missing.clear()  # a set that was large stays large, and slow to iterate, until it is cleared
 
@@ -116,13 +127,14 @@ class NodeResults:
             index: (n_nodes,), an index in the table for each row.
             table: the results; the first is None.
         """
-        index, table = self._index.copy(), tuple(self._places)
+        place, table = self._place, tuple(self._places)
         if self._missing:
             assert self._out_of_time is not None, "else all was found out"
-            for pools in self._missing:
-                index[self._rows[pools]] = len(table)
-            table = (*table, self._too_long(node_name(self._first_row(self._out_of_time))))
-        return index, table
+            place = place.copy()
+            place[[self._number[pools] for pools in self._missing]] = len(table)
+            first = int(np.argmax(self._numbers == self._number[self._out_of_time]))
+            table = (*table, self._too_long(node_name(first)))
+        return place[self._numbers], table
 
     def find_some(
         self,
@@ -185,8 +197,14 @@ class NodeResults:
         self._out_of_time = None
         return DeviceRefusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
 
-    def _first_row(self, pools: Pools) -> int:
-        return int(self._rows[pools][0])
+    def _in_order(self, missing: set[Pools]) -> Sequence[Pools]:
+        """Return pools by their first rows, so that the point where the time limit ends a search is deterministic."""
+        if len(missing) == 1:
+            return list(missing)
+        first = np.zeros(len(self._pools), dtype=np.intp)
+        first[self._numbers[::-1]] = np.arange(len(self._numbers))[::-1]  # the last assignment counts
+        row_of: list[int] = first.tolist()
+        return sorted(missing, key=lambda pools: row_of[self._number[pools]])
 
     def _find(
         self, missing: Iterable[Pools], allocated: AllocatedDevices, searching: Searching
@@ -224,7 +242,7 @@ class NodeResults:
             changed is None
             or _MOST_CHANGED * len(changed) > len(by_row)
             or len(self._places) > _MOST_PLACES
-            or len(self._results) > 2 * len(self._rows) + _MOST_SAID
+            or max(len(self._results), len(self._pools)) > 2 * len(self._number) + _MOST_SAID
         )
         matter: dict[int, Pools] = {}  # by the id of the view, which may consist of many pools
         work = 0
@@ -250,43 +268,51 @@ class NodeResults:
 
     def _lay_out(self, by_row: list[Pools]) -> None:
         """Record the relevant pools of all rows."""
-        same: dict[int, list[int]] = {}
-        for row, pools in enumerate(by_row):
-            same.setdefault(id(pools), []).append(row)
-        together: dict[Pools, list[int]] = {}
-        for rows in same.values():
-            together.setdefault(by_row[rows[0]], []).extend(rows)
-        self._by_row = by_row
-        self._rows = {pools: np.array(sorted(rows), dtype=np.intp) for pools, rows in together.items()}
+        self._number = {}
+        by_id: dict[int, int] = {}  # looking up a view that consists of many pools is slow
+        numbers: list[int] = []
+        for pools in by_row:
+            number = by_id.get(id(pools))
+            if number is None:
+                number = by_id[id(pools)] = self._number.setdefault(pools, len(self._number))
+            numbers.append(number)
+        self._pools = list(self._number)
+        self._numbers = np.array(numbers, dtype=np.intp)
+        self._n_rows = np.bincount(self._numbers, minlength=len(self._pools)).tolist()
         before, self._results, self._depending = self._results, {}, {}
-        self._missing = set(self._rows)
-        self._index = np.zeros(len(by_row), dtype=np.uint16)
+        self._missing = set(self._pools)
+        self._place = np.zeros(len(self._pools), dtype=np.uint16)
         self._places = {None: 0}
-        for pools in self._rows:
+        for pools in self._pools if before else ():
             if pools in before:
                 self._remember(pools, before[pools])
-        if self._out_of_time in self._rows:
+        if self._out_of_time in self._number:
             self._depend(self._out_of_time)
         else:
             self._out_of_time = None
 
     def _move(self, row: int, pools: Pools) -> None:
         """Record that the relevant pools of one row changed."""
-        before = self._by_row[row]
+        number = int(self._numbers[row])
+        before = self._pools[number]
         if before == pools:
             return
-        rows = self._rows[before]
-        if len(rows) > 1:
-            self._rows[before] = rows[rows != row]
-        else:
-            del self._rows[before]
+        self._n_rows[number] -= 1
+        if not self._n_rows[number]:
+            del self._number[before]
             self._drop(before)
-        self._by_row[row] = pools
-        rows = self._rows.get(pools, _NO_ROWS)
-        self._rows[pools] = np.insert(rows, np.searchsorted(rows, row), row)
+        self._numbers[row] = number = self._number.setdefault(pools, len(self._pools))
+        if number < len(self._pools):
+            self._n_rows[number] += 1
+            return
+        self._pools.append(pools)
+        self._n_rows.append(1)
+        if number >= len(self._place):
+            self._place = np.concatenate(
+                (self._place, np.zeros_like(self._place, shape=len(self._place) + 1))
+            )
         if pools in self._results:
-            verdict = self._results[pools]
-            self._index[row] = self._places.setdefault(verdict, len(self._places))
+            self._place[number] = self._places.setdefault(self._results[pools], len(self._places))
         else:
             self._missing.add(pools)
 
@@ -306,10 +332,10 @@ class NodeResults:
     def _remember(self, pools: Pools, verdict: Verdict) -> None:
         self._results[pools] = verdict
         self._depend(pools)
-        rows = self._rows.get(pools)
-        if rows is not None:
+        number = self._number.get(pools)
+        if number is not None:
             self._missing.discard(pools)
-            self._index[rows] = self._places.setdefault(verdict, len(self._places))
+            self._place[number] = self._places.setdefault(verdict, len(self._places))
 
     def _depend(self, pools: Pools) -> None:
         for pool in pools:
@@ -324,7 +350,7 @@ class NodeResults:
         for pool in tuple(self._depending) if changed is None else changed:
             for pools in self._depending.pop(pool, ()):
                 self._results.pop(pools, None)
-                if pools in self._rows:
+                if pools in self._number:
                     self._missing.add(pools)
                 if pools == self._out_of_time:
                     self._out_of_time = None

@@ -322,7 +322,7 @@ class Pool:
         ordered = sorted(seen, key=lambda each: each[0].name) if len(seen) > 1 else seen
         with_devices = [each for each, _ in ordered if not each.spec.shared_counters]
         self.id = pool
-        self.shapes: dict[Hashable, int | None] = {}
+        self.shapes: dict[int, int | None] = {}
         self.is_gone = False
         self.is_incomplete = is_incomplete
         self.devices = _devices_of(with_devices)

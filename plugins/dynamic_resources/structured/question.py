@@ -22,13 +22,12 @@ from plugins.dynamic_resources.structured.requests import (
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 
     from plugins.dynamic_resources.cel import DeviceInput
     from plugins.dynamic_resources.structured.device_features import DeviceFeatures
     from plugins.dynamic_resources.structured.pools import (
         AllocatedDevices,
-        DeviceID,
         Pool,
         PoolDevice,
         Pools,
@@ -73,19 +72,22 @@ class Numbers:
 
 
 class Selection(NamedTuple):
-    """What requests select in a pool.
+    """What requests select in a pool; equal pools share it.
 
     Attributes:
-        pool: the pool.
         kind: a number for each kind of pool; None for a large pool, and if a search depends on more: on devices that
           several claims may share or that share counters, on a selector that fails, on derived attributes, or on an
           invalid pool.
         places: the indexes of the selected devices, in order; possibly not all for a pool without a kind.
     """
 
-    pool: Pool
     kind: int | None
     places: tuple[int, ...]
+
+
+_NOTHING = Selection(None, ())
+_UNKNOWN = Selection(None, (0,))
+_NOT_SEEN = -1
 
 
 class _Result(IntEnum):
@@ -118,8 +120,9 @@ class Likeness:
         self._facts = facts
         self._attributes = attributes
         self._shapes = shapes
+        self._asked = shapes.of((facts, attributes), 1)  # short, because each pool is looked up by it
         self._kinds = Numbers()
-        self._of_shape: dict[int, tuple[int | None, tuple[int, ...]]] = {}  # shape -> kind and indexes
+        self._of_shape: dict[int, Selection] = {}
         self._of_a_device = sum(1 + wanted.n_selectors for wanted in self._requests)
         self._has_derived = any(wanted.derived for wanted in self._requests)
         self._left = _MOST_EVALUATIONS
@@ -127,35 +130,36 @@ class Likeness:
     def known(self, pool: Pool) -> Selection | None:
         """Return what requests select in a pool, if that needs no evaluations; None otherwise."""
         if not pool.gives:
-            return Selection(pool, None, ())
+            return _NOTHING
         shape = self._shape(pool)
         found = None if shape is None else self._of_shape.get(shape)
-        if found is not None:
-            return Selection(pool, *found)
-        return None if self._left > 0 else Selection(pool, None, (0,) if pool.devices else ())
+        if found is not None or self._left > 0:
+            return found
+        return _UNKNOWN if pool.devices else _NOTHING
 
     def selection(self, pool: Pool) -> Generator[None, None, Selection]:
         """Return what requests select in a pool whose devices may be allocated."""
         shape = self._shape(pool)
         self._left -= self._of_a_device * len(pool.devices)
-        found = yield from self._selected(pool)
+        found = Selection(*(yield from self._selected(pool)))
         if shape is not None:
             if len(self._of_shape) >= _MOST_NUMBERS:
                 self._of_shape.clear()
             self._of_shape[shape] = found
-        return Selection(pool, *found)
+        return found
 
     def _shape(self, pool: Pool) -> int | None:
         """Return a number that is equal for pools with the same selection; None if that is unknown."""
         if self._facts is None or len(pool.devices) > _MOST_DEVICES:
             return None
-        asked = (self._facts, self._attributes)
-        if asked not in pool.shapes:
+        asked = self._asked
+        shape = pool.shapes.get(asked, _NOT_SEEN)
+        if shape == _NOT_SEEN:
             if len(pool.shapes) >= _QUESTIONS_OF_A_POOL:
                 pool.shapes.clear()
             seen = _seen(pool, self._facts, self._attributes)
-            pool.shapes[asked] = None if seen is None else self._shapes.of((asked, seen), len(seen))
-        return pool.shapes[asked]
+            shape = pool.shapes[asked] = None if seen is None else self._shapes.of((asked, seen), len(seen))
+        return shape
 
     def _selected(self, pool: Pool) -> Generator[None, None, tuple[int | None, tuple[int, ...]]]:
         places: list[int] = []
@@ -182,24 +186,6 @@ class Likeness:
             kind += (*results, device.node_use)
             kind += [attribute_of(device, name) for name in self._attributes]
         return self._kinds.of(tuple(kind), len(kind)), tuple(places)
-
-
-def likeness_of(selections: Sequence[Selection], exclusive: Mapping[DeviceID, int]) -> Hashable | None:
-    """Return the key on which a search in some pools depends; None if there is no short one.
-
-    Args:
-        selections: what the requests select in the pools.
-        exclusive: see `AllocatedDevices.exclusive`.
-    """
-    found: list[Hashable] = []
-    for pool, kind, places in selections:
-        if kind is None:
-            return None
-        found.append(kind)
-        if exclusive:
-            devices = pool.devices
-            found.append(tuple([place for place in places if devices[place].id in exclusive]))
-    return tuple(found)
 
 
 def _seen(pool: Pool, facts: Sequence[DeviceInput], attributes: Sequence[str]) -> tuple[Hashable, ...] | None:
@@ -287,12 +273,18 @@ class Question:
 
     def likeness(self, pools: Pools, allocated: AllocatedDevices) -> Hashable | None:
         """Return the key on which a search in relevant pools depends; None if there is no short one."""
-        selections = [self._selections.get(pool) for pool in pools]
-        if None in selections:
-            return None
-        is_shared = self.features.consumable_capacity
-        exclusive = allocated.whole if is_shared else allocated.exclusive(self.features)
-        return likeness_of(selections, exclusive)  # type: ignore[arg-type]  # none is None
+        exclusive = allocated.exclusive(self.features)
+        selections = self._selections
+        found: list[Hashable] = []
+        for pool in pools:
+            kind, places = selections.get(pool, _NOTHING)
+            if kind is None:
+                return None
+            found.append(kind)
+            if exclusive:
+                devices = pool.devices
+                found.append(tuple([place for place in places if devices[place].id in exclusive]))
+        return tuple(found)
 
     def selected(self, pool: Pool) -> tuple[int, ...]:
         """Return the indexes of the devices that requests select in a pool with a kind."""

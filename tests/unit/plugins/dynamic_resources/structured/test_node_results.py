@@ -258,15 +258,17 @@ def test_incremental_results_equal_those_of_a_fresh_search(seed: int):
         if kind == 0:
             cache.add_node(node(name, labels={"zone": f"z{random.randrange(3)}"}))
         elif kind == 1:
-            taken[name] = resource_claim(name, allocated=allocation("gpu-0", node=name))
-            search.add(taken[name])
+            device, pool = random.choice([("gpu-0", name), ("z", "zone-0"), ("z", "zone-1")])
+            taken[pool] = resource_claim(pool, allocated=allocation(device, node=pool))
+            search.add(taken[pool])
         elif kind == 2 and taken:
             search.allocated.set(taken.popitem()[1]["metadata"]["uid"], None)
         elif kind == 3 and objects:
             del search.slices[objects.popitem()[0]]
         elif kind == 4:
             zone = {"key": "zone", "operator": "In", "values": [f"z{random.randrange(3)}"]}
-            made = part(f"zone-{random.randrange(2)}", 1, [{"name": "z"}], nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [zone]}]})  # fmt: skip
+            pool = f"zone-{random.randrange(2)}"
+            made = part(pool, 1, [{"name": "z"}], pool=pool, nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [zone]}]})  # fmt: skip
             objects[made["metadata"]["name"]] = made
             search.add(made)
         else:
@@ -279,6 +281,17 @@ def test_incremental_results_equal_those_of_a_fresh_search(seed: int):
             change()
         fresh = searching(*objects.values(), *taken.values())
         assert search.judge(cache.snapshot()) == fresh.judge(cache.snapshot())
+
+
+def test_views_that_no_node_has_any_more_are_forgotten():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    for number in range(3000):
+        search.add(resource_slice("n3", [device("gpu-0", number=number)]))
+        search.judge(cache.snapshot())
+
+    ((_, question),) = search.inventory.questions._known.values()
+    assert max(len(question.verdicts._pools), len(question.verdicts._place)) < 2500
+    assert len(question.verdicts._number) <= len(NODES)
 
 
 def test_devices_before_are_freed_in_the_steps_that_build_views():
