@@ -77,7 +77,8 @@ def process_environment(kube_scheduler: Path | None = None, *, floor: bool = Fal
         kube_scheduler: this program is the scheduler process; None is the scheduler of this project.
         floor: the scheduler process is the one that decides nothing.
     """
-    command, ready = _COMMAND, _READY
+    command: Sequence[str] = _COMMAND
+    ready = _READY
     if floor:
         command, ready = (sys.executable, floor_program.__file__), floor_program.READY
     elif kube_scheduler:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,11 +50,13 @@ class _Floor:
         self._is_told = asyncio.Event()  # of a node
         self._numbers = itertools.count()
         self._pods: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # names of nodes, and uids of pods
 
     def see_node(self, kind: str, node: dict[str, Any]) -> None:
-        if kind == "ADDED":
-            self._nodes.append(node["metadata"]["name"])
+        name = node["metadata"]["name"]
+        if kind != "DELETED" and name not in self._seen:
+            self._seen.add(name)
+            self._nodes.append(name)
             self._is_told.set()
 
     def see_pod(self, kind: str, pod: dict[str, Any]) -> None:
@@ -65,16 +68,19 @@ class _Floor:
             self._pods.put_nowait(pod)
 
     async def follow(self, path: str, see: Callable[[str, dict[str, Any]], None]) -> None:
-        """List the objects, and watch them for as long as the server serves."""
-        listed = json.loads((await self._connection.send(Request("GET", path))).body)
-        for each in listed["items"]:
-            see("ADDED", each)
-        params = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
-        request = Request("GET", path, params=params)
-        async for lines in self._connection.stream(request, silence_seconds=3600):
-            for line in lines:
-                event = json.loads(line)
-                see(event["type"], event["object"])
+        """List and watch the objects, again after the server has ended the watch: it does when the floor is slow."""
+        while True:
+            listed = json.loads((await self._connection.send(Request("GET", path))).body)
+            for each in listed["items"]:
+                see("ADDED", each)
+            params = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
+            request = Request("GET", path, params=params)
+            with suppress(ApiError):
+                async for lines in self._connection.stream(request, silence_seconds=3600):
+                    for line in lines:
+                        event = json.loads(line)
+                        if event["type"] != "ERROR":
+                            see(event["type"], event["object"])
 
     async def bind_pods(self) -> None:
         await self._is_told.wait()

@@ -13,6 +13,7 @@ import pytest
 
 import scheduler.daemon.app.daemon
 from scheduler.configuration.feature_gates import DEFAULT_VERSION, stages_at
+from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.upstream.__main__ import main, packages, process_environment
@@ -358,6 +359,8 @@ def test_the_floor_binds_each_pending_pod_and_writes_its_event(tmp_path: Path) -
                     assert environment["SCHEDULER_READY"] in (await process.stderr.readline()).decode()
                     for number in range(2):
                         server.store.create("nodes", node_object(f"n{number}"))
+                    while not server.faults.drop_watches(requests(resource="pods")):  # noqa: ASYNC110 - of a process
+                        await asyncio.sleep(0.05)
                     server.store.create("pods", pod_object("gated", gates=["a"]))
                     server.store.create("pods", pod_object("after"))
                     while len(server.store.list("events.events.k8s.io")) < 2:  # noqa: ASYNC110 - of a process
