@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "replay",
     "recording",
     "why",
+    "rebalance",
     "board",
     "extender",
     "demo",

@@ -123,6 +123,7 @@ def test_all_modules_of_the_image_are_imported_without_the_tools(installation: I
         ("api-server --help", "cli.api_server"),
         ("kubelets --help", "cli.kubelets"),
         ("new plugin QuietRacks", "cli.new"),
+        ("rebalance --cluster x", "cli.rebalance"),
         ("recording x", "cli.recording"),
         ("replay x", "cli.replay"),
         ("simulate x", "cli.simulate"),
@@ -143,7 +144,16 @@ def test_the_help_of_the_image_names_the_package_of_each_missing_command(install
     lines = installation.run("custom-scheduler", "--help").stdout.splitlines()
 
     missing = [line.split()[0] for line in lines if line.endswith(" Install custom-scheduler[tools]")]
-    assert missing == ["simulate", "replay", "recording", "demo", "api-server", "kubelets", "new"]
+    assert missing == [
+        "simulate",
+        "replay",
+        "recording",
+        "rebalance",
+        "demo",
+        "api-server",
+        "kubelets",
+        "new",
+    ]
 
 
 def test_the_demo_runs_in_an_environment_with_the_tools(installation: Installation) -> None:

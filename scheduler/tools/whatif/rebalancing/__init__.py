@@ -1,0 +1,1 @@
+"""Rebalancing: evictions after which the scheduler places pods better, and their execution one after another."""

@@ -1,0 +1,23 @@
+"""The commands of docs/rebalance.md work, on a file and on a simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.documents.following_documents import follow
+from tests.support.documented_commands import commands
+from tests.support.manifests import ROOT
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
+
+
+async def test_the_commands_of_the_page_about_rebalancing_work(tmp_path: Path) -> None:
+    async with terminal(tmp_path) as shell:
+        await follow(shell, commands(ROOT / "docs" / "rebalance.md"), {}, tmp_path)
