@@ -59,13 +59,14 @@ from scheduler.framework import (
     Status,
     TimeSlice,
 )
+from scheduler.objects.label_index import some_of
 from scheduler.objects.quantity import readable_amounts
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource_name
 from scheduler.objects.selectors import is_label_key
 from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from scheduler.framework import Features, Placement, PodGroup
@@ -148,7 +149,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        if self._counts_resizes and pod.has_deferred_resize:
+        if pod.node_name and pod.has_deferred_resize:
             return None  # its own amounts on the node count
         backed = self._devices.wanted_by(pod)
         if backed and self._scores_devices:
@@ -223,7 +224,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        if self._counts_resizes and pod.has_deferred_resize:
+        if pod.node_name and pod.has_deferred_resize:
             statuses = [self.filter_node(state, pod, snapshot.node_info(row)) for row in rows.tolist()]
             return Outcomes.from_statuses(
                 snapshot.n_nodes, rows, [SUCCESS if each is None else each for each in statuses]
@@ -262,7 +263,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         wanted: list[tuple[str, int]] = state.read(_PRE_FILTER, list)
-        if self._counts_resizes and pod.has_deferred_resize:
+        if pod.node_name and pod.has_deferred_resize:
             return self._fit_resize(wanted, pod, node)
         offered, taken = node.allocatable, node.requested
         reasons = [TOO_MANY_PODS] if len(node.pods) >= offered.get(PODS, 0) else []
@@ -303,7 +304,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         state = CycleState()
         self.pre_filter(state, pod, snapshot)
         refusal = self.filter_node(state, pod, node)
-        counted = _counted(pod, node) if self._counts_resizes and pod.has_deferred_resize else {}
+        counted = _counted(pod, node) if pod.has_deferred_resize else {}
         details = []
         for reason in () if refusal is None else refusal.reasons:
             resource = reason.removeprefix(INSUFFICIENT)
@@ -311,11 +312,12 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
                 details.append(f"has {len(node.pods)} pods, and is for {node.allocatable.get(PODS, 0)}")
             else:
                 asked = pod.resources.requests[resource] - counted.get(resource, 0)
-                details.append(_shortage(resource, max(0, asked), node))
+                held = _held_for_resizes(node.pods, resource, pod.uid)
+                details.append(_shortage(resource, max(0, asked), node) + (f", {held}" if held else ""))
         return details
 
     def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
-        if not rows.size or (self._counts_resizes and pod.has_deferred_resize):
+        if not rows.size or pod.has_deferred_resize:
             return None
         state = CycleState()
         self.pre_filter(state, pod, snapshot)
@@ -447,6 +449,17 @@ def _shortage(resource: str, asked: int, node: NodeInfo) -> str:
     free = wrapped(there - node.requested.get(resource, 0))
     needs, left, whole = readable_amounts(resource, asked, free, there)
     return f"needs {needs} {resource}, {left} free of {whole}"
+
+
+def _held_for_resizes(pods: Iterable[PodInfo], resource: str, but: str) -> str:
+    """Return how much of a node's resource pods hold for deferred resizes, without the pod with the uid `but`; "" for none."""
+    held = {
+        pod.key: amount for pod in pods if pod.uid != but and (amount := pod.held_for_resize.get(resource, 0))
+    }
+    if not held:
+        return ""
+    [total] = readable_amounts(resource, sum(held.values()))
+    return f"{total} held for the deferred resizes of {some_of(sorted(held))}"
 
 
 def _free(snapshot: Snapshot, resource: str, rows: Rows) -> Int64s:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from plugins.preemption.candidates import NO_VICTIMS, rows_to_try, was_preempted, why_not_eligible
-from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.preempting import MOST_EXPLAINED, NEEDS, Preempting
 from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
 from plugins.preemption.ranking import VictimUnits, best, priority_of
 from scheduler.errors import FieldError
@@ -59,8 +59,6 @@ _HIGHEST_OF_USERS: Final = 1_000_000_000
 Source:
     kube-scheduler v1.36, pkg/apis/scheduling/types.go, HighestUserDefinablePriority.
 """
-_MOST_EXPLAINED: Final = 16
-"""The number of nodes on which victims are searched for an explanation."""
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 
 
@@ -204,7 +202,7 @@ class DefaultPreemption(Preempting):
         higher = pod.with_spec(priority=_HIGHEST_OF_USERS)
         if self.why_not_eligible(state, higher, snapshot, diagnosis):
             return None
-        rows = rows_to_try(diagnosis)[:_MOST_EXPLAINED].tolist()
+        rows = rows_to_try(diagnosis)[:MOST_EXPLAINED].tolist()
         check = self._check(higher.priority, snapshot)
         candidates = best(run_to_end(self._tried(state, higher, snapshot, rows, check)).candidates)
         if not candidates:

@@ -31,6 +31,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.preemption import REPORT, Evaluation, PreemptionReport
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
@@ -255,6 +256,8 @@ def _sum(pods: Sequence[PodInfo]) -> dict[str, int]:
 NEEDS: Final = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/pods"}))
 """What preemption needs."""
 
+MOST_EXPLAINED: Final = 16
+"""The number of nodes on which victims are searched for an explanation."""
 _BUDGETS_A_STEP: Final = 8
 _UNITS_SORTED_A_STEP: Final = 256
 _WAITING = "waiting for the preemption for this pod to be finished"
@@ -550,6 +553,16 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             found.protected |= again.protected
             place = next(place for place, each in enumerate(found.candidates) if each.row == row)
             found.candidates[place : place + 1] = again.candidates
+
+    def preview(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PreemptionReport | None:
+        """Return the candidates among the first nodes; extenders are not called."""
+        if _in_group(state) or self.why_not_eligible(state, pod, snapshot, diagnosis):
+            return None
+        rows = self.rows_with_victims(state, pod, rows_to_try(diagnosis).tolist())[:MOST_EXPLAINED]
+        found = run_to_end(self._tried(state, pod, snapshot, rows, self._check(pod.priority, snapshot)))
+        return _report(found, best(found.candidates))
 
     def protections(self, pod: PodInfo, snapshot: Snapshot) -> Mapping[str, Protected]:
         """Return what protects a pod from each cause, with all pods that leave with it, from the least priority above its own."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis, Outcomes
     from scheduler.framework.events import EventWithHint
-    from scheduler.framework.preemption import Protected
+    from scheduler.framework.preemption import PreemptionReport, Protected
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.quota_usage import QuotaUsage
     from scheduler.framework.remedies import Change, NodesExplanation
@@ -366,6 +366,15 @@ class PostFilterPlugin(Plugin):
 
         Called only for explanations, as `why`, with the arguments of `post_filter`; it changes nothing. None, the default,
         if there is no such change.
+        """
+        return None
+
+    def preview(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PreemptionReport | None:
+        """Return what `post_filter` would find, and evict no pod; None, the default, if it would not search.
+
+        Called only for explanations, as `why`, with the arguments of `post_filter`; it changes nothing.
         """
         return None
 

@@ -188,6 +188,11 @@ class PodInfo:
         return bool(self.pod.spec.node_name) and resize_is_deferred(self.pod)
 
     @property
+    def held_for_resize(self) -> Mapping[str, int]:
+        """What it holds of its node only for a resize that is deferred: resource name -> milliCPU, bytes or a count."""
+        return self.resources.not_allocated if self.has_deferred_resize else {}
+
+    @property
     def resources(self) -> PodResources:
         """Its requests, as the integers that scheduling computes with."""
         if self._resources is None:

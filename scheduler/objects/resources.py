@@ -7,7 +7,7 @@ resources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
@@ -24,7 +24,7 @@ from scheduler.objects.resource_names import (
     is_pod_level_resource,
     is_scalar_resource_name,
 )
-from scheduler.objects.v1 import ResourceRequirements
+from scheduler.objects.v1 import PodCondition, ResourceRequirements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -379,7 +379,7 @@ def asks_as_a_whole(pod: Pod) -> bool:
 
 def resize_is_infeasible(pod: Pod) -> bool:
     """Return whether the kubelet reported that the pod's resize is infeasible."""
-    return _resize_pends_because(pod) == "Infeasible"
+    return _resize_pends_because(pod) == _INFEASIBLE
 
 
 def resize_is_deferred(pod: Pod) -> bool:
@@ -391,9 +391,13 @@ def resize_is_deferred(pod: Pod) -> bool:
     return _resize_pends_because(pod) == "Deferred"
 
 
+_PENDING: Final = "PodResizePending"
+_INFEASIBLE: Final = "Infeasible"
+
+
 def _resize_pends_because(pod: Pod) -> str:
     for condition in pod.status.conditions:
-        if condition.type == "PodResizePending":
+        if condition.type == _PENDING:
             return condition.reason
     return ""
 
@@ -476,6 +480,7 @@ class PodResources:
         nonzero_memory_bytes: memory as in `taken`, with a default for containers without a request.
         fit_score: its addition to a node's non-zero requests in NodeResourcesFit's score.
         balanced_score: its addition to a node's requests in NodeResourcesBalancedAllocation's score.
+        not_allocated: the part of `taken` that only its spec requests, and its node has not allocated to it.
     """
 
     requests: Mapping[str, int]
@@ -484,6 +489,7 @@ class PodResources:
     nonzero_memory_bytes: int
     fit_score: Mapping[str, int]
     balanced_score: Mapping[str, int]
+    not_allocated: Mapping[str, int] = field(default_factory=dict)
 
 
 def pod_resources(pod: Pod, rules: PodRules = DEFAULT_RULES) -> PodResources:
@@ -543,7 +549,8 @@ def _compute(pod: Pod, rules: PodRules) -> PodResources:
     fit = pod_requests(pod, pod_level=False, non_missing=_NON_MISSING, containers=containers)
 
     whole = rules.pod_level and asks_as_a_whole(pod)
-    settled = pod_requests(pod, rules=rules, use_status=True) if _has_resized(pod) else requests
+    resized = _has_resized(pod)
+    settled = pod_requests(pod, rules=rules, use_status=True) if resized else requests
     claims = pod.status.node_allocatable_resource_claim_statuses if rules.claims else ()
     with_devices = pod_requests(pod, rules=rules, use_status=True, claims=claims) if claims else settled
     if whole or with_devices is not requests:
@@ -557,6 +564,10 @@ def _compute(pod: Pod, rules: PodRules) -> PodResources:
     scored = _integers(settled)
     asked = scored if settled is requests else _integers(requests)
     taken = _integers(with_devices) if claims else scored
+    allocated = taken
+    if resized:
+        without = pod_requests(_without_its_request(pod), rules=rules, use_status=True, claims=claims)
+        allocated = _integers(without)
     accounted = set(filter(_is_accounted, asked.keys() | taken.keys()))
     return PodResources(
         requests={name: max(0, amount) for name, amount in asked.items() if name in accounted},
@@ -565,7 +576,18 @@ def _compute(pod: Pod, rules: PodRules) -> PodResources:
         nonzero_memory_bytes=nonzero[MEMORY].value() if MEMORY in nonzero else 0,
         fit_score=_integers(fit),
         balanced_score=scored,
+        not_allocated={
+            name: amount - allocated.get(name, 0)
+            for name, amount in taken.items()
+            if name in accounted and amount > allocated.get(name, 0)
+        },
     )
+
+
+def _without_its_request(pod: Pod) -> Pod:
+    """Return a pod as if its resize were infeasible, so that its allocated and actual resources count alone."""
+    conditions = (PodCondition(_PENDING, "True", _INFEASIBLE),)
+    return replace(pod, status=replace(pod.status, conditions=conditions))
 
 
 def _has_resized(pod: Pod) -> bool:
@@ -646,20 +668,20 @@ def _items(resources: ResourceRequirements | None) -> Hashable:
 def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
     """Yield every list that a pod's requests are computed from, with its path."""
     spec, status = pod.spec, pod.status
-    for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+    for at, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for index, container in enumerate(containers):
-            yield f"spec.{field}[{index}].resources.requests", container.resources.requests
+            yield f"spec.{at}[{index}].resources.requests", container.resources.requests
     yield "spec.overhead", spec.overhead
     if spec.resources is not None:
         yield "spec.resources.requests", spec.resources.requests
-    for field, statuses in (
+    for at, statuses in (
         ("containerStatuses", status.container_statuses),
         ("initContainerStatuses", status.init_container_statuses),
     ):
         for index, of_container in enumerate(statuses):
             if of_container.resources is not None:
-                yield f"status.{field}[{index}].resources.requests", of_container.resources.requests
-                yield f"status.{field}[{index}].allocatedResources", of_container.allocated_resources
+                yield f"status.{at}[{index}].resources.requests", of_container.resources.requests
+                yield f"status.{at}[{index}].allocatedResources", of_container.allocated_resources
     if status.resources is not None:
         yield "status.resources.requests", status.resources.requests
         yield "status.allocatedResources", status.allocated_resources
@@ -667,8 +689,8 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
         path = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
         yield f"{path}.resources", claim.resources
         yield f"{path}.mapping", {each.name: each.quantity for each in claim.mapping}
-        for field in ("per_pod", "per_container"):
-            of_each = {each.name: getattr(each, field) for each in claim.overhead}
+        for at in ("per_pod", "per_container"):
+            of_each = {each.name: getattr(each, at) for each in claim.overhead}
             yield f"{path}.overhead", {name: text for name, text in of_each.items() if text is not None}
 
 
@@ -679,8 +701,8 @@ def _raise_fault(kind: str, key: str, lists: Iterator[tuple[str, ResourceList]])
             try:
                 parse_quantity(text)
             except ValueError as error:
-                field = f"[{name}]" if "." in name or "/" in name else f".{name}"
-                raise ObjectError(kind, key, path + field, str(error)) from error
+                at = f"[{name}]" if "." in name or "/" in name else f".{name}"
+                raise ObjectError(kind, key, path + at, str(error)) from error
     raise AssertionError(f"{kind} {key}: a quantity is invalid, but none was found")
 
 

@@ -85,7 +85,7 @@ def held_at_permit(parts: Parts, pod: PodInfo, clock: Clock) -> list[dict[str, A
 def live_verdict(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
     """Return the verdict about a pod in plain words; `answer` is as of `live_explanation`."""
     now, attempt = answer.get("now"), answer["attempt"]
-    is_settled = pod.node_name and answer["place"] == Place.OUTSIDE.value
+    is_settled = pod.node_name and (answer["place"] == Place.OUTSIDE.value or pod.has_deferred_resize)
     if is_settled and now is not None and not pod.is_terminating:
         return str(now["verdict"])
     what = _why_not_ours(parts, pod, answer) or _why_no_attempt(parts, pod, answer)
@@ -216,10 +216,15 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
     if framework is None or pod.is_terminal:
         return None
     node_name, explainer = pod.node_name, _explainer(parts, framework, clock)
-    protections = explainer.protections(pod, parts.cache.snapshot())
+    snapshot = parts.cache.snapshot()
+    about_node = {"node": node_name, **explainer.protections(pod, snapshot)}
+    if pod.has_deferred_resize:
+        others = parts.nominator.others(pod, snapshot)
+        resizing = partial(explainer.resize, pod, snapshot, others, yields_to_loop=True)
+        about_node |= parts.budget.run_slice(resizing)
     if attempted is not None and attempted.decision.pod.uid == pod.uid:
         pod = attempted.decision.pod.placed_on(node_name)  # complete; the cache keeps less of pods on nodes
-    pod, snapshot = unplaced(pod, parts.cache.snapshot())
+    pod, snapshot = unplaced(pod, snapshot)
     judging = partial(
         evaluate,
         framework,
@@ -232,7 +237,7 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
         yields_to_loop=True,
     )
     _, explanation = parts.budget.run_slice(judging)
-    return with_verdict({**explanation, "node": node_name, **protections})
+    return with_verdict({**explanation, **about_node})
 
 
 def _explainer(parts: Parts, framework: Framework, clock: Clock) -> Explainer:

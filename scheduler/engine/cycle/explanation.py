@@ -12,6 +12,7 @@
      "weights": {plugin: number}, "best": [name] (if nodes were scored),
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name],
                     "protected": {name: {"pod": "ns/name", "until": time | null, "by": text}}} | null,
+     "resize": as in `resize_explanation` (of a pod whose resize is deferred),
      "protections": [{"cause": text, "pod": "ns/name", "until": time | null, "by": text}] (of a protected pod on a node),
      "rejections": [{"plugin", "reasons", "reasonCodes", "nodes": number, "summary": text}],
      "remedies": [{"changes": [text], "node": name}],
@@ -43,6 +44,7 @@ import numpy as np
 
 from scheduler.clock import rfc3339
 from scheduler.engine.cycle.remedies import Remedies, explained
+from scheduler.engine.cycle.resize_explanation import decision_about_resize, explain_resize
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis, Outcome
     from scheduler.framework.interface import Plugin
-    from scheduler.framework.preemption import Protected
+    from scheduler.framework.preemption import PreemptionReport, Protected
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Snapshot
@@ -343,6 +345,34 @@ class Explainer:
         ]
         return {"protections": found} if found else {}
 
+    def resize(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Mapping[int, Sequence[PodInfo]] = _NONE,
+        *,
+        yields_to_loop: bool = False,
+    ) -> dict[str, Any]:
+        """Return the `resize` of a pod on a node, if it is deferred.
+
+        Raises:
+            NeedsTime: a plugin needs more time than one turn of the event loop, and `yields_to_loop` is set.
+        """
+        row = snapshot.row_of(pod.node_name) if pod.has_deferred_resize else None
+        if row is None:
+            return {}
+
+        hypothetical = snapshot.overlay()  # so that plugins record nothing
+
+        def preview(plugin: PostFilterPlugin, decision: Decision) -> PreemptionReport | None:
+            return _preview_of(self._budget, plugin, decision, hypothetical)
+
+        decision = decision_about_resize(
+            self._framework, pod, hypothetical, preview, nominated=nominated, yields_to_loop=yields_to_loop
+        )
+        preemption = _preemption(decision.state, snapshot.names)
+        return {"resize": explain_resize(pod, snapshot.node_info(row), preemption)}
+
     def _rejections(self, explanation: Explanation, pod: PodInfo, snapshot: Snapshot) -> list[dict[str, Any]]:
         plugins = {each.name: each for each in self._framework.plugins.all()}
         kinds: dict[tuple[str, tuple[str, ...]], list[int]] = {}
@@ -404,6 +434,20 @@ def _details_of(
     except Exception as error:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
         return [f"{plugin.name} returned no valid details: {type(error).__name__}: {error}"]
+
+
+@loop_work("request", lambda plugin: f"plugin {plugin.name} at preview")
+def _preview_of(
+    budget: LoopBudget, plugin: PostFilterPlugin, decision: Decision, snapshot: Snapshot
+) -> PreemptionReport | None:
+    pod = decision.pod
+    try:
+        return budget.call(
+            plugin, plugin.preview, decision.state, pod, snapshot, decision.diagnosis, often="preview"
+        )
+    except Exception:
+        logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
+        return None
 
 
 @loop_work("request", lambda plugin: f"plugin {plugin.name} at protections")

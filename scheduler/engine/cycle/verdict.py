@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HELPS: Final = "what would help: "
 """The beginning of a detail that names a change of another object, such as a volume."""
 _SHOWN: Final = 3
+_MOST_VICTIMS: Final = 10
 
 
 def with_verdict(explanation: Explanation) -> Explanation:
@@ -26,7 +27,9 @@ def verdict(explanation: Explanation) -> str:
     """Return the verdict of an explanation in plain words, with the smallest changes that would place the pod."""
     result, nodes = explanation["result"], explanation["nodes"]
     subject = f"Pod {explanation['pod']}"
-    if "node" in explanation:
+    if "resize" in explanation:
+        subject = f"{_resize(explanation)} If it were pending, it"
+    elif "node" in explanation:
         subject += f" is on node {explanation['node']}; if it were pending, it"
     fits = [name for name, each in nodes.items() if each["feasible"]]
     if result == "gated":
@@ -38,6 +41,34 @@ def verdict(explanation: Explanation) -> str:
     if result == "schedulable":
         return f"{subject} fits on {_counted(fits, nodes)} nodes; {_best(explanation, fits)}."
     return " ".join([f"{subject} {_nowhere(explanation, fits)}", *_remedies(explanation)])
+
+
+def _resize(explanation: Explanation) -> str:
+    """Return what the node of a pod lacks for its resize, and without which pods the resize would fit."""
+    node, resize = explanation["node"], explanation["resize"]
+    where = f"Pod {explanation['pod']} is on node {node}, which"
+    if not resize["missing"]:
+        return f"{where} has the capacity for its resize; the kubelet carries it out."
+    found = [f"{where} lacks {_amounts(resize['missing'])} for its resize."]
+    for other, held in list(resize["heldByOthers"].items())[:_SHOWN]:
+        found.append(f"The deferred resize of {other} holds {_amounts(held)}.")
+    preemption = resize["preemption"]
+    if preemption is None:
+        found.append("The pod preempts no other pod.")
+    elif node in preemption["candidates"]:
+        candidate = preemption["candidates"][node]
+        broken = candidate["pdbViolations"]
+        against = f", against the PodDisruptionBudgets of {broken} of them" if broken else ""
+        found.append(f"It would fit without {some_of(candidate['victims'], _MOST_VICTIMS)}{against}.")
+    elif protected := preemption.get("protected", {}).get(node):
+        found.append(f"There pod {protected_text(protected)}.")
+    else:
+        found.append("The eviction of pods with a lower priority is not enough there, or not possible.")
+    return " ".join(found)
+
+
+def _amounts(amounts: Mapping[str, str]) -> str:
+    return " and ".join(f"{amount} {resource}" for resource, amount in amounts.items())
 
 
 def _ended(message: str | None) -> str:

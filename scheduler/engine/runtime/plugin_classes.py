@@ -70,7 +70,7 @@ METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.QUEUE_SORT: ("sort_key",),
     ExtensionPoint.PRE_FILTER: ("pre_filter", "add_pods", "remove_pods"),
     ExtensionPoint.FILTER: ("filter", "filter_node"),
-    ExtensionPoint.POST_FILTER: ("post_filter", "remedy"),
+    ExtensionPoint.POST_FILTER: ("post_filter", "remedy", "preview"),
     ExtensionPoint.POD_GROUP_POST_FILTER: ("post_filter_group",),
     ExtensionPoint.PRE_SCORE: ("pre_score",),
     ExtensionPoint.SCORE: ("score", "score_node", "normalize"),

@@ -320,10 +320,11 @@ def builtin_kinds(features: Features | None = None) -> Kinds:
     disabled = {} if features is None else disabled_fields(features)
     fractions = features is None or features.enabled("DRAFractionalCapacityRange")
     resizes = ("resize",) if served.enabled("InPlacePodVerticalScaling") else ()
+    pods = PodStrategy(resizes_as_a_whole=served.enabled("InPlacePodLevelResourcesVerticalScaling"))
     plain, generic = Strategy(), Generic()
     # fmt: off
     kinds = [
-        Kind("", "v1", "pods", "Pod", True, PodStrategy(), ("po",), _ALL, ("status", "binding", "eviction", *resizes), _POD_FIELDS),
+        Kind("", "v1", "pods", "Pod", True, pods, ("po",), _ALL, ("status", "binding", "eviction", *resizes), _POD_FIELDS),
         Kind("", "v1", "nodes", "Node", False, NodeStrategy(), ("no",), (), _STATUS, _NODE_FIELDS),
         Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
         Kind("", "v1", "events", "Event", True, CoreEventStrategy(), ("ev",), (), (), _CORE_EVENT_FIELDS),

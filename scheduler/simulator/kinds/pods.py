@@ -64,10 +64,17 @@ _GATED: Final = {
 
 
 class PodStrategy(Strategy):
-    """The rules of pods."""
+    """The rules of pods.
+
+    Args:
+        resizes_as_a_whole: whether `resize` changes the resources of a pod as a whole, too.
+    """
 
     has_generation = True
     returns_deleted = True
+
+    def __init__(self, *, resizes_as_a_whole: bool = True) -> None:
+        self._resizes_as_a_whole = resizes_as_a_whole
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
@@ -107,7 +114,7 @@ class PodStrategy(Strategy):
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
         if subresource == "resize":
-            _keep_all_but_resources(obj, old)
+            _keep_all_but_resources(obj, old, as_a_whole=self._resizes_as_a_whole)
             return
         super().prepare_part_update(subresource, obj, old, cluster)
         if "qosClass" in old["status"]:
@@ -135,20 +142,25 @@ class PodStrategy(Strategy):
         return 1 if period < 0 else int(period)
 
 
-def _keep_all_but_resources(obj: Object, old: Object) -> None:
-    """Restore all fields of a pod but the resources of its containers.
+def _keep_all_but_resources(obj: Object, old: Object, *, as_a_whole: bool) -> None:
+    """Restore all fields of a pod but the resources of its containers, and with `as_a_whole` its own.
 
     Source:
         kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, dropNonResizeUpdates.
     """
-    resources = {each["name"]: each.get("resources", {}) for each in obj["spec"]["containers"]}
-    containers = [
-        {**each, "resources": resources.get(each["name"], each.get("resources", {}))}
-        for each in old["spec"]["containers"]
-    ]
+    new, spec = obj["spec"], dict(old["spec"])
+    for field in ("initContainers", "containers"):
+        resources = {each["name"]: each.get("resources", {}) for each in new.get(field, ())}
+        if field in spec:
+            spec[field] = [
+                {**each, "resources": resources.get(each["name"], each.get("resources", {}))}
+                for each in spec[field]
+            ]
+    if as_a_whole and "resources" in new:
+        spec["resources"] = new["resources"]
     for field in {*obj, *old} - {"spec", "metadata"}:
         obj[field] = old[field]
-    obj["spec"] = {**old["spec"], "containers": containers}
+    obj["spec"] = spec
     if obj["spec"] != old["spec"]:
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 

@@ -1,7 +1,8 @@
-"""Simulates the kubelet of every node: admits bound pods, runs them, ends them, and sends heartbeats.
+"""Simulates the kubelet of every node: admits bound pods, runs and resizes them, ends them, and sends heartbeats.
 
 Source:
     kubelet v1.36, pkg/kubelet/lifecycle/predicate.go, and pkg/scheduler/eventhandlers.go, AdmissionCheck.
+    kubelet v1.36, pkg/kubelet/allocation/allocation_manager.go, and pkg/kubelet/events/resize.go.
     kubelet v1.36, pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go and
     pkg/kubelet/cm/dra/manager.go, PrepareResources.
     kubelet v1.36, pkg/kubelet/kubelet.go and pkg/kubelet/lifecycle/predicate.go.
@@ -33,9 +34,14 @@ from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_po
 from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.node_agents.pod_status import (
+    DEFERRED,
+    INFEASIBLE,
+    RESIZE_PENDING,
+    PendingResize,
     backoff_status,
     ended_status,
     hook_seconds,
+    resized_status,
     restarted_status,
     running_status,
     runs_of,
@@ -82,11 +88,7 @@ def refusal(
     """
     lacking = _lacking(requests, node.allocatable, used)
     if lacking:
-        problem = (
-            f"Node didn't have enough resource: {lacking}, requested: {requests[lacking]}, "
-            f"used: {used.get(lacking, 0)}, capacity: {node.allocatable.get(lacking, 0)}"
-        )
-        return AdmissionRejection(f"OutOf{lacking}", problem)
+        return AdmissionRejection(f"OutOf{lacking}", _shortage(lacking, requests, node, used))
     affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
     if not affinity.matches(node.name, node.labels):
         return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -107,6 +109,32 @@ def _lacking(requests: Mapping[str, int], capacity: Mapping[str, int], used: Map
         if used.get(name, 0) + amount > capacity.get(name, 0):
             return name
     return ""
+
+
+def _shortage(lacking: str, requests: Mapping[str, int], node: NodeObject, used: Mapping[str, int]) -> str:
+    return (
+        f"Node didn't have enough resource: {lacking}, requested: {requests[lacking]}, "
+        f"used: {used.get(lacking, 0)}, capacity: {node.allocatable.get(lacking, 0)}"
+    )
+
+
+def pending_resize(
+    requests: Mapping[str, int], node: NodeObject, used: Mapping[str, int]
+) -> PendingResize | None:
+    """Return why a node's kubelet does not carry out a resize; None if it does.
+
+    Args:
+        requests: the requests of the pod after the resize: resource name -> milliCPU, bytes or a count.
+        node: the node.
+        used: the sum of what is allocated to the other pods of the node.
+    """
+    lacking = _lacking(requests, node.allocatable, {})
+    if lacking:
+        capacity = node.allocatable.get(lacking, 0)
+        problem = f"Node didn't have enough capacity: {lacking}, requested: {requests[lacking]}, capacity: {capacity}"
+        return PendingResize(INFEASIBLE, problem)
+    lacking = _lacking(requests, node.allocatable, used)
+    return PendingResize(DEFERRED, _shortage(lacking, requests, node, used)) if lacking else None
 
 
 def _failed(predicate: str, problem: str) -> AdmissionRejection:
@@ -190,6 +218,7 @@ class KubeletOptions:
         job_seconds: run time of a Job's container without other information; see `pod_status`.
         heartbeat_seconds: interval of lease renewals; 0 for none, which suffices unless a real node lifecycle
             controller reads them.
+        resizes: whether kubelets resize pods, and report what becomes of a resize; otherwise another client does.
         recover: whether kubelets report their nodes as ready after a node lifecycle controller has set the
             condition Ready to Unknown; otherwise that condition means that the kubelet is dead.
         metrics: whether the usage of nodes and pods is served as `metrics.k8s.io`.
@@ -200,15 +229,23 @@ class KubeletOptions:
     stop_seconds: float = 1.0
     job_seconds: float = 5.0
     heartbeat_seconds: float = 0.0
+    resizes: bool = True
     recover: bool = False
     metrics: bool = False
 
 
 class _Admitted(NamedTuple):
-    """An admitted pod, and its requests."""
+    """An admitted pod.
+
+    Attributes:
+        pod: the pod, with the resources that its node has allocated to it.
+        requests: its requests: resource name -> milliCPU, bytes or a count.
+        resources: as of `_resources_of`.
+    """
 
     pod: PodInfo
     requests: Mapping[str, int]
+    resources: Mapping[str, Object]
 
 
 class Kubelet(QueueController[ObjectAccess]):
@@ -222,6 +259,9 @@ class Kubelet(QueueController[ObjectAccess]):
         self._nodes: dict[str, NodeObject] = {}  # node name -> node
         self._used: dict[str, dict[str, int]] = {}  # node name -> resource name -> amount
         self._admitted: dict[str, _Admitted] = {}  # pod uid -> admitted pod
+        self._deferred: dict[
+            str, dict[str, None]
+        ] = {}  # node name -> uids of pods whose resize is deferred, the oldest first
         self._handled: dict[str, str] = {}  # pod uid -> phase that was handled last
         self._addresses: dict[str, str] = {}  # node name -> its internal IP address
         self._extended: dict[
@@ -270,10 +310,12 @@ class Kubelet(QueueController[ObjectAccess]):
         self._handled[key] = phase
         if phase == "Running" != before:
             if key not in self._admitted:
-                self._take_in(key, decode_pod(msgspec.json.encode(pod)))
+                self._take_in(key, _allocated(pod))
             self._plan_end(key, pod)
         elif before is None:
             self.later(self._options.admit_seconds, self._admit, key)
+        if self._options.resizes and key in self._admitted:
+            self._resize(key, pod)
 
     def _observe_node(self, type_: str, node: Object) -> None:
         name = node["metadata"]["name"]
@@ -286,7 +328,10 @@ class Kubelet(QueueController[ObjectAccess]):
         if name not in self._nodes:
             # Pods may have been bound before their node existed.
             self.enqueue(*(uid for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name))
-        self._nodes[name] = decode_node(msgspec.json.encode(node))
+        known, found = self._nodes.get(name), decode_node(msgspec.json.encode(node))
+        self._nodes[name] = found
+        if known is None or known.allocatable != found.allocatable:
+            self._retry_resizes(name)
 
     def _offer_extended(self, name: str, node: Object) -> None:
         """Make extended resources allocatable that an administrator adds to the capacity, changes or removes.
@@ -326,15 +371,73 @@ class Kubelet(QueueController[ObjectAccess]):
         if why is not None:
             self._reject(pod, why)
             return
-        self._take_in(uid, info)
+        self._take_in(uid, pod)
         self.later(self._options.start_seconds, self._run, uid)
 
-    def _take_in(self, uid: str, pod: PodInfo) -> None:
-        requests = _requests(pod)
-        used = self._used.setdefault(pod.node_name, {})
-        for name, amount in requests.items():
-            used[name] = used.get(name, 0) + amount
-        self._admitted[uid] = _Admitted(pod, requests)
+    def _take_in(self, uid: str, pod: Object) -> None:
+        """Allocate the resources of its spec to a pod."""
+        info = decode_pod(msgspec.json.encode(pod))
+        self._admitted[uid] = admitted = _Admitted(info, _requests(info), _resources_of(pod))
+        self._count(admitted, 1)
+
+    def _count(self, admitted: _Admitted, sign: int) -> None:
+        used = self._used.setdefault(admitted.pod.node_name, {})
+        for name, amount in admitted.requests.items():
+            used[name] = used.get(name, 0) + sign * amount
+
+    def _resize(self, uid: str, pod: Object) -> None:
+        """Carry out the resize of a pod, or report why it is pending; a deferred one is tried again later."""
+        held, node_name, wanted = self._admitted[uid], pod["spec"]["nodeName"], _resources_of(pod)
+        pending = None
+        if wanted != held.resources:
+            requests = _requests(decode_pod(msgspec.json.encode(pod)))
+            used = self._used[node_name]
+            others = {name: amount - held.requests.get(name, 0) for name, amount in used.items()}
+            pending = pending_resize(requests, self._nodes[node_name], others)
+            if pending is None:
+                self._count(held, -1)
+                self._take_in(uid, pod)
+                self._record_resize(pod, "ResizeStarted", "Pod resize started")
+                self._record_resize(pod, "ResizeCompleted", "Pod resize completed")
+        if pending is not None and pending.reason == DEFERRED:
+            self._deferred.setdefault(node_name, {})[uid] = None
+        else:
+            self._deferred.get(node_name, {}).pop(uid, None)
+        self._report_resize(pod, held, pending)
+        if self._admitted[uid] is not held:
+            self._retry_resizes(node_name)
+
+    def _report_resize(self, pod: Object, held: _Admitted, pending: PendingResize | None) -> None:
+        """Report the allocated resources of a pod after a resize, and why one is pending; nothing without a change."""
+        known, admitted = condition_of(pod, RESIZE_PENDING), self._admitted[pod["metadata"]["uid"]]
+        generation = pod["metadata"].get("generation", 0)
+        if pending is None:
+            is_new = bool(known) or admitted is not held
+        else:
+            is_new = known.get("reason") != pending.reason or known.get("observedGeneration") != generation
+            if is_new:
+                summary = f"Pod resize {pending.reason}"
+                self._record_resize(pod, f"Resize{pending.reason}", summary, pending.message)
+        if is_new:
+            self._report(pod, resized_status(pod, admitted.resources, pending, self.store.timestamp()))
+
+    def _record_resize(self, pod: Object, reason: str, summary: str, error: str = "") -> None:
+        spec = pod["spec"]
+        about = {
+            field: [{"name": each["name"], "resources": each.get("resources", {})} for each in spec[field]]
+            for field in ("initContainers", "containers")
+            if spec.get(field)
+        }
+        about |= {"generation": pod["metadata"].get("generation", 0)} | ({"error": error} if error else {})
+        message = f"{summary}: {msgspec.json.encode(about).decode()}"
+        self._record(pod, reason, message, warning=bool(error))
+
+    def _retry_resizes(self, node_name: str) -> None:
+        """Try the deferred resizes of a node soon, those of the highest priority first, then the oldest."""
+        deferred = self._deferred.get(node_name)
+        if deferred:
+            self.enqueue(*sorted(deferred, key=lambda uid: -self._admitted[uid].pod.priority))
+            self.wake()
 
     def _reject(self, pod: Object, why: AdmissionRejection) -> None:
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
@@ -485,9 +588,9 @@ class Kubelet(QueueController[ObjectAccess]):
         """Release the resources of a pod."""
         held = self._admitted.pop(uid, None)
         if held is not None:
-            used = self._used[held.pod.node_name]
-            for name, amount in held.requests.items():
-                used[name] -= amount
+            self._count(held, -1)
+            self._deferred.get(held.pod.node_name, {}).pop(uid, None)
+            self._retry_resizes(held.pod.node_name)
 
 
 def _is_silent(node: Object) -> bool:
@@ -504,6 +607,41 @@ def _address_of(node: Object) -> str:
 def _requests(pod: PodInfo) -> Mapping[str, int]:
     """Return the requests of a pod: resource name -> milliCPU, bytes or a count."""
     return {**pod.resources.requests, PODS: 1}
+
+
+def _resources_of(pod: Object) -> dict[str, Object]:
+    """Return name of a container -> the resources in its spec; "" -> those of the pod as a whole, if it has any."""
+    spec = pod["spec"]
+    found = {
+        each["name"]: each.get("resources", {})
+        for field in ("initContainers", "containers")
+        for each in spec.get(field, ())
+    }
+    return {**found, "": spec["resources"]} if "resources" in spec else found
+
+
+def _allocated(pod: Object) -> Object:
+    """Return a pod with the resources that its status reports as allocated to it, for kubelets that restart."""
+    spec, status = pod["spec"], pod["status"]
+    reported = {
+        each["name"]: each["resources"]
+        for field in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(field, ())
+        if "resources" in each
+    }
+    if not reported:
+        return pod
+    changed: Object = {
+        field: [
+            {**each, "resources": reported.get(each["name"], each.get("resources", {}))}
+            for each in spec[field]
+        ]
+        for field in ("initContainers", "containers")
+        if field in spec
+    }
+    if "resources" in spec and "resources" in status:
+        changed["resources"] = status["resources"]
+    return {**pod, "spec": {**spec, **changed}}
 
 
 _LEASE_VERSION: Final = "coordination.k8s.io/v1"

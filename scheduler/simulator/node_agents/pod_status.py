@@ -18,10 +18,10 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scheduler.simulator.apimachinery.objects import Object, controller_of
+from scheduler.simulator.apimachinery.objects import Object, condition_of, controller_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 RUN_SECONDS: Final = "simulator/run-seconds"
 EXIT_CODE: Final = "simulator/exit-code"
@@ -241,6 +241,53 @@ def restarted_status(pod: Object, now: str) -> Object:
         for status in _containers(pod)
     ]
     return {"containerStatuses": containers, "conditions": _readiness(pod, "True", now)}
+
+
+RESIZE_PENDING: Final = "PodResizePending"
+DEFERRED: Final = "Deferred"
+INFEASIBLE: Final = "Infeasible"
+
+
+class PendingResize(NamedTuple):
+    """Why a kubelet does not carry out a resize.
+
+    Attributes:
+        reason: `Deferred` or `Infeasible`.
+        message: text for users.
+    """
+
+    reason: str
+    message: str
+
+
+def resized_status(
+    pod: Object, allocated: Mapping[str, Object], pending: PendingResize | None, now: str
+) -> Object:
+    """Return the status of a pod after a resize, or while a resize is pending.
+
+    Args:
+        pod: the pod.
+        allocated: name of a container -> the resources that are allocated to it; "" -> those of the pod as a whole.
+        pending: why a resize is not carried out; None if none is pending.
+        now: the time.
+    """
+    generation = pod["metadata"].get("generation", 0)
+    condition: Object = {"type": RESIZE_PENDING, "$patch": "delete"}
+    if pending is not None:
+        known = condition_of(pod, RESIZE_PENDING)
+        since = known.get("lastTransitionTime", now) if known.get("reason") == pending.reason else now
+        condition = {**_condition(RESIZE_PENDING, "True", generation, since), **pending._asdict()}
+    status: Object = {"observedGeneration": generation, "conditions": [condition]}
+    for field in ("initContainerStatuses", "containerStatuses"):
+        if field in pod["status"]:
+            status[field] = [each | _allocation(allocated.get(each["name"])) for each in pod["status"][field]]
+    return status | _allocation(allocated.get(""))
+
+
+def _allocation(resources: Object | None) -> Object:
+    if resources is None:
+        return {}
+    return {"allocatedResources": resources.get("requests", {}), "resources": resources}
 
 
 def _containers(pod: Object) -> list[Object]:

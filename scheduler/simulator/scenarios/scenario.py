@@ -21,6 +21,7 @@ workloads:                  # pods that arrive
 steps:                      # each with a time since the start and one action
 - {at: 30s, scale: {name: web, replicas: 60}}
 - {at: 40s, addNodes: {name: more, count: 5, cpu: "8"}}
+- {at: 50s, resize: {name: db-0, cpu: "2"}}
 - {at: 1m, killNode: general-1}
 - {at: 90s, fault: {refuse: 429, verb: create, resource: pods, subresource: binding, for: 10s}}
 - {at: 2m, failVolumes: {provisioner: disk.example.com, node: general-0, for: 1m}}
@@ -340,6 +341,36 @@ class Scaling(_Part, frozen=True, kw_only=True):
     replicas: Annotated[int, msgspec.Meta(ge=0)]
 
 
+class Resizing(_Part, frozen=True, kw_only=True):
+    """A pod that is resized in place.
+
+    Attributes:
+        name: name of the pod, as in `db-0` of a StatefulSet.
+        container: the resized container; "" for the first.
+        cpu: its new request, as a quantity; `memory` has the same format. A request that is not given stays.
+    """
+
+    name: str
+    namespace: str = "default"
+    container: str = ""
+    cpu: str | None = None
+    memory: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpu is None and self.memory is None:
+            raise ValueError("must have cpu, memory or both")
+        for name, amount in (("cpu", self.cpu), ("memory", self.memory)):
+            try:
+                canonical_quantity(amount or "0")
+            except ValueError:
+                raise ValueError(f"{name} must be a quantity, was {amount!r}") from None
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """The new requests, by resource."""
+        return {name: amount for name, amount in (("cpu", self.cpu), ("memory", self.memory)) if amount}
+
+
 class Tainting(NodeTaint, frozen=True, kw_only=True):
     """A node that gets or loses a taint."""
 
@@ -422,6 +453,7 @@ class Step(_Part, frozen=True, kw_only=True):
         remove_node: a node that is removed with its pods.
         drain: a node that is cordoned, and whose pods are deleted, except those of DaemonSets.
         apply: a file or an object that is created, or changed if it exists (a merge patch).
+        resize: a pod that gets other requests in place, as far as its kubelet has the capacity.
         kill_node: a node whose kubelet dies: it is tainted, its pods are no longer ready.
         restore_node: a node whose kubelet is back.
         compact: a resource whose history is dropped; `all` for all.
@@ -437,6 +469,7 @@ class Step(_Part, frozen=True, kw_only=True):
     apply: str | dict[str, Any] | None = None
     delete: Target | None = None
     scale: Scaling | None = None
+    resize: Resizing | None = None
     cordon: str | None = None
     uncordon: str | None = None
     taint: Tainting | None = None

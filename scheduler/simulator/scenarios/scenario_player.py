@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DevicesOfNode,
         FaultStep,
         NodeGroup,
+        Resizing,
         Scaling,
         Scenario,
         Step,
@@ -62,6 +63,7 @@ class ScenarioPlayer:
             "drain": self._drain,
             "delete": self._delete,
             "scale": self._scale,
+            "resize": self._resize,
             "cordon": partial(self._set_unschedulable, wanted=True),
             "uncordon": partial(self._set_unschedulable, wanted=False),
             "taint": partial(self._set_taint, wanted=True),
@@ -173,6 +175,19 @@ class ScenarioPlayer:
 
     def _scale(self, scaling: Scaling) -> None:
         self._store.scale(scaling.resource, scaling.name, scaling.replicas, scaling.namespace)
+
+    def _resize(self, resizing: Resizing) -> None:
+        pod = self._store.get("pods", resizing.name, resizing.namespace)
+        containers = [dict(each) for each in pod["spec"]["containers"]]
+        names = [each["name"] for each in containers]
+        wanted = resizing.container or names[0]
+        if wanted not in names:
+            raise KeyError(f"pod {resizing.namespace}/{resizing.name} has no container {wanted}")
+        resized = containers[names.index(wanted)]
+        resources = resized.get("resources", {})
+        resized["resources"] = {**resources, "requests": resources.get("requests", {}) | resizing.requests}
+        patch = {"spec": {"containers": containers}}
+        self._store.patch("pods", resizing.name, patch, resizing.namespace, subresource="resize")
 
     def _set_unschedulable(self, node: str, *, wanted: bool) -> None:
         self._store.patch("nodes", node, {"spec": {"unschedulable": wanted or None}})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.engine.cycle.explanation import Explainer, explain, explain_gated
 from scheduler.engine.cycle.group_explanation import brief
@@ -124,8 +124,10 @@ def _evaluate(
         nodes_of_a_kind=scheduler.nodes_of_a_kind,
         budget=scheduler.parts.budget,
     )
-    protections = explainer.protections(pod, snapshot) if node_name else {}
+    about_node: dict[str, Any] = {}
     if node_name:
+        resize = explainer.resize(pod, snapshot, scheduler.nominator.others(pod, snapshot))
+        about_node = {"node": node_name, **resize, **explainer.protections(pod, snapshot)}
         pod, snapshot = unplaced(pod, snapshot)
     nominated = scheduler.nominator.others(pod, snapshot)
     if group is not None:
@@ -135,7 +137,7 @@ def _evaluate(
         return judged._replace(explanation=explanation), None
     decision, explanation = evaluate(framework, pod, snapshot, nominated=nominated, explainer=explainer)
     if node_name:
-        explanation = with_verdict({**explanation, "node": node_name, **protections})
+        explanation = with_verdict({**explanation, **about_node})
     return PodEvaluation(pod, explanation, decision.status, decision.diagnosis), decision
 
 

@@ -488,7 +488,14 @@ def _goes(explanation: Explanation, *, drawn: bool) -> str:
 
 
 def _where_it_is(explanation: Explanation) -> Iterable[str]:
-    """Say how a pod on a node is protected, and compare its current node with the result."""
+    """Say what a deferred resize changes, how a pod on a node is protected, and compare its current node with the result."""
+    if resize := explanation.get("resize"):
+        changes = [
+            f"{amount} {name} (allocated: {resize['allocated'][name]})"
+            for name, amount in resize["requested"].items()
+        ]
+        message = f": {resize['message']}" if resize["message"] else "."
+        yield f"Resize to {', '.join(changes) or 'its new requests'} deferred by the kubelet{message}"
     for each in explanation.get("protections", ()):
         yield f"Pod {protected_text(each)}."
     name, nodes = explanation.get("node"), explanation["nodes"]

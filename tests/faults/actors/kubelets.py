@@ -20,7 +20,10 @@ class Kubelets(Actor):
 
     def begin(self) -> None:
         admit_seconds = self.random.choice((0.0, 0.05, 2.0))
-        self._kubelet = Kubelet(self.stage.store, KubeletOptions(admit_seconds=admit_seconds))
+        options = KubeletOptions(
+            admit_seconds=admit_seconds, resizes=False
+        )  # the actor Resizes reports those
+        self._kubelet = Kubelet(self.stage.store, options)
         self._kubelet.start()
 
     async def act(self) -> None:

@@ -1,6 +1,6 @@
 """Preemption for resizes of pods on nodes, in a running daemon of 1.37; time is virtual.
 
-The tests write what a kubelet reports of a resize: the simulated one does not resize.
+Most tests write what a kubelet reports of a resize, so the simulated one leaves that to them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework import FilterPlugin, PermitPlugin, PreEnqueuePlugin, Status
 from scheduler.simulator.faults import requests
+from scheduler.simulator.node_agents.kubelet import KubeletOptions
 from tests.integration.daemon.test_preemption import evictions, is_there, value
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -40,6 +41,7 @@ featureGates: {InPlacePodVerticalScalingSchedulerPreemption: %s}
 """
 ON, OFF = AS_1_37 % "true", AS_1_37 % "false"
 RESIZES = {"InPlacePodVerticalScalingSchedulerPreemption": True}
+REPORTED = KubeletOptions(resizes=False)
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
 
 
@@ -97,7 +99,7 @@ def bindings(it: Cluster) -> int:
 
 async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tmp_path: Path) -> None:
     async with (
-        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=REPORTED) as it,
         it.daemon(ON) as daemon,
     ):
         it.add_nodes(node_object("n", cpu="4"), node_object("free", cpu="8"))
@@ -123,8 +125,55 @@ async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tm
         assert it.node_of("grows") == "n"
 
 
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+async def test_the_kubelet_resizes_the_pod_once_victims_have_left(tmp_path: Path, version: str) -> None:
+    gates = RESIZES if version == "1.37" else {}
+    async with (
+        cluster(tmp_path, version=version, feature_gates=gates, kubelet=True) as it,
+        it.daemon(ON) as daemon,
+    ):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.add_pods(running("low", "2"), running("grows", "2", priority=10))
+        await it.until(lambda: it.condition("grows", "Ready"))
+        resize(it, "grows", "4")
+        await it.until(lambda: not is_there(it, "low"))
+        await it.until(lambda: not it.condition("grows", DEFERRED["type"]))
+        await it.until(lambda: place(it, daemon, "grows") is Place.OUTSIDE)
+
+        (status,) = it.pod("grows")["status"]["containerStatuses"]
+        assert status["allocatedResources"] == {"cpu": "4"}
+        assert evictions(it) == {"low": 1}
+
+
+async def test_the_explanation_has_the_victims_of_a_resize_but_evicts_none(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="4"), node_object("m", cpu="8"))
+        it.add_pods(
+            running("low", "2"), running("high", "1", priority=20), running("grows", "1", priority=10)
+        )
+        await it.until(lambda: it.condition("grows", "Ready"))
+        resize(it, "grows", "3")
+        await it.until(lambda: it.condition("grows", DEFERRED["type"]))
+
+        found = explained(daemon)
+        assert found["now"]["resize"]["missing"] == {"cpu": "2"}
+        assert found["now"]["resize"]["allocated"] == {"cpu": "1"}
+        assert found["now"]["resize"]["requested"] == {"cpu": "3"}
+        assert found["verdict"].startswith(
+            "Pod default/grows is on node n, which lacks 2 cpu for its resize. "
+            "It would fit without default/low. If it were pending, it fits on 1 of 2 nodes; best: m"
+        )
+        await asyncio.sleep(30)
+        assert is_there(it, "low")
+        assert not evictions(it)
+        assert value(daemon, "scheduler_preemption_victims_count") == 0
+
+
 async def test_the_freed_capacity_is_kept_for_the_resize(tmp_path: Path) -> None:
-    async with cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it, it.daemon(ON):
+    async with (
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=REPORTED) as it,
+        it.daemon(ON),
+    ):
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(running("low", "2"), running("grows", "2", priority=10))
         await it.until(lambda: it.condition("grows", "Ready"))
@@ -148,7 +197,7 @@ async def test_no_pod_is_evicted_for_a_resize_that_may_not_preempt(
     tmp_path: Path, gate: str, policy: str, owners: list[str]
 ) -> None:
     async with (
-        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=REPORTED) as it,
         it.daemon(gate) as daemon,
     ):
         class_ = {"metadata": {"name": "priority-10"}, "value": 10, "preemptionPolicy": policy}
@@ -165,7 +214,7 @@ async def test_no_pod_is_evicted_for_a_resize_that_may_not_preempt(
 
 async def test_a_resize_preempts_once_its_node_allows_it(tmp_path: Path) -> None:
     async with (
-        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=REPORTED) as it,
         it.daemon(ON) as daemon,
     ):
         it.add_nodes(node_object("n", cpu="4", no_resize_preemption=["example.com/autoscaler"]))
@@ -255,7 +304,7 @@ async def test_only_plugins_for_resizes_are_called_as_the_pod_keeps_its_node(tmp
     profiles = "profiles: [{plugins: {multiPoint: {enabled: [{name: RefusesAll}]}}}]"
     plugins: dict[str, type[Plugin]] = {"RefusesAll": RefusesAll}
     async with (
-        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=True) as it,
+        cluster(tmp_path, version="1.37", feature_gates=RESIZES, kubelet=REPORTED) as it,
         it.daemon(f"{ON}{profiles}", plugins=plugins) as daemon,
     ):
         it.add_nodes(

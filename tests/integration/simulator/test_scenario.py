@@ -133,6 +133,41 @@ def test_the_example_runs_as_written(tmp_path: Path):
     }
 
 
+RESIZES = """\
+nodes: [{name: n, cpu: "4"}]
+manifests:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: p}
+  spec: {containers: [{name: main, image: pause, resources: {requests: {cpu: "1", memory: 1Gi}}}]}
+steps:
+- {at: 10s, resize: {name: p, cpu: "2"}}
+- {at: 20s, resize: {name: p, cpu: "5"}}
+- {at: 30s, resize: {name: p, container: side, cpu: "1"}}
+- {at: 40s, resize: {name: gone, cpu: "1"}}
+"""
+
+
+def test_a_step_resizes_a_pod_as_far_as_its_kubelet_can(tmp_path: Path):
+    seen: list[Any] = []
+
+    async def look(server: ApiServer) -> None:
+        pod = server.store.get("pods", "p")
+        pending = [each["reason"] for each in pod["status"]["conditions"] if "Pending" in each["type"]]
+        seen.append((pod["status"]["containerStatuses"][0]["allocatedResources"], pending))
+
+    path = tmp_path / "resizes.yaml"
+    path.write_text(RESIZES)
+    player = play(tmp_path, path, {15.0: look, 25.0: look, 45.0: look})
+
+    has = {"cpu": "2", "memory": "1Gi"}
+    assert seen == [(has, []), (has, ["Infeasible"]), (has, ["Infeasible"])]
+    assert player.failures == [
+        "30s resize: pod default/p has no container side",
+        '40s resize: pods "gone" not found',
+    ]
+
+
 async def test_a_fault_lasts_as_long_as_the_scenario_states(tmp_path: Path):
     (tmp_path / "s.yaml").write_text(
         "steps:\n- {at: 10s, fault: {refuse: 429, retryAfter: 2s, resource: pods, verb: list, for: 5s}}\n"

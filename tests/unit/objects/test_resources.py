@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scheduler.errors import ObjectError
 from scheduler.objects import resources as pod_requests_module
 from scheduler.objects import resources as resources_module
+from scheduler.objects.pod import trim_bound_pod
 from scheduler.objects.quantity import Quantity
 from scheduler.objects.resource_names import (
     is_dra_extended_resource_name,
@@ -395,6 +396,44 @@ def test_pods_with_the_same_requests_share_one_result():
 def test_a_running_pod_shares_the_result_of_the_pending_one():
     statuses = {"containerStatuses": [resized(cpu="1", allocated={"cpu": "1"})]}
     assert pod("a", cpu="1", node="n", status=statuses).resources is pod("a", cpu="1").resources
+
+
+@pytest.mark.parametrize(
+    ("condition", "held"),
+    [
+        pytest.param(DEFERRED, {"cpu": 1500}, id="deferred"),
+        pytest.param(INFEASIBLE, {}, id="infeasible"),
+        pytest.param({"type": "Ready", "status": "True"}, {}, id="not pending"),
+    ],
+)
+def test_a_deferred_resize_holds_what_is_not_allocated(condition: dict[str, str], held: dict[str, int]):
+    statuses = {
+        "containerStatuses": [resized(cpu="500m", allocated={"cpu": "500m"})],
+        "conditions": [condition],
+    }
+    found = pod("a", cpu="2", node="n", status=statuses)
+
+    assert found.held_for_resize == held
+    assert trim_bound_pod(found).held_for_resize == held
+
+
+def test_a_deferred_resize_to_less_holds_nothing():
+    statuses = {
+        "containerStatuses": [resized(cpu="3", allocated={"cpu": "3"})],
+        "conditions": [DEFERRED],
+    }
+    found = pod("a", cpu="2", node="n", status=statuses)
+
+    assert found.resources.taken == {"cpu": 3000}
+    assert found.held_for_resize == {}
+
+
+def test_a_deferred_resize_of_the_pod_as_a_whole_holds_what_is_not_allocated():
+    whole = {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
+    status = {**whole, "conditions": [DEFERRED]}
+    found = pod("a", node="n", resources={"requests": {"cpu": "4"}}, status=status)
+
+    assert found.held_for_resize == {"cpu": 3000}
 
 
 def test_only_pods_resized_in_the_same_way_share_one_result():

@@ -52,10 +52,10 @@ def test_only_what_a_node_does_not_count_yet_must_be_free(
     assert reasons(fit(), tried, nodes) == ({"n": rejected} if rejected else {})
 
 
-def test_without_the_gate_the_pod_counts_twice():
+def test_an_explanation_without_the_gate_counts_the_pod_once():
     nodes = cluster(node("n", cpu="3"), pods=[grows("2")])
 
-    assert reasons(fit(FakeFeatures("1.37")), grows("2"), nodes) == {"n": ("Insufficient cpu",)}
+    assert reasons(fit(FakeFeatures("1.36")), grows("2"), nodes) == {}
 
 
 def test_other_pods_and_other_nodes_count_as_usual():
@@ -115,6 +115,24 @@ def test_the_details_have_the_amount_that_is_missing():
     snapshot = cluster(node("n", cpu="4"), pods=[grows("2"), pod("x", cpu="1", node="n")]).snapshot()
 
     assert fit().why(grows("4"), snapshot, snapshot.node_info(0)) == ["needs 2 cpu, 1 free of 4"]
+
+
+def deferred_since(cpu: str, wants: str) -> dict[str, Any]:
+    has = {"name": "main", "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+    return {"cpu": wants, "status": {**DEFERRED, "containerStatuses": [has]}}
+
+
+def test_the_details_have_what_other_deferred_resizes_hold():
+    there = [
+        pod("a", node="n", **deferred_since("1", "2")),
+        pod("b", node="n", **deferred_since("500m", "2")),
+        pod("c", node="n", cpu="1"),
+    ]
+    snapshot = cluster(node("n", cpu="5"), pods=there).snapshot()
+    info = snapshot.node_info(0)
+    held = "2.5 held for the deferred resizes of default/a, default/b"
+
+    assert fit().why(pod("new", cpu="1"), snapshot, info) == [f"needs 1 cpu, 0 free of 5, {held}"]
 
 
 def hint_for(action: ActionType) -> Any:

@@ -77,6 +77,8 @@ def test_a_group_sets_the_fields_of_its_nodes(tmp_path: Path):
         pytest.param("steps:\n- {at: 5s, scal: {}}", 'steps[0].scal: unknown field, did you mean "scale"?', id="misspelt action"),
         pytest.param("steps:\n- {at: -5s, cordon: n}", "steps[0]: at must not be before the start", id="before the start"),
         pytest.param("steps:\n- {at: 5s, scale: {name: web}}", "steps[0].scale.replicas: is missing", id="missing field"),
+        pytest.param("steps:\n- {at: 5s, resize: {name: p}}", "steps[0].resize: must have cpu, memory or both", id="a resize of nothing"),
+        pytest.param("steps:\n- {at: 5s, resize: {name: p, cpu: lots}}", "steps[0].resize: cpu must be a quantity, was 'lots'", id="no quantity of a resize"),
         pytest.param("steps:\n- {at: 5s, apply: gone.yaml}", "steps[0].apply: gone.yaml: cannot be read: ", id="missing file"),
         pytest.param("steps:\n- {at: 5s, fault: {refuse: 418}}", "steps[0].fault.refuse: ", id="an unsupported status"),
         pytest.param("manifests:\n- {kind: Pod, metadata: {name: p}}", "manifests[0].apiVersion: is missing", id="no apiVersion"),
