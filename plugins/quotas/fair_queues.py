@@ -18,6 +18,7 @@ from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
 from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
+from plugins.quotas.history import HistoryArgs, UsageHistory
 from plugins.quotas.ledger import Ledger, report, usages
 from plugins.quotas.queue_statuses import QueueStatuses
 from plugins.quotas.queues import QUEUES, STATUS_RIGHT
@@ -60,7 +61,7 @@ from scheduler.framework.preemption import (
 from scheduler.objects.quantity import readable_amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from plugins.preemption.candidates import Choice
@@ -313,17 +314,21 @@ class FairQueuesArgs(PreemptingArgs, frozen=True, kw_only=True):
 
     Attributes:
         longest_wait_seconds: after this time no younger pod overtakes a waiting pod.
+        history: how the use of the past counts; None for not at all.
     """
 
     CAUSES: ClassVar[tuple[Cause, ...]] = (Cause.PREEMPTION, Cause.FAIR_SHARE_RECLAIM)
 
     longest_wait_seconds: float = 60.0
+    history: HistoryArgs | None = None
 
     def faults(self) -> Iterable[FieldError]:
         if self.longest_wait_seconds < 0:
             yield FieldError(
                 "longestWaitSeconds", f"at least 0 is expected, was {self.longest_wait_seconds:g}"
             )
+        for fault in () if self.history is None else self.history.faults():
+            yield FieldError(f"history.{fault.path}", fault.problem)
         yield from super().faults()
 
 
@@ -369,7 +374,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         self._nominated = nominated
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
         self._sleep = sleep
-        self._ledger = Ledger()
+        self._ledger = Ledger(None if args.history is None else UsageHistory(args.history, clock))
         self._evicting: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> its victims
         self._pending = self._ledger.pending
         self._waiting_order = WaitingOrder(clock, queued, self._pending, args.longest_wait_seconds)
@@ -404,6 +409,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             for victim in self._evicting.pop(uid):  # by now the snapshot shows whether they are terminating
                 self._ledger.evicting.pop(victim.uid, None)
         self._pending.sweep(self._queued, self.name)
+        if self._ledger.history is not None:
+            self._ledger.standing(self._cluster.snapshot())
         if self._waiting_order.forget_those_gone():
             self._activator.activate(self._waiting_order.sent_elsewhere & self._waiting())
             self._waiting_order.sent_elsewhere.clear()
@@ -590,6 +597,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         self._pending.drop(pod.uid)
+        if self._ledger.history is not None:  # so that the use counts from now on
+            self._ledger.standing(self._cluster.snapshot())
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -616,7 +625,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             for each in of_leaf.values()
             if node is not None and each.node == node.name
         ]
-        details = [kept_back] if kept_back else []
+        details = [kept_back, *self._past_use(attempt)] if kept_back else []
         details += [
             f"it is reserved for pod {each.pod.key}, which has waited longer"
             for each in held
@@ -625,6 +634,13 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if details:
             details.append(f"the pod has waited for {self._waiting_order.waited_seconds(pod):.0f}s")
         return details
+
+    def _past_use(self, attempt: QueueAttempt) -> Iterator[str]:
+        """Yield the average of the queue whose share keeps a pod back, if a history counts."""
+        found, history, tree = attempt.in_the_way(), self._ledger.history, attempt.standing.tree
+        average = None if found is None or history is None else history.status_of(tree, found.place)[0]
+        if found is not None and average is not None and not found.is_max:
+            yield f"queue {tree.title(found.place)} had {100 * average:.1f}% of the cluster on average, which counts in its share"
 
     def why_nodes(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodesExplanation | None:
         """Propose a higher max, if the queue then has its share for the pod, and the end of the fewest of its pods."""

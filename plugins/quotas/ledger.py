@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from plugins.quotas.elastic_quotas import NamespaceUsage, add
+from plugins.quotas.history import weights_after_use
 from plugins.quotas.queues import QUEUES, Queues, Tree
 from scheduler.framework import QuotaUsage
 from scheduler.objects.resource_names import PODS
@@ -15,7 +16,9 @@ from scheduler.objects.resource_names import PODS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+    from datetime import datetime
 
+    from plugins.quotas.history import UsageHistory
     from scheduler.errors import FieldError
     from scheduler.framework import QueuedPods
     from scheduler.objects.pod import PodInfo
@@ -104,10 +107,11 @@ class FairShares:
     Args:
         tree: the queues.
         resources: the names of the columns.
+        history: what the queues used before; None if it does not count.
     """
 
-    def __init__(self, tree: Tree, resources: tuple[str, ...]) -> None:
-        self._tree = tree
+    def __init__(self, tree: Tree, resources: tuple[str, ...], history: UsageHistory | None = None) -> None:
+        self._tree, self._history = tree, history
         self._weights, self._weights_version = _weights_of(tree), tree.weights_version
         shape = (len(tree), len(resources))
         self._sure = np.zeros(shape)
@@ -130,11 +134,13 @@ class FairShares:
         """
         if self._weights_version != self._tree.weights_version:
             self._weigh()
+        averages = None if self._history is None else self._history.averages_of(self._tree)
         asked, found = wanted.astype(np.float64), np.zeros(wanted.shape)
         available, all_there = room.astype(np.float64), np.maximum(whole, 1).astype(np.float64)
         for parent in sorted(self._tree.children):  # parents before their children
             children, there = self._tree.children[parent], available if parent < 0 else found[parent]
-            found[children] = self._divided(parent, children, there, all_there, asked[children])
+            before = None if averages is None else averages[children]
+            found[children] = self._divided(parent, children, there, all_there, asked[children], before)
         # Remove rounding errors below a whole number.
         return np.minimum(np.floor(found * (1 + 1e-12) + 1e-6).astype(np.int64), wanted)
 
@@ -146,14 +152,26 @@ class FairShares:
             self._known.pop(self._tree.parents[place], None)
 
     def _divided(
-        self, parent: int, children: list[int], room: Floats, whole: Floats, wanted: Floats
+        self,
+        parent: int,
+        children: list[int],
+        room: Floats,
+        whole: Floats,
+        wanted: Floats,
+        averages: Floats | None,
     ) -> Floats:
         if not wanted.any():
             return np.zeros(wanted.shape)
         key = room.tobytes() + whole.tobytes() + wanted.tobytes()
+        if averages is not None:
+            key += averages.tobytes()
         known = self._known.get(parent)
         if known is None or known[0] != key:
-            found = divide(room, whole, wanted, self._sure[children], self._weights[children])
+            weights = self._weights[children]
+            if averages is not None and self._history is not None:
+                part = float((room / whole).max(initial=0.0))
+                weights = weights_after_use(weights, averages, part, self._history.strength)
+            found = divide(room, whole, wanted, self._sure[children], weights)
             known = self._known[parent] = key, found
         return known[1]
 
@@ -390,12 +408,17 @@ def want(wanted: Int64s, asked: Int64s, limit: Int64s, path: Sequence[int], more
 class Ledger:
     """Keeps the state of queues current with the cluster, for one plugin.
 
+    Args:
+        history: what the queues used before; None if it does not count.
+
     Attributes:
         pending: the pending pods.
+        history: as given.
         evicting: uid -> victims that are deleted in the background, whether or not the cluster shows it yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, history: UsageHistory | None = None) -> None:
+        self.history = history
         self.evicting: dict[str, PodInfo] = {}
         self.pending = PendingRequests()
         self._queues = Queues()
@@ -436,7 +459,7 @@ class Ledger:
             replace(queue, max={**queue.max, **raised.get(place, _NOTHING)})
             for place, queue in enumerate(self._queues.tree.queues)
         ]
-        other = Ledger()
+        other = Ledger(self.history)
         other.evicting, other.pending = self.evicting, self.pending
         return other.standing(snapshot.overlay(), also, Tree(queues))
 
@@ -454,7 +477,8 @@ class Ledger:
             also: a pod that is counted as pending if it is unknown.
             tree: the queues, with the same pods as those that were read last; the latter if it is not given.
         """
-        pending = self.pending
+        pending, history = self.pending, self.history
+        is_current = tree is None and snapshot.changes is not None
         if tree is None:
             self._queues.look_at(snapshot.objects(QUEUES))
             tree = self._queues.tree
@@ -462,6 +486,8 @@ class Ledger:
         names = tuple(sorted(snapshot.resources - {PODS}))
         usage, sums = self._counted(snapshot, tree, names)
         whole = np.array([int(snapshot.allocatable[name].sum()) for name in names], dtype=np.int64)
+        if history is not None and is_current:
+            history.follow(tree, sums.used, whole, snapshot.objects(QUEUES))
         free_of_queues = [usage.by_namespace.get(name, _NOTHING) for name in ("", _LEAVING)]
         others = np.array(
             [sum(taken.get(name, 0) for taken in free_of_queues) for name in names], dtype=np.int64
@@ -471,7 +497,8 @@ class Ledger:
             wanted = sums.wanted_with(tree.paths[leaf], also.resources.requests)
             deserved = self._shares.deserved(wanted, room, whole)
         else:
-            key = sums, sums.version, tree.weights_version, room.tobytes(), whole.tobytes()
+            past = 0 if history is None else history.version
+            key = sums, sums.version, tree.weights_version, past, room.tobytes(), whole.tobytes()
             if self._deserved is None or self._deserved[0] != key:
                 self._deserved = key, self._shares.deserved(sums.wanted, room, whole)
             deserved = self._deserved[1]
@@ -490,7 +517,7 @@ class Ledger:
     ) -> tuple[NamespaceUsage, _Sums]:
         """Return what the pods of each leaf use, and the sums over the tree; only changes are recounted."""
         if self._made_for != (tree, names):
-            self._shares, self._made_for = FairShares(tree, names), (tree, names)
+            self._shares, self._made_for = FairShares(tree, names, self.history), (tree, names)
         if snapshot.changes is None:  # a hypothetical snapshot
             usage, sums = (
                 NamespaceUsage.of(snapshot, {}, _account_of(tree)),
@@ -533,6 +560,8 @@ class QueueReport:
         fair_part: the same of its fair share.
         pending: the number of its pending pods.
         longest_wait_seconds: how long the first of them has waited, without pods that no node could run.
+        average_share: the average of `used_share` with the half-life of the history; None without a history.
+        average_time: the time of the average.
     """
 
     fault: FieldError | None = None
@@ -542,11 +571,13 @@ class QueueReport:
     fair_part: float = 0.0
     pending: int = 0
     longest_wait_seconds: float = 0.0
+    average_share: float | None = None
+    average_time: datetime | None = None
 
 
 def report(ledger: Ledger, snapshot: Snapshot, now: float) -> Generator[None, None, dict[str, QueueReport]]:
     """Return the reports by name, one queue a step; `now` is by the monotonic clock."""
-    standing, wrong = ledger.standing(snapshot), ledger.wrong
+    standing, wrong, history = ledger.standing(snapshot), ledger.wrong, ledger.history
     tree, pending = standing.tree, ledger.pending
     waiting, since = [0] * len(tree), [now] * len(tree)
     for leaf, pods in list(pending.by_queue.items()):
@@ -565,6 +596,7 @@ def report(ledger: Ledger, snapshot: Snapshot, now: float) -> Generator[None, No
             standing.share(fair),
             waiting[place],
             now - since[place],
+            *((None, None) if history is None else history.status_of(tree, place)),
         )
     return found
 
@@ -576,7 +608,7 @@ def usages(
 
     A queue has borrowed what it uses beyond its fair share.
     """
-    standing, wrong = ledger.standing(snapshot), ledger.wrong
+    standing, wrong, history = ledger.standing(snapshot), ledger.wrong, ledger.history
     tree, columns = standing.tree, standing.resources
     numbers = [0] * len(tree)
     waiting: list[dict[str, int]] = [{} for _ in tree.queues]
@@ -604,6 +636,7 @@ def usages(
                 borrowed=amounts(np.maximum(used - fair, 0)),
                 limit=queue.max,
                 fair_share=amounts(fair),
+                average_share=None if history is None else history.status_of(tree, place)[0],
                 waiting=waiting[place],
                 pending=numbers[place],
                 fault="" if fault is None else str(fault),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from plugins.quotas.history import AVERAGE, AVERAGE_TIME
 from plugins.quotas.queues import QUEUES
+from scheduler.clock import rfc3339
 from scheduler.framework import WantedStatus
 from scheduler.framework.status_sources import (
     ACCEPTED,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.framework.status_sources import StatusAccess, StatusOf
     from scheduler.snapshot import Objects
 
-_GAUGES: Mapping[str, tuple[str, Callable[[QueueReport], float]]] = {
+_GAUGES: Mapping[str, tuple[str, Callable[[QueueReport], float | None]]] = {
     "custom_scheduler_queue_longest_wait_seconds": (
         "For how long the pod of a queue has waited that has waited longest, those left out that no node could run.",
         lambda its: its.longest_wait_seconds,
@@ -34,6 +36,10 @@ _GAUGES: Mapping[str, tuple[str, Callable[[QueueReport], float]]] = {
     "custom_scheduler_queue_fair_share": (
         "The greatest part of the cluster that fairness gives a queue of any resource, in [0, 1].",
         lambda its: its.fair_part,
+    ),
+    "custom_scheduler_queue_average_share": (
+        "The average used share of a queue with the half-life of the history, in [0, 1]; without a history none.",
+        lambda its: its.average_share,
     ),
 }
 
@@ -69,7 +75,8 @@ class QueueStatuses(StatusSource):
 
     def _show(self, reports: Mapping[str, QueueReport]) -> None:
         for gauge, read in self._gauges:
-            gauge.replace({(name,): read(its) for name, its in reports.items()})
+            values = {(name,): read(its) for name, its in reports.items()}
+            gauge.replace({key: value for key, value in values.items() if value is not None})
 
     async def status_of(self, objects: Objects) -> StatusOf:
         reports = await self._access.in_slices(queue_reports(self._plugins))
@@ -105,10 +112,13 @@ def status_of_report(report: QueueReport, spec: Mapping[str, object]) -> WantedS
     """Return a queue's status."""
     fault = report.fault
     verdict = Acceptance("Valid") if fault is None else Acceptance(fault.reason, str(fault))
-    fields = {
+    fields: dict[str, Any] = {
         "used": written(report.used, named_in(spec)),
         "fairShare": written(report.fair_share, named_in(spec)),
         "pending": report.pending,
         "dominantShare": f"{100 * report.used_share:.1f}%",
     }
+    if report.average_share is not None and report.average_time is not None:
+        fields[AVERAGE] = f"{100 * report.average_share:.2f}%"
+        fields[AVERAGE_TIME] = rfc3339(report.average_time)
     return WantedStatus(fields, (verdict.condition(),))

@@ -20,6 +20,8 @@ class QuotaUsage(NamedTuple):
         borrowed: the part of `used` that others may take back by preemption.
         limit: the most that it may use; a missing resource has no limit.
         fair_share: its fair share of the cluster now; None if the plugin has no fair shares.
+        average_share: the average of the greatest part of the cluster that it used of any resource, in [0, 1]; None if the
+            plugin keeps no history.
         waiting: what its pending pods request.
         pending: the number of its pending pods.
         fault: why the object, or a part of it, is not active; "" if it is.
@@ -33,6 +35,7 @@ class QuotaUsage(NamedTuple):
     borrowed: Mapping[str, int] = {}
     limit: Mapping[str, int] = {}
     fair_share: Mapping[str, int] | None = None
+    average_share: float | None = None
     waiting: Mapping[str, int] = {}
     pending: int = 0
     fault: str = ""

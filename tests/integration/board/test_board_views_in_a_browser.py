@@ -31,6 +31,7 @@ from tests.integration.board.test_board_in_a_browser import (
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group
 from tests.support.browser import browsing
 from tests.support.builders import node, pod, pod_object
+from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,6 +114,22 @@ async def test_queues_are_a_tree_with_what_is_used_guaranteed_borrowed_and_waiti
 
         await biology.get_by_role("link", name="YAML").click()
         await expect(panel(page, "Object")).to_contain_text('namespaces: - biology min: cpu: "4"')
+        await assert_accessible(page)
+        assert complaints == []
+
+
+async def test_queues_have_a_column_with_their_average_if_a_history_counts() -> None:
+    queues = queues_of_labs()
+    known = json.loads(queues.others[QUEUES]["astronomy"])
+    status = {"averageShare": "40.00%", "averageShareTime": "2999-01-01T00:00:00Z"}
+    queues.others[QUEUES]["astronomy"] = json.dumps({**known, "status": status}).encode()
+    text = (MANIFESTS / "examples" / "fair-queues" / "history.yaml").read_text()
+    async with file_board(queues, parse(text)) as (_, url, page, complaints):
+        await page.goto(f"{url}#/quotas")
+        tree = panel(page, "Quotas of FairQueues")
+        await expect(tree.get_by_role("columnheader", name="average")).to_be_visible()
+        await expect(tree.get_by_role("row", name=re.compile("^astronomy"))).to_contain_text("40.0%")
+        await expect(tree.get_by_role("row", name=re.compile("^biology"))).to_contain_text("0.0%")
         await assert_accessible(page)
         assert complaints == []
 

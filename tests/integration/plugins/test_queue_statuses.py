@@ -178,3 +178,33 @@ async def test_statuses_of_many_queues_are_written_at_a_bounded_rate_until_all_a
             assert len(written) < 60
         assert max(after - before for before, after in itertools.pairwise(written)) <= 100
         assert all(accepted(it, f"q{number}")[0] == "True" for number in range(220))
+
+
+async def test_the_averages_continue_after_a_restart(tmp_path: Path) -> None:
+    text = (EXAMPLE / "history.yaml").read_text()
+    async with cluster(tmp_path, kubelet=True) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        for name in ("a", "b"):
+            it.server.store.create("namespaces", {"metadata": {"name": name}})
+            it.server.store.create(QUEUES, queue(name))
+        it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(3)))
+
+        def average(name: str) -> float:
+            return float(status(it, name).get("averageShare", "0%").removesuffix("%"))
+
+        async with it.daemon(text):
+            it.add_pods(*several("a", 12))
+            await it.until(lambda: len(placed(it, "a")) == 12)
+            await asyncio.sleep(10)
+            before = len(writes(it))
+            await asyncio.sleep(3600)
+            assert 2.0 < average("a") < 3.0  # 1 - 0.5 ** (1 / 24) is 2.8 %
+            assert average("b") == 0
+            assert len(writes(it)) - before <= 3600 / 300, "at most 256 times in a half-life"
+        known = average("a")
+        await asyncio.sleep(3600)
+        async with it.daemon(text) as daemon:
+            await it.until(lambda: daemon.has_synced)
+            await it.until(lambda: average("a") > known)
+            assert 5.0 < average("a") < 6.0  # the use lasted while no daemon ran

@@ -30,13 +30,14 @@ export function Quotas() {
 function Tree({ rows, resource }) {
   const [chosen] = useParam("quota");
   const hasShares = rows.some(([each]) => each.fair_share);
+  const hasAverages = rows.some(([each]) => each.average_share != null);
   const show = (amounts) => (resource in amounts ? amount(resource, amounts[resource]) : "");
   return html`<div class="scroll" tabindex="0" role="group" aria-label="Quotas as a table"><table><caption class="unseen">Use of ${resource}, each with the queues below it</caption>
-    <thead><tr><${Column}>name<//><${Column} fill>use<//><${Column} n>used<//><${Column} n>guaranteed<//>${hasShares && html`<${Column} n>fair share<//>`}<${Column} n>borrowed<//><${Column} n>limit<//><${Column} n>waiting<//><${Column} n>pending pods<//><${Column}><span class="unseen">object</span><//></tr></thead>
+    <thead><tr><${Column}>name<//><${Column} fill>use<//><${Column} n>used<//><${Column} n>guaranteed<//>${hasShares && html`<${Column} n>fair share<//>`}${hasAverages && html`<${Column} n>average<//>`}<${Column} n>borrowed<//><${Column} n>limit<//><${Column} n>waiting<//><${Column} n>pending pods<//><${Column}><span class="unseen">object</span><//></tr></thead>
     <tbody>${rows.map(([each, depth]) => html`<tr key=${each.key} class=${each.key === chosen ? "chosen" : ""}><th scope="row" class="w"><span class=${`depth-${Math.min(depth, 8)}`}></span><a href=${quotaPath(each.key, resource)}>${each.key}</a>${depth > 0 && html`<span class="unseen">, below ${each.parent}</span>`}
         ${each.fault && html`<div class="warn fault">${each.fault}</div>`}</th>
       <td><${Use} of=${each} resource=${resource} /></td>
-      <td class="n">${show(each.used) || 0}</td><td class="n">${show(each.guaranteed)}</td>${hasShares && html`<td class="n">${show(each.fair_share ?? {}) || 0}</td>`}
+      <td class="n">${show(each.used) || 0}</td><td class="n">${show(each.guaranteed)}</td>${hasShares && html`<td class="n">${show(each.fair_share ?? {}) || 0}</td>`}${hasAverages && html`<td class="n" title="average part of the cluster, of the resource with the largest part">${each.average_share == null ? "" : `${(100 * each.average_share).toFixed(1)}%`}</td>`}
       <td class=${each.borrowed[resource] ? "n warn" : "n"}>${show(each.borrowed)}</td><td class="n">${show(each.limit)}</td>
       <td class="n" title=${asked(each.waiting)}>${show(each.waiting)}</td><td class="n">${each.pending ? count(each.pending) : ""}</td>
       <td><${YamlLink} kind=${each.kind} of=${each.key} /></td></tr>`)}</tbody></table></div>

@@ -18,6 +18,7 @@ from plugins.preemption.protection import (
     ProtectionArgs,
 )
 from plugins.quotas.fair_queues import FairQueues, FairQueuesArgs, QueueAttempt, Reclaim
+from plugins.quotas.history import HistoryArgs
 from plugins.quotas.queues import QUEUES
 from scheduler.clock import rfc3339
 from scheduler.daemon.app.capabilities import TableObjects
@@ -82,6 +83,7 @@ class World:
     preemptions: Noted = field(default_factory=Noted)
     fakes: Fakes = field(default_factory=Fakes)
     protection: ProtectionArgs | None = None
+    history: HistoryArgs | None = None
 
     def __post_init__(self) -> None:
         self.budgets = self.cache.table.watch_kind(BUDGETS)
@@ -95,7 +97,7 @@ class World:
             self.cache.add_pod(placed)
         dry_run = DryRun()
         self.plugin = FairQueues(
-            args=FairQueuesArgs(protection=self.protection),
+            args=FairQueuesArgs(protection=self.protection, history=self.history),
             dry_run=dry_run,
             review=ExtenderReview(Profiles()),
             preemptions=self.preemptions,
