@@ -9,6 +9,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -77,19 +78,44 @@ class ReplicationControllerController(ReplicaSetController):
     component = "replication-controller"
 
 
-def _least_missed(pod: Object) -> tuple[bool, bool, bool, str]:
-    """Sort key for deletion: pods without a node, then not running, then not ready; then by name."""
+def _least_missed(pod: Object) -> tuple[bool, bool, bool, int, str]:
+    """Sort key for deletion: pods without a node, then not running, then not ready; then by deletion cost and name.
+
+    Source:
+        kube-controller-manager v1.36, pkg/controller/controller_utils.go, ActivePodsWithRanks.
+    """
     return (
         bool(pod["spec"].get("nodeName")),
         pod["status"].get("phase") == "Running",
         is_ready(pod),
+        _deletion_cost(pod),
         pod["metadata"]["name"],
     )
+
+
+def _deletion_cost(pod: Object) -> int:
+    """Return the deletion cost of a pod; an invalid one counts as 0, the default."""
+    text = pod["metadata"].get("annotations", {}).get(_DELETION_COST, "")
+    return int(text) if _INTEGER.fullmatch(text) else 0
+
+
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH_LABEL: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
+_NOT_COPIED: Final = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+        "deployment.kubernetes.io/revision-history",
+        _REVISION,
+    }
+)
+"""The annotations of a Deployment that its ReplicaSets do not get."""
 _AVAILABLE: Final = {
     True: ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
     False: ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."),
@@ -123,6 +149,8 @@ class DeploymentController(WorkloadController):
         elif _revision(new) <= max(map(_revision, old), default=0):
             # An old template is active again: its ReplicaSet gets the newest revision, which rollout history shows.
             new = self._number(new, 1 + max(map(_revision, old)))
+        if new is not None and _copied(deployment).items() - new["metadata"].get("annotations", {}).items():
+            new = self.store.change(new, {"metadata": {"annotations": _copied(deployment)}})
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
             before = replica_set["spec"].get("replicas", 0)
             if before != replicas:
@@ -206,7 +234,7 @@ class DeploymentController(WorkloadController):
                 "metadata": {
                     "name": name,
                     "labels": labels,
-                    "annotations": {_REVISION: str(revision)},
+                    "annotations": _copied(deployment) | {_REVISION: str(revision)},
                     "ownerReferences": owned_by(deployment),
                 },
                 "spec": {
@@ -245,6 +273,16 @@ class DeploymentController(WorkloadController):
         self.store.change(deployment, {"status": status}, "status")
         if new and deployment["metadata"].get("annotations", {}).get(_REVISION) != str(_revision(new)):
             self._number(deployment, _revision(new))
+
+
+def _copied(deployment: Object) -> dict[str, str]:
+    """Return the annotations of a Deployment that its newest ReplicaSet gets.
+
+    Source:
+        pkg/controller/deployment/util/deployment_util.go, SetNewReplicaSetAnnotations.
+    """
+    annotations = deployment["metadata"].get("annotations", {})
+    return {name: text for name, text in annotations.items() if name not in _NOT_COPIED}
 
 
 def _seconds_between(first: str, second: str) -> float:

@@ -83,6 +83,43 @@ async def test_scaling_down_deletes_pods_without_a_node_first(store: AStore):
         assert sorted(one["metadata"]["name"] for one in store.list("pods")) == kept
 
 
+async def test_scaling_down_deletes_pods_with_the_lowest_deletion_cost_first(store: AStore):
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("deployments", deployment("web", 4))
+        await asyncio.sleep(1)
+        bind_all(store)
+        await asyncio.sleep(5)
+        names = sorted(one["metadata"]["name"] for one in store.list("pods"))
+        for name, cost in zip(names, ("-1", "7", "many", "10"), strict=True):
+            annotations = {"controller.kubernetes.io/pod-deletion-cost": cost}
+            store.patch("pods", name, {"metadata": {"annotations": annotations}})
+        store.scale("deployments", "web", 2)
+        await asyncio.sleep(60)
+
+        assert sorted(one["metadata"]["name"] for one in store.list("pods")) == [names[1], names[3]]
+
+
+async def test_a_replica_set_gets_the_annotations_of_its_deployment(store: AStore):
+    async with running(store):
+        made = deployment("web", 1)
+        made["metadata"]["annotations"] = {
+            "example.com/team": "a",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        }
+        store.create("deployments", made)
+        await asyncio.sleep(1)
+        (replica_set,) = store.list("replicasets")
+        expected = {"example.com/team": "a", "deployment.kubernetes.io/revision": "1"}
+        assert replica_set["metadata"]["annotations"] == expected
+
+        store.patch("deployments", "web", {"metadata": {"annotations": {"example.com/team": "b"}}})
+        await asyncio.sleep(1)
+        (replica_set,) = store.list("replicasets")
+        assert replica_set["metadata"]["annotations"] == {**expected, "example.com/team": "b"}
+        assert len(store.list("pods")) == 1
+
+
 async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter(store: AStore):
     store.create("nodes", node("n1"))
     async with running(store):
