@@ -28,6 +28,7 @@ from plugins.node_measurements.network_traffic import NetworkTraffic
 from plugins.node_measurements.node_load import NodeLoad
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
+from plugins.node_preference.plugin import NodePreference
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
@@ -80,6 +81,7 @@ _ALL: tuple[type[Plugin], ...] = (
     # Not in the default profile.
     NetworkTraffic,
     NodeLoad,
+    NodePreference,
     CapacityScheduling,
     Coscheduling,
     FairQueues,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from scheduler.objects.meta import OwnerReference
 from scheduler.snapshot import ClusterTable, object_key
 from scheduler.testing.builders import node, pod
 from scheduler.testing.devices import (
@@ -261,6 +264,14 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
         storage_capacity("room-in-zone-1", "made", "10Gi", labels={_ZONE: "zone-1"}),
         claim("to-be-made", class_name="made", storage="5Gi"),
     )
+    table.watch_kind("apps/v1/replicasets")["default/web-1"] = {
+        "metadata": {
+            "name": "web-1",
+            "namespace": "default",
+            "annotations": {"custom-scheduler.io/node-preference": _ON_SSD},
+        },
+        "spec": {"replicas": 40, "selector": {"matchLabels": _WEB}},
+    }
     table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
     table.watch_kind("scheduling.x-k8s.io/v1alpha1/elasticquotas")["default/team"] = {
         "metadata": {"name": "team", "namespace": "default"},
@@ -283,6 +294,7 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
     return table
 
 
+_ON_SSD = '{"sets": [{"name": "ssd", "matchLabels": {"disk": "ssd"}, "maxReplicas": "20%"}]}'
 _GPU_MODELS = ("T4", "V100M16", "G2")
 _TAINTS: tuple[list[str], ...] = (
     [],
@@ -343,6 +355,8 @@ def sample_pods() -> list[PodInfo]:
         pod("with-two-images", containers=[*app, *_container("registry.example/data:1", 443)]),
         pod("with-user-namespaces-on-the-host-network", hostNetwork=True, hostUsers=False),
         pod("spread-by-a-service", labels=_WEB),
+        _owned(pod("of-a-replica-set", labels=_WEB)),
+        _owned(pod("of-the-same-replica-set", labels=_WEB)),
         pod("spread-over-zones", labels=_WEB, topologySpreadConstraints=[_spread(_ZONE, "DoNotSchedule")]),
         pod("spread-over-racks", labels=_WEB, topologySpreadConstraints=[_spread("rack", "DoNotSchedule")]),
         pod("rather-spread", labels=_WEB, topologySpreadConstraints=[_spread("rack", "ScheduleAnyway")]),
@@ -375,6 +389,13 @@ def sample_pods() -> list[PodInfo]:
         pod("with-a-gpu-annotation-that-is-none", annotations={"alibabacloud.com/gpu-milli": "half"}),
         pod("gated", gates=["example.com/wait"]),
     ]
+
+
+def _owned(each: PodInfo) -> PodInfo:
+    """Return a pod of the ReplicaSet web-1."""
+    owner = OwnerReference("apps/v1", "ReplicaSet", "web-1", controller=True)
+    metadata = msgspec.structs.replace(each.pod.metadata, owner_references=(owner,))
+    return type(each)(msgspec.structs.replace(each.pod, metadata=metadata), each.raw)
 
 
 def _local_volume(node_name: str) -> dict[str, Any]:

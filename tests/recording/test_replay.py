@@ -394,3 +394,65 @@ def test_decisions_with_protected_pods_are_replayed_from_every_file(tmp_path: Pa
     for begin in (0, *tape.tape.files):
         made = tape.replay(begin=begin)
         assert (made.difference, made.ended) == (None, ""), begin
+
+
+NODE_SETS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodePreference, weight: 100}]}}
+  pluginConfig:
+  - name: NodePreference
+    args:
+      writeDeletionCost: true
+      preferences:
+      - sets:
+        - {name: spot, matchLabels: {capacity: spot}, maxReplicas: 30%}
+        - {name: on-demand, matchLabels: {capacity: on-demand}, minReplicas: 2}
+"""
+
+
+async def fill_sets(folder: Path, recorder: Recorder) -> None:
+    """A Deployment fills node sets and is scaled; meanwhile its on-demand node is cordoned."""
+    async with (
+        cluster(folder, kubelet=True, controllers=True) as it,
+        it.daemon(NODE_SETS, ports=recorder) as daemon,
+    ):
+        recorder.daemon = daemon
+        it.add_nodes(*(node_object(name, labels={"capacity": name}) for name in ("spot", "on-demand")))
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"schedulerName": "custom-scheduler", "containers": [{"name": "c", "image": "c"}]},
+        }
+        spec = {"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        it.server.store.create("deployments", {"metadata": {"name": "web"}, "spec": spec})
+
+        def on(name: str) -> int:
+            return sum(pod["spec"].get("nodeName") == name for pod in it.pods())
+
+        await it.until(lambda: (on("spot"), on("on-demand")) == (3, 7))
+        await asyncio.sleep(10.0)
+        it.server.store.scale("deployments", "web", 5)
+        await it.until(lambda: (on("spot"), on("on-demand")) == (1, 4), seconds=120.0)
+        it.server.store.patch("nodes", "on-demand", {"spec": {"unschedulable": True}})
+        it.server.store.scale("deployments", "web", 8)
+        await asyncio.sleep(30.0)
+        assert (on("spot"), on("on-demand"), len(it.pods())) == (2, 4, 8)
+        it.server.store.patch("nodes", "on-demand", {"spec": {"unschedulable": False}})
+        await it.until(lambda: (on("spot"), on("on-demand")) == (2, 6))
+        await asyncio.sleep(5.0)
+
+
+def test_decisions_by_node_sets_are_replayed_from_every_file(tmp_path: Path) -> None:
+    async def story() -> Taped:
+        made = Taped(LoopClock())
+        made.tape.notes_of_a_file = 40
+        await fill_sets(tmp_path, made.recorder)
+        return made
+
+    tape = virtual_time.run(story())
+    assert len(tape.tape.files) > 2
+    for begin in (0, *tape.tape.files):
+        made = tape.replay(begin=begin)
+        assert (made.difference, made.ended) == (None, ""), begin

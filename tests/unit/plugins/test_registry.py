@@ -38,6 +38,7 @@ def test_plugins_are_in_the_default_order_of_upstream():
     assert list(IN_TREE)[len(upstreams) :] == [
         "NetworkTraffic",
         "NodeLoad",
+        "NodePreference",
         "CapacityScheduling",
         "Coscheduling",
         "FairQueues",

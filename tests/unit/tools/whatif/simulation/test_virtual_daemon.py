@@ -569,3 +569,49 @@ extenders:
     assert [record.message for record in caplog.records] == [
         "Not simulated: the extender's bind verb is not called"
     ]
+
+
+NODE_SETS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodePreference, weight: 100}]}}
+  pluginConfig:
+  - {name: NodePreference, args: {writeDeletionCost: true}}
+"""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def test_the_limits_of_node_sets_hold_and_deletion_costs_are_written():
+    preference = {
+        "sets": [
+            {"matchLabels": {"capacity": "spot"}, "maxReplicas": "30%"},
+            {"matchLabels": {"capacity": "on-demand"}, "minReplicas": 2},
+        ]
+    }
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web",
+            "namespace": "default",
+            "uid": "u",
+            "annotations": {"custom-scheduler.io/node-preference": msgspec.json.encode(preference).decode()},
+        },
+        "spec": {"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+    nodes = [node("s", labels={"capacity": "spot"}), node("d", labels={"capacity": "on-demand"})]
+    others = {"apps/v1/replicasets": {"default/web": msgspec.json.encode(replica_set)}}
+    arrivals = [
+        Arrival(of_replica_set(f"web-{number}", cpu="100m", labels={"app": "web"}), 0.0)
+        for number in range(10)
+    ]
+    later = Arrival(pod("later"), 10.0)  # by then the costs are written
+    _, daemon = play(Workload(ClusterFile(nodes=nodes, others=others), [*arrivals, later]), NODE_SETS)
+    pods = [each for each in daemon.parts.pods.values() if each.name != "later"]
+
+    assert [sum(each.node_name == name for each in pods) for name in ("s", "d")] == [3, 7]
+    costs = sorted((int(each.annotations[DELETION_COST]), each.node_name) for each in pods)
+    assert [name for _, name in reversed(costs)] == ["d", "d", "d", "s", "d", "d", "s", "d", "d", "s"]

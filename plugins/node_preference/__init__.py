@@ -1,0 +1,1 @@
+"""NodePreference: ordered sets of nodes with limits of replicas."""
