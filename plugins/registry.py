@@ -29,6 +29,7 @@ from plugins.node_measurements.node_load import NodeLoad
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
 from plugins.node_preference.plugin import NodePreference
+from plugins.node_resource_topology.plugin import NodeResourceTopologyMatch
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
@@ -82,6 +83,7 @@ _ALL: tuple[type[Plugin], ...] = (
     NetworkTraffic,
     NodeLoad,
     NodePreference,
+    NodeResourceTopologyMatch,
     CapacityScheduling,
     Coscheduling,
     FairQueues,

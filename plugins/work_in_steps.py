@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from scheduler.errors import SchedulerError
 from scheduler.framework import NeedsTime
@@ -103,11 +103,11 @@ def _rest(
 
 
 READ_A_STEP: Final = 64
-"""The number of objects that one step reads; up to this number changes are read immediately."""
+"""The default of `ObjectsInSteps.read_a_step`."""
 SETTLED_A_STEP: Final = 500
 """The number of objects that one step of `settle` processes, at about a microsecond each."""
 _FEW: Final = 256
-"""Up to this number of objects `settle` runs immediately."""
+"""The default of `ObjectsInSteps.few`."""
 
 
 class ObjectsInSteps(ABC):
@@ -116,7 +116,14 @@ class ObjectsInSteps(ABC):
     A round reads all changed objects, and then computes the combined result. Until a round has ended, the result of the
     previous round stays active, so no decision uses a part of the changes. All callers of `reading` advance the same
     round.
+
+    Attributes:
+        read_a_step: the number of objects that one step reads; up to this number changes are read immediately.
+        few: up to this number of objects all changes are read immediately, and `settle` runs immediately.
     """
+
+    read_a_step: ClassVar[int] = READ_A_STEP
+    few: ClassVar[int] = _FEW
 
     def __init__(self) -> None:
         self._objects = Objects()
@@ -147,9 +154,9 @@ class ObjectsInSteps(ABC):
         """Read the changes if there are few; return whether some are left for `reading`."""
         if self._round is None:
             self._note(objects)
-            if len(self._unread) <= READ_A_STEP or len(objects) <= _FEW:
+            if len(self._unread) <= self.read_a_step or len(objects) <= self.few:
                 self._read_some(len(self._unread))
-            if self._is_news and not self._unread and (len(objects) <= _FEW or self.settles_at_once):
+            if self._is_news and not self._unread and (len(objects) <= self.few or self.settles_at_once):
                 self._is_news = False
                 for _ in self.settle():
                     pass
@@ -186,7 +193,7 @@ class ObjectsInSteps(ABC):
     def _steps(self) -> Generator[None, None, None]:
         try:
             while self._unread:
-                self._read_some(READ_A_STEP)
+                self._read_some(self.read_a_step)
                 yield
             if self._is_news:
                 self._is_news = False

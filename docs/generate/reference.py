@@ -355,11 +355,7 @@ def custom_resources() -> str:
             spec = definition["spec"]
             for version in spec["versions"]:
                 schema = version["schema"]["openAPIV3Schema"]
-                rows = [
-                    row
-                    for part in ("spec", "status")
-                    for row in _schema_rows(schema["properties"].get(part, {}), part)
-                ]
+                rows = list(_schema_rows({"properties": _own_fields(schema["properties"])}, ""))
                 parts.append(
                     f"## {spec['names']['kind']} of {spec['group']}/{version['name']}\n\n"
                     f"{schema.get('description', '')} Scope: {spec['scope']}. File: `{path.relative_to(ROOT)}`.\n\n"
@@ -368,9 +364,19 @@ def custom_resources() -> str:
     return "\n".join(parts)
 
 
+def _own_fields(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a kind without those that all kinds have."""
+    return {
+        name: field for name, field in properties.items() if name not in {"apiVersion", "kind", "metadata"}
+    }
+
+
 def _schema_rows(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
     for name, field in schema.get("properties", {}).items():
-        at = f"{path}.{name}"
+        at = f"{path}.{name}" if path else name
+        if at in {"spec", "status"}:
+            yield from _schema_rows(field, at)
+            continue
         yield f"`{at}`", _schema_type(field), field.get("description", "")
         item = field.get("items")
         if item is not None:

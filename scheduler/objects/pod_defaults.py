@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Final
 from scheduler.objects.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
+
+    from scheduler.objects.meta import ResourceList
+    from scheduler.objects.v1 import PodSpec
 
     Object = dict[str, Any]
 
@@ -71,19 +75,33 @@ def qos_class(spec: Object) -> str:
     else:
         containers = (*spec.get("containers", ()), *spec.get("initContainers", ()))
         holders = [container.get("resources", {}) for container in containers]
+    return _class_of((holder.get("requests", {}), holder.get("limits", {})) for holder in holders)
+
+
+def qos_class_of(spec: PodSpec) -> str:
+    """Return the same for a decoded pod."""
+    if spec.resources is not None and (spec.resources.requests or spec.resources.limits):
+        holders = [spec.resources]
+    else:
+        holders = [container.resources for container in (*spec.containers, *spec.init_containers)]
+    return _class_of((holder.requests, holder.limits) for holder in holders)
+
+
+def _class_of(written: Iterable[tuple[ResourceList, ResourceList]]) -> str:
+    """Return the class for the requests and limits of each container, or of the pod as a whole."""
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     guaranteed = True
-    for holder in holders:
-        _add_positive(requests, holder.get("requests", {}))
-        if _add_positive(limits, holder.get("limits", {})) < len(_COMPUTE):
+    for requested, limited in written:
+        _add_positive(requests, requested)
+        if _add_positive(limits, limited) < len(_COMPUTE):
             guaranteed = False
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
 
 
-def _add_positive(total: dict[str, Quantity], quantities: dict[str, str]) -> int:
+def _add_positive(total: dict[str, Quantity], quantities: ResourceList) -> int:
     """Add positive amounts of cpu and memory; return how many there were."""
     found = 0
     for name in _COMPUTE:

@@ -201,6 +201,43 @@ def _object(kind: str, name: str, **metadata: Any) -> Json:
     return {"apiVersion": _KINDS[kind][0], "kind": kind, "metadata": {"name": name, **metadata}}
 
 
+def node_topology(
+    node_name: str,
+    *zones: Mapping[str, str],
+    policy: str = "single-numa-node",
+    scope: str = "container",
+    attributes: Mapping[str, str] | None = None,
+) -> Json:
+    """Return the NodeResourceTopology of a node.
+
+    Args:
+        node_name: name of the node.
+        zones: what is available in each NUMA zone: resource -> quantity.
+        policy: the policy of the Topology Manager.
+        scope: its scope.
+        attributes: further attributes.
+    """
+    settings = {"topologyManagerPolicy": policy, "topologyManagerScope": scope, **(attributes or {})}
+    listed = [
+        {
+            "name": f"node-{number}",
+            "type": "Node",
+            "resources": [
+                {"name": name, "capacity": amount, "allocatable": amount, "available": amount}
+                for name, amount in zone.items()
+            ],
+        }
+        for number, zone in enumerate(zones)
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": node_name},
+        "attributes": [{"name": name, "value": value} for name, value in settings.items()],
+        "zones": listed,
+    }
+
+
 GIB = 1024**3
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -281,6 +318,14 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
         "metadata": {"name": "team"},
         "spec": {"namespaces": ["default"], "max": {"memory": "8Gi"}},
     }
+    topologies = table.watch_kind("topology.node.k8s.io/v1alpha2/noderesourcetopologies")
+    for number in range(0, n_nodes, 3):
+        topologies[f"node-{number}"] = node_topology(
+            f"node-{number}",
+            {"cpu": str(1 + number % 2), "memory": "2Gi"},
+            {"cpu": "500m", "memory": "1Gi"},
+            scope="pod" if number % 2 else "container",
+        )
     watch_devices(
         table,
         device_class("gpu", extended_resource="example.com/gpu"),
@@ -327,6 +372,7 @@ def sample_pods() -> list[PodInfo]:
         pod("large", cpu="5", memory="9Gi"),
         pod("impossible", cpu="500", memory="900Gi"),
         pod("gpu", cpu="1", requests={"nvidia.com/gpu": 2}),
+        pod("guaranteed", containers=[_limited(cpu="1500m", memory="1Gi")]),
         pod("claims-a-gpu", resourceClaims=claims_of("a-gpu")),
         pod("claims-gpus", resourceClaims=claims_of("two-gpus", "taken")),
         pod("claims-any-gpu", resourceClaims=claims_of("any-gpu")),
@@ -418,6 +464,10 @@ def _disk(name: str) -> dict[str, Any]:
 
 def _container(image: str, port: int, address: str = "") -> list[dict[str, Any]]:
     return [{"name": "c", "image": image, "ports": [{"hostPort": port, "hostIP": address}]}]
+
+
+def _limited(**amounts: str) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
 
 
 def _affinity(**fields: Any) -> dict[str, Any]:

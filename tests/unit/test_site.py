@@ -81,7 +81,9 @@ def test_the_page_of_gates_has_every_gate_of_every_version():
     assert listed == {gate for version in VERSIONS for gate in stages_at(version)}
 
 
-@pytest.mark.parametrize("kind", ["ElasticQuota", "PodGroup", "Queue", "SchedulerProfile"])
+@pytest.mark.parametrize(
+    "kind", ["ElasticQuota", "NodeResourceTopology", "PodGroup", "Queue", "SchedulerProfile"]
+)
 def test_the_page_of_custom_resources_has_every_kind(kind: str):
     assert f"\n## {kind} of " in text_of("custom-resources")
 

@@ -39,6 +39,7 @@ def test_plugins_are_in_the_default_order_of_upstream():
         "NetworkTraffic",
         "NodeLoad",
         "NodePreference",
+        "NodeResourceTopologyMatch",
         "CapacityScheduling",
         "Coscheduling",
         "FairQueues",

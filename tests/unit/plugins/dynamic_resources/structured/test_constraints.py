@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from scheduler.testing.devices import DRIVER, device_class, exactly, resource_slice
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node
+from tests.support.manifests import MANIFESTS
 from tests.unit.plugins.dynamic_resources.structured.node_search import (
     Search,
     all_of,
@@ -266,3 +268,45 @@ def test_expressions_read_lists(version: str, gates: dict[str, bool], words: str
 
     found = search.devices(HERE)
     assert words in found if words else found == [["gpu-1"]]
+
+
+def on_numa_nodes(driver: str, *nodes: int | list[int]) -> Any:
+    """Return the slice of a driver whose devices have the standard attribute: one NUMA node, or a list of near ones."""
+    devices = [
+        {
+            "name": f"{driver[:3]}-{place}",
+            "attributes": {NUMA_NODE: {"ints": each} if isinstance(each, list) else {"int": each}},
+        }
+        for place, each in enumerate(nodes)
+    ]
+    return resource_slice("here", devices, driver=driver, pool=driver)
+
+
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nics", "given"),
+    [
+        pytest.param([0, 1], [1], [["gpu-1", "nic-0"]], id="one has the same"),
+        pytest.param([0, 2], [1], "none", id="none has the same"),
+        pytest.param([[0, 3], [1, 2]], [[2, 4]], [["gpu-1", "nic-0"]], id="lists with one in common"),
+        pytest.param([[0, 3], [1, 2]], [3], [["gpu-0", "nic-0"]], id="a list and one number"),
+    ],
+)
+def test_devices_of_two_drivers_may_have_to_be_on_one_numa_node(gpus: Any, nics: Any, given: Any):
+    template = next(yaml.safe_load_all((MANIFESTS / "examples" / "numa" / "devices.yaml").read_text()))
+    wanted = template["spec"]["spec"]["devices"]
+    requests = [
+        exactly(each["name"], device_class=each["exactly"]["deviceClassName"]) for each in wanted["requests"]
+    ]
+    drivers = ("gpu.example.com", "nic.example.com")
+    search = Search(
+        *(device_class(each, f'device.driver == "{each}"') for each in drivers),
+        claim("one", *requests, constraints=wanted["constraints"]),
+        on_numa_nodes(drivers[0], *gpus),
+        on_numa_nodes(drivers[1], *nics),
+        features=LISTS["1.37"],
+    )
+
+    assert search.devices(HERE) == given
