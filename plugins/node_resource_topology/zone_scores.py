@@ -74,7 +74,7 @@ class ZoneScores:
         return total // max(len(every), 1)
 
     def _lowest(self, table: ZoneTable, slots: Int64s, amounts: Amounts) -> Int64s:
-        """Return the lowest score of a node's zones other than 0, which is that of a zone that does not hold the amounts."""
+        """Return the lowest score of a node's zones other than 0; a resource of which a zone has too little counts as 0."""
         if not amounts:
             return np.zeros(len(slots), dtype=np.int64)
         by_zone = self._balance(table, slots, amounts) if self._strategy == BALANCED_ALLOCATION else None

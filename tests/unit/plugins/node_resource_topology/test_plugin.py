@@ -340,3 +340,13 @@ def test_a_node_that_an_explanation_adds_does_not_fit_because_its_zones_are_unkn
         (),
         ("invalid node topology data",),
     ]
+
+
+def test_an_object_that_is_created_later_counts_for_its_node():
+    cluster = NumaCluster(node_topology("early", ZONE), node_topology("late", ZONE))
+    del cluster.store["late"]
+    plugin = cluster.made()
+    assert set(cluster.rejected(plugin, LARGE)) == {"early"}
+
+    cluster.store["late"] = node_topology("late", ZONE)
+    assert set(cluster.rejected(plugin, LARGE)) == {"early", "late"}
