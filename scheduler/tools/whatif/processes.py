@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -76,6 +77,8 @@ def side_by_side(
 ) -> Sequence[Future[T]]:
     """Make calls, some at a time, and return their results after all have ended; our errors become OtherProcessErrors.
 
+    If this is interrupted, each running call gets one KeyboardInterrupt, and no other call begins.
+
     Args:
         given: input of all calls, returned by `given()`; processes inherit it, so it is not sent.
         calls: the calls; they and their results are sent between processes.
@@ -86,12 +89,33 @@ def side_by_side(
     counter = context.Value("q", 0)
     _inherited.update(given=given, counter=counter)
     workers = max(1, min(processes or os.cpu_count() or 1, len(calls)))
-    with ProcessPoolExecutor(workers, mp_context=context) as pool, _showing(shown) as show:
-        futures = [pool.submit(_call, call) for call in calls]
-        while shown is not None and not all(each.done() for each in futures):
-            show(counter.value)
-            time.sleep(_LOOK_SECONDS)
+    others = multiprocessing.active_children()
+    with (
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_ctrl_c) as pool,
+        _showing(shown) as show,
+    ):
+        try:
+            futures = [pool.submit(_call, call) for call in calls]
+            while wait(futures, _LOOK_SECONDS).not_done:
+                show(counter.value)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.terminate()
+            raise
     return futures
+
+
+def _ignore_ctrl_c() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _interrupt(*_: object) -> None:
+    # A second interrupt could stop the clean-up after the first one.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def given() -> Any:
@@ -108,10 +132,15 @@ def progress(more: int) -> None:
 
 def _call(call: Callable[[], T]) -> T:
     settle_memory()
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         return call()
     except SchedulerError as error:
         raise OtherProcessError(str(error)) from None
+    except KeyboardInterrupt:
+        os._exit(1)  # nobody waits for the result
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
