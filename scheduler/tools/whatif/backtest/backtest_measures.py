@@ -22,8 +22,7 @@ from scheduler.tools.whatif.backtest.result import (
     Unplaced,
     Waits,
 )
-from scheduler.tools.whatif.simulation.object_versions import goes_with_node
-from scheduler.tools.whatif.simulation.simulation_measures import fragmentation
+from scheduler.tools.whatif.simulation.simulation_measures import fragmentation, nodes_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -214,7 +213,8 @@ class Samples:
 
     def take(self, at: float, waiting: int) -> None:
         """Take a sample."""
-        snapshot, in_use = self._parts.cache.snapshot(), self._in_use()
+        snapshot = self._parts.cache.snapshot()
+        in_use = nodes_in_use(self._nodes, self._parts.pods.values())
         self._empty = sorted(self._nodes.keys() - in_use)
         total = {name: snapshot.allocatable[name].astype(np.float64) for name in self._resources}
         total = {name: amounts for name, amounts in total.items() if amounts.any()}
@@ -230,14 +230,6 @@ class Samples:
                 fragmentation=fragmentation({name: total[name] - used[name] for name in total}, self._kinds),
             )
         )
-
-    def _in_use(self) -> set[str]:
-        """Return the nodes with a pod other than the node's own."""
-        return {
-            pod.node_name
-            for pod in self._parts.pods.values()
-            if pod.node_name in self._nodes and not goes_with_node(pod)
-        }
 
     def _zones(
         self, snapshot: Snapshot, used: Mapping[str, Float64s], total: Mapping[str, Float64s]

@@ -18,14 +18,21 @@ from scheduler.tools.whatif.simulation.object_versions import controller_of, goe
 from scheduler.tools.whatif.simulation.simulation_measures import Attempts, Measures
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop, run
-from scheduler.tools.whatif.simulation.workload import Arrival, drawn, inflated, served_by
+from scheduler.tools.whatif.simulation.workload import (
+    Arrival,
+    drawn,
+    inflated,
+    part_ends,
+    served_by,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
-    from scheduler.tools.whatif.simulation.simulation_measures import Result
+    from scheduler.tools.whatif.simulation.simulation_measures import PartFigures, Result
     from scheduler.tools.whatif.simulation.workload import TimelineEvent, Workload
 
 _REPORTED_EVERY = 200
@@ -182,6 +189,8 @@ def simulate(
     *,
     seed: int,
     first_of_equals: bool = False,
+    ends: Sequence[float] = (),
+    part_ended: Callable[[PartFigures], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
     """Simulate a workload, and return the result.
@@ -193,6 +202,8 @@ def simulate(
         configuration: the configuration; settings for an API server have no effect.
         seed: seed for the choice among the best nodes.
         first_of_equals: choose the smallest name among the best nodes, instead of a random one.
+        ends: the times at which the parts of the workload end, as of `part_ends`; empty for no parts.
+        part_ended: called with the figures of each part after its end; an exception ends the simulation.
         progress: called from time to time with the number of pods that arrived since the last call.
 
     Raises:
@@ -203,11 +214,16 @@ def simulate(
         cluster = replace(workload.cluster, nodes=sorted(workload.cluster.nodes, key=lambda node: node.name))
         workload = replace(workload, cluster=cluster)
     random = _First(seed) if first_of_equals else Random(seed)
-    return run(_simulate(workload, configuration, random, progress))
+    return run(_simulate(workload, configuration, random, ends, part_ended, progress))
 
 
 async def _simulate(
-    workload: Workload, configuration: Configuration, random: Random, progress: Callable[[int], None]
+    workload: Workload,
+    configuration: Configuration,
+    random: Random,
+    ends: Sequence[float],
+    part_ended: Callable[[PartFigures], None],
+    progress: Callable[[int], None],
 ) -> Result:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
@@ -215,7 +231,7 @@ async def _simulate(
     daemon = VirtualDaemon(loop, configuration, random=random, observer=attempts)
     workload = served_by(workload, list(daemon.active.frameworks))
     daemon.fill(workload.cluster)
-    measures = Measures(workload, daemon.parts.cache, attempts)
+    measures = Measures(workload, daemon, attempts, ends=ends, part_ended=part_ended)
     player = Player(workload, daemon, measures, progress=progress)
     await daemon.run(player.play())
     return measures.result(loop.time(), waiting=len(player.waiting))
@@ -238,6 +254,8 @@ class SimulationJob:
         inflate: share of the GPU capacity up to which pods arrive; None keeps the workload.
         arrivals: number of pods to draw; None keeps the workload.
         first_of_equals: choose the smallest name among the best nodes.
+        parts: number of parts that have figures of their own; 0 for none.
+        played: number of parts that are played; None for all.
     """
 
     config: str
@@ -245,16 +263,26 @@ class SimulationJob:
     inflate: float | None = None
     arrivals: int | None = None
     first_of_equals: bool = False
+    parts: int = 0
+    played: int | None = None
 
-    def workload(self, given: Workload) -> Workload:
-        """Return the workload of this job."""
+    def workload(self, given: Workload) -> tuple[Workload, Sequence[float]]:
+        """Return the workload of this job, and the ends of its parts."""
+        whole = given
         if self.inflate is not None:
-            return inflated(given, self.inflate, self.seed)
-        return given if self.arrivals is None else drawn(given, self.arrivals, self.seed)
+            whole = inflated(given, self.inflate, self.seed)
+        elif self.arrivals is not None:
+            whole = drawn(given, self.arrivals, self.seed)
+        if not self.parts:
+            return whole, ()
+        ends = part_ends(whole, self.parts)[: self.played]
+        return (whole if self.played is None else until(whole, ends[-1])), ends
 
     def number(self, given: Workload) -> int:
         """Return the number of pods that arrive."""
-        return len(self.workload(given).arrivals) if self.arrivals is None else self.arrivals
+        if self.arrivals is None:
+            return len(self.workload(given)[0].arrivals)
+        return self.arrivals if self.played is None else self.arrivals * self.played // self.parts
 
 
 class Jobs(list[SimulationJob]):
@@ -318,10 +346,25 @@ def run_all(
 
 def _run(job: SimulationJob) -> Result:
     jobs: Jobs = given()
+    return play(job, jobs.configs[job.config], jobs.workload, progress=progress)
+
+
+def play(
+    job: SimulationJob,
+    configuration: Configuration,
+    given: Workload,
+    *,
+    part_ended: Callable[[PartFigures], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Result:
+    """Run the simulation of a job in this process; the arguments and errors are those of `simulate`."""
+    workload, ends = job.workload(given)
     return simulate(
-        job.workload(jobs.workload),
-        jobs.configs[job.config],
+        workload,
+        configuration,
         seed=job.seed,
         first_of_equals=job.first_of_equals,
+        ends=ends,
+        part_ended=part_ended,
         progress=progress,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LEGEND: Final = (
     "wait: seconds from the arrival of a pod to its placement; a decision takes no time",
+    "nodes: nodes with a pod other than the node's own, as a mean over time",
     "used: share of the capacity that is requested, as a mean over time",
     "frag.: share of the free capacity on nodes that the most frequent pods do not fit, as a mean over time",
 )
@@ -43,7 +44,7 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
         ("wait p50", lambda result: result.wait_seconds["p50"], ",.0f"),
         ("p99 (s)", lambda result: result.wait_seconds["p99"], ",.0f"),
     ]
-    used: list[Column] = []
+    used: list[Column] = [("nodes", lambda result: result.mean_in_use, ",.1f")]
     for name in resources:
         used.append((f"{name}", partial(_mean, "mean_utilisation", name), ".1%"))
         used.append((f"{name} frag.", partial(_mean, "mean_fragmentation", name), ".1%"))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
+from itertools import pairwise
+from math import inf, isfinite
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 
 from scheduler.engine.cycle.observer import NoObserver
+from scheduler.tools.whatif.simulation.object_versions import goes_with_node
 from scheduler.tools.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from scheduler.engine.cycle.attempt import Decision
-    from scheduler.engine.state.cache import Cache
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Snapshot
+    from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
     from scheduler.tools.whatif.simulation.workload import Workload
 
 
@@ -39,8 +44,14 @@ def fragmentation(
     return {name: round(amount / max(float(free[name].sum()), 1.0), 6) for name, amount in lost.items()}
 
 
+def nodes_in_use(nodes: Container[str], pods: Iterable[PodInfo]) -> set[str]:
+    """Return the names of the nodes with a pod other than the node's own (DaemonSet and static pods)."""
+    return {pod.node_name for pod in pods if pod.node_name in nodes and not goes_with_node(pod)}
+
+
 GPU: Final = "gpu"
 _SAMPLES: Final = 200
+_SAMPLES_OF_PART: Final = 20
 _KINDS: Final = 20
 """Number of the most frequent kinds of pods that count for fragmentation."""
 
@@ -51,6 +62,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         at: seconds since the start.
         waiting: number of pending pods.
+        in_use: number of nodes with a pod other than the node's own (DaemonSet and static pods).
         utilisation: resource -> requested share of the cluster's capacity.
         fragmentation: resource -> share of free capacity on nodes that the workload's pods do not fit, averaged over the
             most frequent kinds of pods.
@@ -58,8 +70,33 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     at: float
     waiting: int
+    in_use: int
     utilisation: dict[str, float]
     fragmentation: dict[str, float]
+
+
+class PartFigures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Figures of one part of a simulation: of the pods that arrived in it, and of the cluster during it.
+
+    Attributes:
+        end: end of the part in seconds since the start; it begins when the part before it ends.
+        arrived: number of pods that arrived.
+        placed: number of these that were placed.
+        wait_p50: 50th percentile of their waiting times in seconds; a pending pod has waited until now.
+        wait_p99: 99th percentile.
+        in_use: number of nodes in use, as an average over the samples.
+        fragmentation: average over the samples and over the resources.
+        preemptions: number of decisions that preempted pods.
+    """
+
+    end: float
+    arrived: int
+    placed: int
+    wait_p50: float
+    wait_p99: float
+    in_use: float
+    fragmentation: float
+    preemptions: int
 
 
 class Result(msgspec.Struct, kw_only=True, rename="camel"):
@@ -71,14 +108,17 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
         failed: number of these that were removed before they were placed.
         waiting: number of these that were pending at the end.
         evicted: number of pods evicted by preemption or with their node; their replacements count as arrived.
+        preemptions: number of decisions that preempted pods.
         attempts: number of scheduling attempts.
         errors: number of attempts that failed with an error.
         rejected: reason code -> number of attempts that were rejected for it, most first.
         seconds: virtual time.
         wait_seconds: percentile -> waiting time of placed pods.
+        mean_in_use: number of nodes in use, as an average over the samples.
         mean_utilisation: resource -> average over the samples.
         mean_fragmentation: resource -> average over the samples.
         samples: by time.
+        parts: figures of the parts, if the simulation has parts.
         unallocated_gpu: percent of the GPU capacity that was requested so far -> share of it that was not allocated, if
             pods arrive until it is used up.
         failed_at: the same percent -> number of pods that failed so far.
@@ -89,14 +129,17 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
     failed: int
     waiting: int
     evicted: int
+    preemptions: int
     attempts: int
     errors: int
     rejected: dict[str, int] = {}
     seconds: float
     wait_seconds: dict[str, float]
+    mean_in_use: float
     mean_utilisation: dict[str, float]
     mean_fragmentation: dict[str, float]
     samples: list[Sample]
+    parts: list[PartFigures] = []
     unallocated_gpu: dict[int, float]
     failed_at: dict[int, float]
 
@@ -107,20 +150,37 @@ class Attempts(NoObserver):
     Attributes:
         number: number of attempts.
         errors: number of attempts that failed with an error.
+        preemptions: number of decisions that preempted pods.
         rejected: reason code -> number of attempts that were rejected for it.
     """
 
     def __init__(self) -> None:
-        self.number = self.errors = 0
+        self.number = self.errors = self.preemptions = 0
         self.rejected: Counter[str] = Counter()
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
         self.number += 1
         if not decision.node_name:
+            self.preemptions += bool(decision.nominated_node_name)
             self.rejected.update({cause.code for cause in decision.causes})
 
     def attempted(self, profile: str, result: str, seconds: float) -> None:
         self.errors += result == "error"
+
+
+class _Part:
+    """What is measured in one part.
+
+    Args:
+        begin: its beginning, in seconds since the start; it does not belong to the part.
+        end: its end, which does.
+        step: seconds between two samples.
+    """
+
+    def __init__(self, begin: float, end: float, step: float) -> None:
+        self.begin, self.end, self.step = begin, end, step
+        self.arrived = self.placed = self.preemptions = 0
+        self.waits: list[float] = []
 
 
 class Measures:
@@ -128,18 +188,33 @@ class Measures:
 
     Args:
         workload: the workload.
-        cache: the state of the cluster.
+        daemon: the scheduler and its cluster.
         attempts: counter of attempts.
+        ends: the times at which the parts end, ascending; empty for no parts.
+        part_ended: called with the figures of a part when the first change after its end is done.
     """
 
-    def __init__(self, workload: Workload, cache: Cache, attempts: Attempts) -> None:
-        self._cache, self._attempts = cache, attempts
+    def __init__(
+        self,
+        workload: Workload,
+        daemon: VirtualDaemon,
+        attempts: Attempts,
+        *,
+        ends: Sequence[float] = (),
+        part_ended: Callable[[PartFigures], None] = lambda _: None,
+    ) -> None:
+        self._cache, self._pods, self._nodes = daemon.parts.cache, daemon.parts.pods, daemon.cluster.nodes
+        self._now, self._attempts = daemon.loop.time, attempts
         self._gives_up = workload.gives_up
         self._capacity = gpu_capacity(workload.cluster)
         self._kinds = _kinds_of(workload)
         times = [each.at for each in workload.arrivals]
         self._step = (max(times, default=0.0) - min(times, default=0.0)) / _SAMPLES
         self._next = min(times, default=0.0)
+        self._ends, self._part_ended = ends, part_ended
+        self._parts = self._parts_of(min(times, default=0.0))
+        self._reported = self._preemptions = 0
+        self._pending: dict[str, float] = {}  # uid of a pending pod -> its arrival
         self._samples: list[Sample] = []
         self._waits: list[float] = []
         self._gpu_used: dict[str, int] = {}  # node name -> requested GPUs of its pods, in thousandths
@@ -153,19 +228,47 @@ class Measures:
             int, list[tuple[float, int]]
         ] = {}  # percent -> (unallocated share, failed pods) at each arrival
 
+    def _parts_of(self, first: float) -> list[_Part]:
+        """Return the parts; `first` is the time of the first arrival."""
+        return [
+            _Part(
+                begin if number else -inf,
+                end,
+                (end - begin) / _SAMPLES_OF_PART if isfinite(end) else self._step,
+            )
+            for number, (begin, end) in enumerate(pairwise((first, *self._ends)))
+        ]
+
+    def _part_at(self, at: float) -> _Part | None:
+        """Return the part with a time; None after the last one, and without parts."""
+        number = bisect_left(self._ends, at)
+        return self._parts[number] if number < len(self._parts) else None
+
     def came(self, pod: PodInfo) -> None:
         self._arrived += 1
         self._demand += gpu_milli(pod)
+        at = self._pending[pod.uid] = self._now()
+        part = self._part_at(at)
+        if part is not None:
+            part.arrived += 1
 
     def placed(self, pod: PodInfo, waited_seconds: float) -> None:
         self._waits.append(waited_seconds)
         self._take_gpu(pod)
+        part = self._part_at(self._pending.pop(pod.uid))
+        if part is not None:
+            part.placed += 1
+            part.waits.append(waited_seconds)
 
     def evicted(self, pod: PodInfo) -> None:
         self._evicted += 1
 
     def failed(self, pod: PodInfo) -> None:
         self._failed += 1
+        arrived = self._pending.pop(pod.uid)
+        part = self._part_at(arrived)
+        if part is not None:
+            part.waits.append(self._now() - arrived)
 
     def went(self, pod: PodInfo) -> None:
         milli = self._gpu_of.pop(pod.uid, 0)
@@ -181,25 +284,49 @@ class Measures:
             self._used += milli
 
     def settled(self, now: float) -> None:
-        """Take a sample, if it is time."""
+        """Take a sample, if it is time; report the parts that have ended."""
         if self._gives_up and self._capacity:
             # Averages over the pods that arrived within a percent, as in the published analysis.
             percent = round(100 * self._demand / self._capacity)
             unallocated = 100.0 * (1.0 - self._used / self._capacity)
             self._curve.setdefault(percent, []).append((unallocated, self._failed))
-        if now < self._next:
-            return
-        self._next = now + self._step
+        part = self._part_at(now)
+        if part is not None:
+            part.preemptions += self._attempts.preemptions - self._preemptions
+            self._preemptions = self._attempts.preemptions
+        if now >= self._next:
+            self._next = now + (self._step if part is None else part.step)
+            self._samples.append(self._sample(now))
+        while self._reported < len(self._parts) and now > self._parts[self._reported].end:
+            self._part_ended(self._figures_of(self._parts[self._reported], now))
+            self._reported += 1
+
+    def _sample(self, now: float) -> Sample:
         snapshot = self._cache.snapshot()
         free, total = self._free(snapshot), self._total(snapshot)
         lost = fragmentation(free, self._kinds)
-        self._samples.append(
-            Sample(
-                at=now,
-                waiting=self._arrived - len(self._waits) - self._failed,
-                utilisation={name: round(1.0 - float(free[name].sum() / total[name]), 6) for name in total},
-                fragmentation={name: lost[name] for name in total},
-            )
+        return Sample(
+            at=now,
+            waiting=self._arrived - len(self._waits) - self._failed,
+            in_use=len(nodes_in_use(self._nodes, self._pods.values())),
+            utilisation={name: round(1.0 - float(free[name].sum() / total[name]), 6) for name in total},
+            fragmentation={name: lost[name] for name in total},
+        )
+
+    def _figures_of(self, part: _Part, now: float) -> PartFigures:
+        pending = [now - at for at in self._pending.values() if part.begin < at <= part.end]
+        waits = np.array([*part.waits, *pending] or [0.0])
+        samples = [each for each in self._samples if part.begin < each.at <= part.end]
+        shares = [fmean(each.fragmentation.values()) for each in samples if each.fragmentation]
+        return PartFigures(
+            end=part.end,
+            arrived=part.arrived,
+            placed=part.placed,
+            wait_p50=_percentile(waits, 50),
+            wait_p99=_percentile(waits, 99),
+            in_use=round(fmean([each.in_use for each in samples]), 3) if samples else 0.0,
+            fragmentation=round(fmean(shares), 6) if shares else 0.0,
+            preemptions=part.preemptions,
         )
 
     def _total(self, snapshot: Snapshot) -> dict[str, float]:
@@ -230,22 +357,27 @@ class Measures:
             failed=self._failed,
             waiting=waiting,
             evicted=self._evicted,
+            preemptions=self._attempts.preemptions,
             attempts=self._attempts.number,
             errors=self._attempts.errors,
             rejected=dict(sorted(self._attempts.rejected.items(), key=lambda each: (-each[1], each[0]))),
             seconds=now,
-            wait_seconds={
-                f"p{each}": float(np.percentile(waits, each, method="higher")) for each in (50, 99, 100)
-            },
+            wait_seconds={f"p{each}": _percentile(waits, each) for each in (50, 99, 100)},
+            mean_in_use=round(fmean([each.in_use for each in samples]), 3) if samples else 0.0,
             mean_utilisation=_means([each.utilisation for each in samples]),
             mean_fragmentation=_means([each.fragmentation for each in samples]),
             samples=samples,
+            parts=[self._figures_of(part, now) for part in self._parts],
             unallocated_gpu={
                 percent: round(sum(share for share, _ in seen) / len(seen), 4)
                 for percent, seen in self._curve.items()
             },
             failed_at={percent: float(seen[-1][1]) for percent, seen in self._curve.items()},
         )
+
+
+def _percentile(waits: Float64s, percent: int) -> float:
+    return float(np.percentile(waits, percent, method="higher"))
 
 
 def _means(each: list[dict[str, float]]) -> dict[str, float]:

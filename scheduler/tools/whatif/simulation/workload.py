@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from math import ceil, inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -259,6 +260,26 @@ def drawn(workload: Workload, number: int, seed: int) -> Workload:
         for place, each in enumerate(random.choices(given, k=number))
     ]
     return replace(workload, arrivals=sorted(arrivals, key=lambda each: (each.at, each.pod.key)))
+
+
+def part_ends(workload: Workload, parts: int) -> list[float]:
+    """Return the times at which the parts of a workload end; the same number of pods arrives in each part.
+
+    Pods that arrive at the same time belong to the same part, so there may be fewer parts. If all pods arrive at the same
+    time, the only part has no end: what happens later is a consequence of these arrivals.
+    """
+    times = sorted(each.at for each in workload.arrivals)
+    ends = sorted({times[ceil(len(times) * number / parts) - 1] for number in range(1, parts + 1)})
+    return ends if len(ends) > 1 else [inf]
+
+
+def until(workload: Workload, end: float) -> Workload:
+    """Return what happens up to a time."""
+    return replace(
+        workload,
+        arrivals=[each for each in workload.arrivals if each.at <= end],
+        events=[each for each in workload.events if each.at <= end],
+    )
 
 
 def served_by(workload: Workload, scheduler_names: Sequence[str]) -> Workload:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from rich.console import Console
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
+from scheduler.objects.decode import decode_pod
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
-from scheduler.tools.whatif.simulation.parallel_simulations import simulate
+from scheduler.tools.whatif.simulation.parallel_simulations import SimulationJob, play, simulate
 from scheduler.tools.whatif.simulation.results_table import show
-from scheduler.tools.whatif.simulation.simulation_measures import Measures, Result
+from scheduler.tools.whatif.simulation.simulation_measures import Measures, PartFigures, Result
 from scheduler.tools.whatif.simulation.trace import TraceError, read_trace
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,
@@ -28,6 +30,7 @@ from scheduler.tools.whatif.simulation.workload import (
     drawn,
     gpu_milli,
     inflated,
+    part_ends,
     typical_pods,
 )
 from scheduler.tools.whatif.sources import read_source
@@ -393,7 +396,7 @@ def test_the_pods_of_a_trace_without_its_nodes_are_refused(tmp_path: Path, compr
 
 def result_of(placed: int, wait: float, fragmentation: float) -> Result:
     return Result(
-        arrived=9, placed=placed, failed=0, waiting=9 - placed, evicted=0, attempts=9, errors=0, seconds=60.0,
+        arrived=9, placed=placed, failed=0, waiting=9 - placed, evicted=0, preemptions=0, mean_in_use=2.0, attempts=9, errors=0, seconds=60.0,
         wait_seconds={"p50": 0.0, "p99": wait}, mean_utilisation={"cpu": 0.5},
         mean_fragmentation={"cpu": fragmentation}, samples=[], unallocated_gpu={}, failed_at={},
     )  # fmt: skip
@@ -433,3 +436,90 @@ def test_the_table_has_the_rejected_attempts_of_all_seeds_by_reason_code():
     assert [line for line in lines if line.startswith("rejected")] == [
         "rejected attempts of a: HostPortInUse 5, InsufficientCPU 3"
     ]
+
+
+def parts_of(workload: Workload, *ends: float, **options: Any) -> list[tuple[int, int, float, float]]:
+    """Return arrived, placed, the longest wait and the nodes in use of each part."""
+    parts = simulate(workload, CONFIG, seed=1, ends=ends, **options).parts
+    return [(each.arrived, each.placed, each.wait_p99, each.in_use) for each in parts]
+
+
+def test_the_parts_of_a_workload_have_the_same_number_of_pods():
+    times = [0.0, 1.0, 2.0, 50.0, 90.0, 100.0]
+    workload = one_node(*(Arrival(pod(f"p-{at:g}", cpu="1"), at) for at in times))
+
+    assert part_ends(workload, 3) == [1.0, 50.0, 100.0]
+    assert part_ends(workload, 100) == times
+    assert part_ends(one_node(Arrival(pod("a"), 3.0), Arrival(pod("b"), 3.0)), 4) == [inf]
+
+
+def test_a_pod_counts_in_the_part_of_its_arrival():
+    workload = one_node(
+        Arrival(pod("first", cpu="3"), 0.0, 100.0),
+        Arrival(pod("second", cpu="3"), 10.0, 50.0),
+        Arrival(pod("too-large", cpu="9"), 20.0),
+    )
+
+    # The second pod is placed at 100 s, and the third one is pending when everything has ended, at 150 s.
+    assert parts_of(workload, 10.0, 20.0) == [(2, 2, 90.0, 1.0), (1, 0, 130.0, 1.0)]
+
+
+def test_a_part_that_has_ended_is_reported_with_the_waits_until_then():
+    reported: list[PartFigures] = []
+    workload = one_node(
+        Arrival(pod("first", cpu="3"), 0.0, 100.0),
+        Arrival(pod("second", cpu="3"), 10.0, 50.0),
+        Arrival(pod("third", cpu="1"), 40.0, 1.0),
+    )
+
+    parts_of(workload, 10.0, 40.0, part_ended=reported.append)
+
+    assert [(each.end, each.placed, each.wait_p99) for each in reported] == [(10.0, 1, 30.0), (40.0, 1, 0.0)]
+
+
+def test_an_exception_of_a_report_ends_the_simulation():
+    def stop(_part: PartFigures) -> None:
+        raise InterruptedError
+
+    workload = one_node(Arrival(pod("a", cpu="1"), 0.0), Arrival(pod("b", cpu="1"), 9.0))
+
+    with pytest.raises(InterruptedError):
+        parts_of(workload, 0.0, 9.0, part_ended=stop)
+
+
+def test_preemptions_count_in_the_part_in_which_they_are_decided():
+    workload = one_node(
+        Arrival(pod("low", cpu="3", priority=0), 0.0),
+        Arrival(pod("small", cpu="1", priority=9), 10.0),
+        Arrival(pod("high", cpu="3", priority=9), 20.0),
+        Arrival(pod("large", cpu="99", priority=0), 90.0),
+    )
+
+    result = simulate(workload, CONFIG, seed=1, ends=[10.0, 90.0])
+
+    assert [each.preemptions for each in result.parts] == [0, 1]
+    assert (result.preemptions, result.evicted) == (1, 1)
+
+
+def test_a_job_plays_the_first_parts_of_the_pods_that_its_seed_draws():
+    workload = one_node(*(Arrival(pod(f"p-{at}", cpu="1"), float(at), 1.0) for at in range(40)))
+    first, whole = (SimulationJob("", 3, arrivals=20, parts=4, played=played) for played in (3, None))
+
+    result = play(first, CONFIG, workload)
+
+    assert result.arrived == first.number(workload) == 15
+    assert [each.arrived for each in result.parts] == [5, 5, 5]
+    assert [each.arrived for each in play(whole, CONFIG, workload).parts] == [5, 5, 5, 5]
+    assert [each.end for each in result.parts] == [*whole.workload(workload)[1]][:3]
+
+
+def test_nodes_that_run_only_their_own_pods_are_not_in_use():
+    owned = pod_object("agent", node="n-1", cpu="1")
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}
+    ]
+    cluster = ClusterFile(
+        nodes=[node("n-0", cpu="4"), node("n-1", cpu="1")], pods=[decode_pod(msgspec.json.encode(owned))]
+    )
+
+    assert simulate(Workload(cluster, [Arrival(pod("a", cpu="2"), 0.0)]), CONFIG, seed=1).mean_in_use == 1.0
