@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 
 from plugins.dynamic_resources.devices import DEVICE_CLASSES, NEEDS, ClassTotals, Devices
@@ -17,6 +18,7 @@ from plugins.insufficient import INSUFFICIENT, INSUFFICIENT_CODES, insufficient
 from plugins.node_resources.allocation import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
     RequestedToCapacityRatio,
     ScoringStrategy,
     Usage,
@@ -82,6 +84,17 @@ _PRE_FILTER = "PreFilterNodeResourcesFit"
 _PRE_SCORE = "PreScoreNodeResourcesFit"
 
 
+def _packing_up_to(percent: int) -> dict[str, Any]:
+    """Return the strategy whose score rises up to a utilization, and then falls to half."""
+    shape = ((0, 0), (percent, 10), (100, 5))
+    points = [{"utilization": utilization, "score": score} for utilization, score in shape]
+    return {"type": REQUESTED_TO_CAPACITY_RATIO, "requestedToCapacityRatio": {"shape": points}}
+
+
+_TUNE = ({"type": LEAST_ALLOCATED}, {"type": MOST_ALLOCATED}, _packing_up_to(60), _packing_up_to(80))
+"""The strategies that `custom-scheduler tune` tries."""
+
+
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
     """Arguments of NodeResourcesFit.
 
@@ -96,7 +109,9 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED)
+    scoring_strategy: Annotated[ScoringStrategy, msgspec.Meta(extra={"tune": _TUNE})] = ScoringStrategy(
+        type=LEAST_ALLOCATED
+    )
 
     def faults(self) -> Iterator[FieldError]:
         for index, name in enumerate(self.ignored_resources):

@@ -27,6 +27,7 @@ COMMANDS: Final = (
     "check",
     "explain",
     "simulate",
+    "tune",
     "replay",
     "recording",
     "why",

@@ -10,16 +10,17 @@ import click
 import msgspec
 
 from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
+from scheduler.cli.workload_options import workload_options
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all
 from scheduler.tools.whatif.simulation.workload import typical_pods as kinds_of
-from scheduler.tools.whatif.sources import read_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduler.cli.workload_options import GivenSource
     from scheduler.configuration.overrides import GivenFeatures
     from scheduler.tools.whatif.simulation.parallel_simulations import SimulationJob
     from scheduler.tools.whatif.simulation.simulation_measures import Result
@@ -34,34 +35,7 @@ class Output(Enum):
 
 
 @command()
-@click.argument("source", metavar="TRACE|SCENARIO|RECORDING|CLUSTER")
-@file_option(
-    "--nodes",
-    help="Node table of a trace, with the columns sn, cpu_milli, memory_mib, gpu and model. Without it, the first "
-    "argument is a scenario (YAML with nodes, workloads and steps), a recording (a folder of `run --record`, or a file of "
-    "kube-scheduler-simulator's recorder), or a cluster, as `kubectl get nodes,pods -A -o json` or YAML, whose pending "
-    "pods all arrive at the beginning; - is a cluster on standard input.",
-)
-@option("--gpu-nodes-only", is_flag=True, help="Ignore a trace's nodes without GPUs.")
-@option(
-    "--add-nodes",
-    multiple=True,
-    metavar="NUMBER:SHAPE",
-    help="Add nodes to a cluster: 10:like=NODE, or 10:cpu=8,memory=32Gi and labels, as in zone=eu-1a.",
-)
-@option(
-    "--without",
-    multiple=True,
-    metavar="SELECTOR",
-    help="Remove the nodes with these labels from a cluster, for example topology.kubernetes.io/zone=eu-1a; replacement "
-    "pods are created for theirs.",
-)
-@option(
-    "--scale",
-    multiple=True,
-    metavar="KIND/NAME=SIZE",
-    help="Set the number of pods of a workload of a cluster, or multiply it: deployment/web=2x, statefulset/shop/db=5.",
-)
+@workload_options
 @file_option(
     "--config",
     multiple=True,
@@ -105,12 +79,7 @@ class Output(Enum):
 )
 @choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
 def simulate(
-    source: str,
-    nodes: Path | None,
-    gpu_nodes_only: bool,
-    add_nodes: tuple[str, ...],
-    without: tuple[str, ...],
-    scale: tuple[str, ...],
+    source: GivenSource,
     config: tuple[Path, ...],
     features: GivenFeatures,
     seed: int,
@@ -126,14 +95,7 @@ def simulate(
     logging.basicConfig(level=logging.WARNING)
     if inflate is not None and arrivals is not None:
         fail("--inflate and --arrivals cannot be combined")
-    if gpu_nodes_only and nodes is None:
-        fail("--gpu-nodes-only needs --nodes")
-    try:
-        workload = read_source(
-            source, nodes, gpu_nodes_only=gpu_nodes_only, add_nodes=add_nodes, leave_out=without, scale=scale
-        )
-    except SchedulerError as error:
-        fail(str(error))
+    workload = source.read()
     if typical_pods:
         _print_typical(workload)
         return

@@ -127,6 +127,7 @@ def test_all_modules_of_the_image_are_imported_without_the_tools(installation: I
         ("recording x", "cli.recording"),
         ("replay x", "cli.replay"),
         ("simulate x", "cli.simulate"),
+        ("tune x", "cli.tune"),
         ("why -f x", "cli.why_planned"),
         ("board --recording x", "tools.board.recorded"),
     ],
@@ -146,6 +147,7 @@ def test_the_help_of_the_image_names_the_package_of_each_missing_command(install
     missing = [line.split()[0] for line in lines if line.endswith(" Install custom-scheduler[tools]")]
     assert missing == [
         "simulate",
+        "tune",
         "replay",
         "recording",
         "rebalance",
