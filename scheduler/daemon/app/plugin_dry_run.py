@@ -8,25 +8,23 @@ in the scheduler's process, which detects and reports all other errors.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-import sys
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.write import to_yaml
+from scheduler.daemon.app.child_process import ending, in_a_child
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.urls import shown_text
-from scheduler.worker_thread import TimeLimit, cpu_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.child_process import ChildResult
 
 DRY_RUN_SECONDS = 30.0
 """For the whole dry run, see `TimeLimit`: heavy libraries take seconds to import on a small machine."""
@@ -71,62 +69,29 @@ async def dry_run_plugins(configuration: Configuration) -> None:
 
 
 async def _problem_of(task: bytes) -> str:
-    # In memory: the volume for temporary files may be full.
-    with os.fdopen(os.memfd_create("trial"), "w+b") as output:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "scheduler.daemon.app.plugin_dry_run_child",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-            env=_environment(),
-        )
-        limit = TimeLimit(DRY_RUN_SECONDS, partial(cpu_seconds, child.pid))
-        trying = asyncio.create_task(child.communicate(task))
-        is_late = False
-        try:
-            while not is_late and not (await asyncio.wait({trying}, timeout=limit.look_seconds))[0]:
-                is_late = limit.is_over()
-        finally:
-            trying.cancel()
-            with suppress(ProcessLookupError):  # together with its children
-                os.killpg(child.pid, signal.SIGKILL)
-            await child.wait()
-        output.seek(0)
-        lines = output.read().splitlines()
-    return _problem(lines, child.returncode, str(limit) if is_late else "")
+    async def given() -> AsyncIterator[bytes]:
+        yield task
+
+    ended = await in_a_child("scheduler.daemon.app.plugin_dry_run_child", given(), DRY_RUN_SECONDS)
+    return _problem(ended)
 
 
-def _problem(lines: list[bytes], status: int | None, taken: str) -> str:
+def _problem(ended: ChildResult) -> str:
     progress = DryRunProgress("being read")
-    for line in lines:
+    for line in ended.output.splitlines():
         with suppress(msgspec.DecodeError):
             progress = msgspec.json.decode(line, type=DryRunProgress)
     doing = shown_text(progress.doing)
-    if progress.build_seconds is None and taken:
-        return f"{doing} takes {taken}, in a dry run in another process"
+    if progress.build_seconds is None and ended.late:
+        return f"{doing} takes {ended.late}, in a dry run in another process"
     if progress.build_seconds is None:
-        return f"{doing} ends the process ({_ending(status)}), in a dry run in another one"
+        return f"{doing} ends the process ({ending(ended.status)}), in a dry run in another one"
     if progress.build_seconds > LONGEST_BUILD_SECONDS:
         return (
             f"building the plugins takes {progress.build_seconds:.1f} seconds, for which nothing else could happen; "
             f"at most {LONGEST_BUILD_SECONDS:.0f} are allowed, read what they need in refresh()"
         )
     return ""
-
-
-def _ending(status: int | None) -> str:
-    if status is not None and status < 0:
-        with suppress(ValueError):
-            return signal.Signals(-status).name
-    return f"status {status}"
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment with this process's import path."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def note(progress: DryRunProgress, file: Any) -> None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,6 +17,7 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.assembly import Parts
+from scheduler.daemon.app.child_process import limit_this_process
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.plugin_dry_run import DRY_RUN_SECONDS, DryRunProgress, DryRunTask, note
 from scheduler.engine.cycle.observer import NoObserver
@@ -30,7 +29,7 @@ _MEMORY_BYTES = 512 * 1024 * 1024
 
 def main() -> None:
     """Load and build each plugin, writing each step before it begins."""
-    _limit()
+    limit_this_process(2 * int(DRY_RUN_SECONDS), _MEMORY_BYTES)  # the parent gives up earlier
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # discards the output of plugins
     logging.disable()
@@ -49,21 +48,6 @@ def main() -> None:
     # Time in which other processes had the processor does not count.
     note(DryRunProgress(build_seconds=time.monotonic() - began - (waited_seconds() - waited)), output)
     os._exit(0)  # a plugin's thread could block any other exit
-
-
-def _limit() -> None:
-    seconds = 2 * int(DRY_RUN_SECONDS)  # the parent gives up earlier; this is for a parent that has ended
-    for what, amount in (
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_DATA, _MEMORY_BYTES),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, most = resource.getrlimit(what)
-        with suppress(ValueError, OSError):
-            resource.setrlimit(what, (amount if most < 0 else min(amount, most), most))
-    # If memory runs out nevertheless, the kernel ends this process first.
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 if __name__ == "__main__":
