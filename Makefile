@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version assets pictures lock clean
+.PHONY: help demo test test-python check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version assets openapi pictures lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -101,6 +101,9 @@ assets: ## Download the libraries of the board and of the documentation again, a
 	&& cp uplot/package/dist/uPlot.min.css "$$into/uplot.css" \
 	&& cat preact/LICENSE htm/LICENSE uplot/LICENSE > "$$into/LICENSES.txt" \
 	&& cp mermaid/package/dist/mermaid.min.js "$$site/mermaid.js" && cp mermaid/LICENSE "$$site/LICENSES.txt" && rm -rf "$$made"
+
+openapi: $(VENV)/dev ## Write the OpenAPI description of what-if requests to docs/whatif.openapi.json
+	@$(BIN)/python -m scheduler.tools.whatif.service.openapi > docs/whatif.openapi.json
 
 pictures: $(VENV)/dev ## Make the pictures of the documentation again, from the pages that they show (needs chromium)
 	@PICTURES=docs $(BIN)/pytest -q tests/integration/documents/test_pictures.py

@@ -93,6 +93,7 @@ _SHADOW = "Shadowing another scheduler"
 @run_flags.tls_private_key_file
 @run_flags.authorization_always_allow_paths
 @run_flags.board
+@run_flags.whatif
 @option(
     "--v",
     "-v",
@@ -157,6 +158,7 @@ def run(
     tls_private_key_file: Path | None,
     authorization_always_allow_paths: str,
     board: bool,
+    whatif: bool,
     v: int,
     logging_format: LogFormat | None,
     pod_max_in_unschedulable_pods_duration: Duration,
@@ -214,6 +216,7 @@ def run(
         kubeconfig=path,
         serving=serving,
         board=board,
+        whatif=whatif,
         write_config_to=write_config_to,
         last_good=last_good_config,
         follow=follow_config,
@@ -269,12 +272,21 @@ def _showing_that_it_waits(serving: Serving) -> AbstractAsyncContextManager[None
     return waiting_pages(serving)
 
 
-def _board(daemon: Daemon, clock: Clock) -> dict[str, Any]:
-    from scheduler.tools.board.pages import board_of, board_pages  # few look
-    from scheduler.tools.board.sign_in import SignIn
-    from scheduler.tools.board.subject import of_daemon
+def _optional_pages(daemon: Daemon, clock: Clock, *, board: bool, whatif: bool) -> dict[str, Any]:
+    """Return the arguments of `serving_pages` for the pages that flags add; few need their imports."""
+    shown: dict[str, Any] = {"more": []}
+    if board:
+        from scheduler.tools.board.pages import board_of, board_pages
+        from scheduler.tools.board.sign_in import SignIn
+        from scheduler.tools.board.subject import of_daemon
 
-    return {"more": board_pages(board_of(of_daemon(daemon, clock))), "guarding": SignIn}
+        shown["more"] += board_pages(board_of(of_daemon(daemon, clock)))
+        shown["guarding"] = SignIn
+    if whatif:
+        from scheduler.tools.whatif.service.page import what_if_pages
+
+        shown["more"] += what_if_pages(daemon)
+    return shown
 
 
 async def _origin(
@@ -448,6 +460,7 @@ async def _run(
     kubeconfig: str | None,
     serving: Serving,
     board: bool,
+    whatif: bool,
     write_config_to: Path | None,
     last_good: Path | None,
     follow: bool,
@@ -512,7 +525,7 @@ async def _run(
                 serving_pages,  # an HTTP server takes half as long as all the rest
             )
 
-            shown = _board(daemon, clock) if board else {}
+            shown = _optional_pages(daemon, clock, board=board, whatif=whatif)
             await stack.enter_async_context(
                 serving_pages(
                     daemon, configuration, serving, connection=connection, stop=stop, clock=clock, **shown

@@ -204,3 +204,10 @@ board = option(
     help="Serve a page at /board that shows the cluster and its pending pods; over HTTPS, with authorization for that path.",
     section=_ENDPOINTS,
 )
+whatif = option(
+    "--whatif",
+    is_flag=True,
+    help="Answer what-if requests at /v1/whatif: where pods would go, also with fewer or more nodes; over HTTPS, with "
+    "authorization for that path.",
+    section=_ENDPOINTS,
+)

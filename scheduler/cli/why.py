@@ -168,9 +168,11 @@ def why(
 
         run_in_loop(look_at_pending(look, None if offline else Ask(lease, server, token_file)))
     elif filenames:
+        from scheduler.cli.why_current import Ask
         from scheduler.cli.why_planned import look_at_files
 
-        run_in_loop(look_at_files(look, filenames, replicas))
+        ask = None if offline else Ask(lease, server, token_file)
+        run_in_loop(look_at_files(look, filenames, replicas, ask))
     elif group is not None:
         from scheduler.cli.why_current import Ask, look_at_group
 

@@ -14,10 +14,9 @@ from scheduler.cli.explain_live import show_live
 from scheduler.tools.whatif.explanation_text import reason_codes, show, show_reasons, show_verdict, some
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scheduler.tools.whatif.pending_causes import PendingByCause
-    from scheduler.tools.whatif.start_preview import StartOutcome
 
 _NAMES_SHOWN: Final = 3
 _NODES_SHOWN: Final = 10
@@ -144,56 +143,47 @@ def _plain(group: PendingByCause) -> dict[str, Any]:
     }
 
 
-def show_outcomes(outcomes: Sequence[StartOutcome], plugins: str, *, as_json: bool, all_nodes: bool) -> None:
-    """Show what the objects that are not created yet would do."""
+def show_outcomes(
+    workloads: Sequence[Mapping[str, Any]], source: str, *, as_json: bool, all_nodes: bool
+) -> None:
+    """Show what the objects that are not created yet would do.
+
+    Args:
+        workloads: the `workloads` of a what-if answer.
+        source: says what evaluated them.
+        as_json: whether to print JSON.
+        all_nodes: whether to show all nodes.
+    """
     if as_json:
-        write_json([_plain_outcome(outcome) for outcome in outcomes])
+        write_json(workloads)
         return
     console = console_for_people()
-    if not outcomes:
+    if not workloads:
         console.print("No object in it creates pods.")
         return
-    console.print(Text(f"Evaluated now with {plugins}:", style="italic"))
-    for outcome in outcomes:
-        _show_outcome(console, outcome, all_nodes=all_nodes)
+    console.print(Text(source, style="italic"))
+    for workload in workloads:
+        _show_workload(console, workload, all_nodes=all_nodes)
 
 
-def _show_outcome(console: Console, outcome: StartOutcome, *, all_nodes: bool) -> None:
-    planned = outcome.planned
-    name = f"{planned.kind} {planned.namespace}/{planned.name}"
-    if planned.problem:
-        console.print(Text.assemble((name, "bold"), f": no pods: {planned.problem}"), soft_wrap=True)
+def _show_workload(console: Console, workload: Mapping[str, Any], *, all_nodes: bool) -> None:
+    name = f"{workload['kind']} {workload['namespace']}/{workload['name']}"
+    if workload["problem"]:
+        console.print(Text.assemble((name, "bold"), f": no pods: {workload['problem']}"), soft_wrap=True)
         return
-    starting = outcome.nodes.total()
-    verdict = f"{starting} of {len(planned.pods)} pods would start now"
+    verdict = f"{workload['starting']} of {workload['pods']} pods would start now"
     console.print(Text.assemble((name, "bold"), f": {verdict}"))
-    nodes = [f"{count} on {node}" for node, count in outcome.nodes.most_common()]
+    nodes = [f"{count} on {node}" for node, count in workload["nodes"].items()]
     if nodes:
         console.print(Text(f"  {some(nodes, None if all_nodes else _NODES_SHOWN)}"), soft_wrap=True)
-    if outcome.victims:
-        victims = [f"{victim} ({node})" for victim, node in outcome.victims.items()]
+    if workload["victims"]:
+        victims = [f"{victim['pod']} ({victim['node']})" for victim in workload["victims"]]
         shown = some(victims, None if all_nodes else _NODES_SHOWN)
         console.print(Text(f"  pods that would be evicted: {len(victims)}: {shown}"), soft_wrap=True)
-    for message, count in outcome.waiting.most_common():
-        console.print(Text(f"  {count} would wait: {message}"), soft_wrap=True)
-    if outcome.first is not None:
-        show(console, {**outcome.first, "message": None}, all_nodes=all_nodes)
-
-
-def _plain_outcome(outcome: StartOutcome) -> dict[str, Any]:
-    planned = outcome.planned
-    return {
-        "kind": planned.kind,
-        "namespace": planned.namespace,
-        "name": planned.name,
-        "pods": len(planned.pods),
-        "starting": outcome.nodes.total(),
-        "nodes": outcome.nodes,
-        "victims": [{"pod": pod, "node": node} for pod, node in outcome.victims.items()],
-        "waiting": [{"pods": count, "message": message} for message, count in outcome.waiting.most_common()],
-        "firstWaiting": outcome.first,
-        "problem": planned.problem or None,
-    }
+    for waiting in workload["waiting"]:
+        console.print(Text(f"  {waiting['pods']} would wait: {waiting['message']}"), soft_wrap=True)
+    if workload["firstWaiting"] is not None:
+        show(console, {**workload["firstWaiting"], "message": None}, all_nodes=all_nodes)
 
 
 def console_for_people() -> Console:

@@ -38,6 +38,8 @@ _LABEL: Final = "app.kubernetes.io/name=custom-scheduler"
 _PORT: Final = 10259
 _PORT_NAME: Final = "https"
 _NOT_FOUND: Final = 404
+_WHAT_IF_SECONDS: Final = 120.0
+"""Longer than the daemon needs: it ends its own evaluation, and says so."""
 
 
 class NoLeaderError(SchedulerError):
@@ -83,8 +85,25 @@ class Leader:
         Raises:
             NoLeaderError: it does not answer, or rejects the client.
         """
+        return await self._answer(Request("GET", f"/debug/explain/{quote(key)}"))
+
+    async def what_if(self, body: bytes) -> dict[str, Any] | None:
+        """Return the answer to a what-if request; None if the daemon serves none.
+
+        Raises:
+            NoLeaderError: it does not answer, or rejects the client or the request.
+        """
+        request = Request("POST", "/v1/whatif", body, timeout_seconds=_WHAT_IF_SECONDS)
+        return await self._answer(request)
+
+    async def _answer(self, request: Request) -> dict[str, Any] | None:
+        """Send a request; return None for status 404.
+
+        Raises:
+            NoLeaderError: it does not answer, or rejects the client.
+        """
         try:
-            answer = await self._connection.send(Request("GET", f"/debug/explain/{quote(key)}"))
+            answer = await self._connection.send(request)
             found: dict[str, Any] = msgspec.json.decode(answer.body)
         except ApiError as error:
             if error.status == _NOT_FOUND:

@@ -384,6 +384,30 @@ class RefreshMetrics:
         self._failures[plugin, profile].add()
 
 
+class WhatIfMetrics:
+    """Metrics of what-if requests."""
+
+    def __init__(self, families: Families) -> None:
+        self._requests = families.counters(
+            "custom_scheduler_whatif_requests_total",
+            "What-if requests, by result: success, invalid, busy (another one was being answered), unavailable (the cluster "
+            "was not read yet, or too little memory was left), late (the time limit was reached), left (the client closed "
+            "the connection), failed.",
+            "result",
+        )
+        self._seconds = families.histograms(
+            "custom_scheduler_whatif_duration_seconds",
+            "Latency of answers to what-if requests that were evaluated, in seconds.",
+            bounds=_SECONDS,
+        )
+
+    def answered(self, result: str, seconds: float) -> None:
+        """Count a request."""
+        self._requests[result].add()
+        if result in {"success", "late", "failed"}:
+            self._seconds[()].observe(seconds)
+
+
 class ExtenderRequestMetrics:
     """Metrics of the requests of other schedulers."""
 

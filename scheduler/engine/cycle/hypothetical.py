@@ -71,8 +71,10 @@ def unplaced(pod: PodInfo, snapshot: Snapshot) -> tuple[PodInfo, Snapshot]:
     """
     row = snapshot.row_of(pod.node_name)
     there = [] if row is None else [(row, each) for each in snapshot.pods_on(row) if each.uid == pod.uid]
+    return as_pending(pod), snapshot.overlay(remove=there)
+
+
+def as_pending(pod: PodInfo) -> PodInfo:
+    """Return a pod on a node as if it were pending."""
     spec, status = replace(pod.pod.spec, node_name=""), replace(pod.pod.status, nominated_node_name="")
-    pending = PodInfo(
-        replace(pod.pod, spec=spec, status=status), pod.raw, node_name="", resources=pod.resources
-    )
-    return pending, snapshot.overlay(remove=there)
+    return PodInfo(replace(pod.pod, spec=spec, status=status), pod.raw, node_name="", resources=pod.resources)

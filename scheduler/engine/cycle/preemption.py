@@ -462,7 +462,15 @@ class GroupPreemptions(Protocol):
 
 
 class NotedPreemptions(_Holding, NoPreemptions):
-    """Implements `GroupPreemptions` without executing decisions; preemptions are only recorded while they are held."""
+    """Implements `GroupPreemptions` without executing decisions; preemptions are only recorded while they are held.
+
+    Attributes:
+        recent: the evictions that another process made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recent = RecentEvictions()
 
     def start(
         self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""

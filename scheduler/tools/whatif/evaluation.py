@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.engine.cycle.explanation import Explainer, explain, explain_gated
@@ -13,12 +14,14 @@ from scheduler.framework.sliced_work import NeedsTime, answer_to_end
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scheduler.engine.cycle.attempt import Decision
     from scheduler.engine.cycle.explanation import Explanation
+    from scheduler.engine.cycle.group_explanation import GroupExplanation
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.status import Status
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
     from scheduler.tools.whatif.group_evaluation import GroupEvaluation
@@ -53,18 +56,92 @@ class PodEvaluation(NamedTuple):
     diagnosis: Diagnosis | None
 
 
-class _Groups:
+class Placements:
+    """Places pods in the cluster of an offline scheduler, and takes them back."""
+
+    def __init__(self, scheduler: OfflineScheduler) -> None:
+        self._scheduler = scheduler
+        self._undo: list[Callable[[], object]] = []
+
+    def place(self, decision: Decision, node_name: str) -> Status:
+        """Assume a pod on a node, if Reserve accepts it; return the status of Reserve."""
+        scheduler = self._scheduler
+        framework = scheduler.frameworks[decision.pod.scheduler_name]
+        nominated = scheduler.nominator.node_of(decision.pod.uid)
+        placed = scheduler.cache.assume(decision.pod, node_name)
+        scheduler.nominator.delete(placed.uid)
+
+        def undo() -> None:
+            framework.run_unreserve(decision.state, placed, node_name)
+            scheduler.cache.remove_pod(placed.uid)
+            if nominated:
+                scheduler.nominator.add(decision.pod, nominated)
+
+        def reserve() -> Status:
+            try:
+                return framework.run_reserve(decision.state, placed, node_name)
+            except NeedsTime:
+                framework.run_unreserve(decision.state, placed, node_name)
+                raise
+
+        reserved = answer_to_end(reserve)
+        if reserved.is_success:
+            self._undo.append(undo)
+        else:
+            undo()
+        return reserved
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """Count a pod on the node that it names."""
+        self._scheduler.cache.add_pod(pod)
+        self._undo.append(partial(self._scheduler.cache.remove_pod, pod.uid))
+
+    def evict(self, pod: PodInfo) -> None:
+        """Remove a pod from its node."""
+        self._scheduler.cache.remove_pod(pod.uid)
+        self._undo.append(partial(self._scheduler.cache.add_pod, pod))
+
+    def add_node(self, node: NodeObject) -> None:
+        """Add a node."""
+        self._scheduler.cache.add_node(node)
+        self._undo.append(partial(self._scheduler.cache.remove_node, node.name))
+
+    def add_object(self, kind: str, key: str, obj: Mapping[str, Any]) -> None:
+        """Add or replace an object that plugins read; `kind` is as in plugins' `needs`."""
+        store = self._scheduler.cache.table.watch_kind(kind)
+        known = store.get(key)
+        store[key] = obj
+        self._undo.append(partial(store.pop, key) if known is None else partial(store.update, {key: known}))
+
+    def take_back(self, since: int = 0) -> None:
+        """Undo everything after a number of changes; see `count`."""
+        while len(self._undo) > since:
+            self._undo.pop()()
+
+    @property
+    def count(self) -> int:
+        """The number of changes that are in effect."""
+        return len(self._undo)
+
+
+class EvaluatedGroups:
     """The groups of the evaluated pods; each group is evaluated once.
 
     Args:
-        places: whether the members of a group that fits stay on their nodes for later pods.
+        placements: places the members of a group that fits, so that they stay on their nodes for later pods; None if
+            the cluster must not change.
     """
 
-    def __init__(self, scheduler: OfflineScheduler, *, places: bool) -> None:
+    def __init__(self, scheduler: OfflineScheduler, placements: Placements | None = None) -> None:
         self._scheduler = scheduler
         self._judge: GroupEvaluator | None = None
-        self._places = places
+        self._placements = placements
         self._judged: dict[GroupKey, GroupEvaluation] = {}
+
+    @property
+    def explanations(self) -> list[GroupExplanation]:
+        """The explanations of all evaluated groups."""
+        return [judged.explanation for judged in self._judged.values()]
 
     def of(self, pod: PodInfo) -> GroupEvaluation | None:
         """Return the evaluation of a pod's group; None for a pod on a node or without a group."""
@@ -74,10 +151,10 @@ class _Groups:
         if key not in self._judged:
             self._judge = self._judge or GroupEvaluator(self._scheduler)
             judged = self._judged[key] = self._judge.judge(key)
-            if self._places and judged.tried is not None and judged.status.is_success:
+            if self._placements and judged.tried is not None and judged.status.is_success:
                 for member in judged.tried.kept:
                     assert member.assumed is not None
-                    place(self._scheduler, member.decision, member.assumed.node_name)
+                    self._placements.place(member.decision, member.assumed.node_name)
         return self._judged[key]
 
 
@@ -86,7 +163,7 @@ def evaluate_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Itera
 
     A pod on a node is evaluated as if it were pending, and its explanation has `node`.
     """
-    groups = _Groups(scheduler, places=False)
+    groups = EvaluatedGroups(scheduler)
     for pod in pods:
         yield _evaluate(scheduler, pod, groups)[0]
 
@@ -97,17 +174,18 @@ def evaluate_in_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -
     Among equal nodes, the smallest name is chosen. The explanation of a pod that fits has `chosen`. A pod that a Reserve
     plugin rejects at the end uses no capacity. The members of a group are placed together, when its first member is reached.
     """
-    groups = _Groups(scheduler, places=True)
+    placements = Placements(scheduler)
+    groups = EvaluatedGroups(scheduler, placements)
     for pod in sorted(pods, key=lambda pod: -pod.priority):
         judged, decision = _evaluate(scheduler, pod, groups)
         if decision is not None and decision.node_name:
-            reserved = _place(scheduler, decision, judged.explanation)
+            reserved = _place(placements, decision, judged.explanation)
             judged = judged._replace(status=reserved, diagnosis=None)
         yield judged
 
 
 def _evaluate(
-    scheduler: OfflineScheduler, pod: PodInfo, groups: _Groups
+    scheduler: OfflineScheduler, pod: PodInfo, groups: EvaluatedGroups
 ) -> tuple[PodEvaluation, Decision | None]:
     framework = scheduler.frameworks[pod.scheduler_name]
     gate = framework.run_pre_enqueue(pod)
@@ -131,7 +209,7 @@ def _evaluate(
         pod, snapshot = unplaced(pod, snapshot)
     nominated = scheduler.nominator.others(pod, snapshot)
     if group is not None:
-        judged = _as_member(pod, group)
+        judged = as_member(pod, group)
         before = snapshot.overlay(add=group.before(pod.uid, snapshot))
         explanation = explainer.complete(judged.explanation, pod, before, nominated)
         return judged._replace(explanation=explanation), None
@@ -141,8 +219,8 @@ def _evaluate(
     return PodEvaluation(pod, explanation, decision.status, decision.diagnosis), decision
 
 
-def _as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
-    """Return the evaluation of a member from the attempt of its group."""
+def as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
+    """Return the evaluation of a member from the attempt of its group; the explanation of one that is placed has `chosen`."""
     member, group_brief = group.member(pod.uid), brief(group.explanation)
     if (
         member is None or group.tried is None
@@ -166,34 +244,14 @@ def _as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
     return PodEvaluation(pod, explanation, replace(status, plugin=group.tried.plugin.name), None)
 
 
-def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:
+def _place(placements: Placements, decision: Decision, explanation: Explanation) -> Status:
     """Assume the pod on the first of the best nodes, if Reserve accepts it; return the status of Reserve."""
     chosen = next(iter(explanation.get("best", ())), decision.node_name)
-    reserved = place(scheduler, decision, chosen)
+    reserved = placements.place(decision, chosen)
     if reserved.is_success:
         explanation["chosen"] = chosen
     else:
         explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
         explanation["message"] = reserved.message
     explanation["verdict"] = verdict(explanation)
-    return reserved
-
-
-def place(scheduler: OfflineScheduler, decision: Decision, node_name: str) -> Status:
-    """Assume a pod on a node, if Reserve accepts it; return the status of Reserve."""
-    framework = scheduler.frameworks[decision.pod.scheduler_name]
-    placed = scheduler.cache.assume(decision.pod, node_name)
-    scheduler.nominator.delete(placed.uid)
-
-    def reserve() -> Status:
-        try:
-            return framework.run_reserve(decision.state, placed, node_name)
-        except NeedsTime:
-            framework.run_unreserve(decision.state, placed, node_name)
-            raise
-
-    reserved = answer_to_end(reserve)
-    if not reserved.is_success:
-        framework.run_unreserve(decision.state, placed, node_name)
-        scheduler.cache.forget(placed.uid)
     return reserved

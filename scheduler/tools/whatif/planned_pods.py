@@ -6,7 +6,6 @@ The simulator's controllers create them in a separate store, so that pods have t
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from secrets import randbits
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +27,7 @@ from scheduler.simulator.controllers.volumes import EphemeralVolumes
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
+from scheduler.tools.whatif.start_preview import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,27 +46,6 @@ _CONTROLLERS: Final = (
 _MADE_AS_THEY_ARE: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
 _HISTORY: Final = 20_000
 _TURNS_UNTIL_QUIET: Final = 3
-
-
-@dataclass(slots=True)
-class Planned:
-    """One object of a manifest that creates pods.
-
-    Attributes:
-        kind: its kind, for example `Deployment`.
-        namespace: its namespace.
-        name: its name.
-        pods: the pods that it would create, as JSON values.
-        problem: why there are no pods; "" if there are.
-        in_order: whether each pod waits until the previous one is ready.
-    """
-
-    kind: str
-    namespace: str
-    name: str
-    pods: list[Object] = field(default_factory=list)
-    problem: str = ""
-    in_order: bool = False
 
 
 class Plan:

@@ -63,13 +63,13 @@ class World:
             self.server.store.apply(obj)
 
     @asynccontextmanager
-    async def daemon(self) -> AsyncIterator[None]:
+    async def daemon(self, *flags: str) -> AsyncIterator[None]:
         """Run a daemon that holds the lease as a pod; the port that is forwarded to that pod is its."""
         port = free_port()
         self.server.ports[f"kube-system/{LEADER}"] = port
         self.add("pods", pod_object(LEADER, namespace="kube-system", node="n1", scheduler_name="other"))
         command = ("run", "--kubeconfig", str(self.kubeconfig), "--secure-port", str(port))
-        async with process(forked_program(), *command, "--no-leader-elect"):
+        async with process(forked_program(), *command, "--no-leader-elect", *flags):
             lease = {
                 "metadata": {"name": "custom-scheduler", "namespace": "kube-system"},
                 "spec": {"holderIdentity": f"{LEADER}_0f3a"},
@@ -333,7 +333,7 @@ def test_objects_that_do_not_exist_yet_are_evaluated_with_their_victims(tmp_path
         said = await world.why("-f", "-", "-n", "kube-system", stdin=DEPLOYMENT)
 
         assert (web["pods"], web["starting"], web["nodes"]) == (4, 3, {"n3": 2, "n1": 1})
-        assert web["victims"] == [{"pod": "default/low", "node": "n1"}]
+        assert [(each["pod"], each["node"]) for each in web["victims"]] == [("default/low", "n1")]
         (waiting,) = web["waiting"]
         assert waiting["pods"] == 1
         assert waiting["message"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
@@ -343,6 +343,30 @@ def test_objects_that_do_not_exist_yet_are_evaluated_with_their_victims(tmp_path
         written = [request for request in world.server.requests if request.method != "GET"]
         assert written
         assert all(request.query == {"dryRun": "All"} for request in written)
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_pods_that_do_not_exist_yet_are_evaluated_by_a_daemon_that_answers(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.may_be_asked()
+        world.bind("Role", "custom-scheduler-ask", "ann", namespace="kube-system")
+        pod, other = pod_object("new", cpu="4"), pod_object("new", scheduler_name="default-scheduler")
+        async with world.daemon("--whatif"):
+            world.add("pods", pod_object("runs", cpu="2"))
+            await until(lambda: world.condition("runs"))
+
+            asked = await world.why("-f", "-", "--replicas", "4", user="ann", stdin=json.dumps(pod))
+            assert (asked.code, asked.out.splitlines()[0]) == (0, f"From pod kube-system/{LEADER}:"), (
+                asked.err
+            )
+            assert "Pod default/new: 2 of 4 pods would start now" in asked.out
+            assert "no daemon answers" not in asked.err
+            decided = await world.why("-f", "-", "--offline", stdin=json.dumps(pod))
+            assert decided.out.startswith("Evaluated now with kube-scheduler's default plugins:")
+            unserved = await world.why("-f", "-", stdin=json.dumps(other))
+            assert "has schedulerName default-scheduler, which this scheduler does not serve" in unserved.err
+            assert unserved.out.startswith("Evaluated now with kube-scheduler's default plugins:")
 
     in_a_world(tmp_path, scenario)
 

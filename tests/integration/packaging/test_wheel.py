@@ -51,7 +51,8 @@ def test_the_wheel_of_the_daemon_has_no_simulator_no_demo_and_no_test_kit(instal
         folders = {"/".join(name.split("/")[:-1]) for name in wheel.namelist()}
 
     assert {"scheduler", "scheduler/engine/cycle", "scheduler/tools/board", "plugins"} <= folders
-    absent = ("scheduler/simulator", "scheduler/testing", "scheduler/tools/demo", "scheduler/tools/whatif/")
+    whatif = (f"scheduler/tools/whatif/{name}" for name in ("backtest", "replay", "simulation"))
+    absent = ("scheduler/simulator", "scheduler/testing", "scheduler/tools/demo", *whatif)
     assert [folder for folder in folders if folder.startswith(absent)] == []
 
 

@@ -92,6 +92,7 @@ EVERYTHING = {
     "args": ["--v=2"],
     "priorityClassName": "mine",
     "board": {"enabled": True},
+    "whatif": {"enabled": True},
     "schedulerProfiles": {"enabled": True},
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "pool", "operator": "Exists"}],
@@ -123,7 +124,7 @@ def test_every_value_is_used() -> None:
         assert pod[name] == EVERYTHING[name], name
     assert container(objects)["image"] == "registry.example.com/it:9"
     assert container(objects)["imagePullPolicy"] == "Always"
-    assert container(objects)["args"][-3:] == ["--board", "--scheduler-profiles", "--v=2"]
+    assert container(objects)["args"][-4:] == ["--board", "--whatif", "--scheduler-profiles", "--v=2"]
     (ingress,) = one(objects, "NetworkPolicy")["spec"]["ingress"]
     assert ingress["from"][0]["namespaceSelector"] == {
         "matchLabels": {"kubernetes.io/metadata.name": "metrics"}
@@ -159,6 +160,16 @@ def test_the_board_role_permits_reading_the_board_only() -> None:
 
     kubernetes_validate.validate(role, "1.36", strict=True)
     assert role["rules"] == [{"nonResourceURLs": ["/board", "/board/*"], "verbs": ["get"]}]
+
+
+def test_the_what_if_role_permits_what_if_requests_only() -> None:
+    role = one(templated({"whatif": {"enabled": True}}), "ClusterRole", "custom-scheduler-whatif-user")
+
+    kubernetes_validate.validate(role, "1.36", strict=True)
+    assert role["rules"] == [
+        {"nonResourceURLs": ["/v1/whatif"], "verbs": ["post"]},
+        {"nonResourceURLs": ["/v1/whatif/openapi.json"], "verbs": ["get"]},
+    ]
 
 
 def test_optional_parts_can_be_left_out() -> None:

@@ -18,7 +18,7 @@ from scheduler.engine.cycle.hypothetical import unplaced
 from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.errors import SchedulerError
 from scheduler.objects.pod import PodInfo
-from scheduler.tools.whatif.evaluation import place
+from scheduler.tools.whatif.evaluation import Placements
 from scheduler.tools.whatif.rebalancing.evictable_pods import EvictablePods, Wanted
 from scheduler.tools.whatif.rebalancing.objectives import OBJECTIVES
 from scheduler.tools.whatif.simulation.object_versions import controller_of, terminating
@@ -188,7 +188,7 @@ class Rebalancer:
             move = _move(pod, counted, decision, cache.snapshot())
             refusal = Refusal("would be placed on its node again")
         if move is not None and move.node_name != pod.node_name:
-            reserved = place(scheduler, decision, move.node_name)
+            reserved = Placements(scheduler).place(decision, move.node_name)
             if reserved.is_success:
                 cache.remove_pod(pod.uid)
                 self._follow(pod, pod.node_name, move.node_name)

@@ -11,7 +11,7 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.http.request import Request, Response
 from scheduler.tools.whatif.admission import admit
-from scheduler.tools.whatif.planned_pods import Planned
+from scheduler.tools.whatif.start_preview import Planned
 
 
 class Server:

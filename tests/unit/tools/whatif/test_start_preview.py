@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from scheduler.tools.whatif.planned_pods import Plan, Planned
-from scheduler.tools.whatif.start_preview import StartOutcome, start
+from scheduler.tools.whatif.planned_pods import Plan
+from scheduler.tools.whatif.start_preview import Planned, StartOutcome, StartPreview, workload_of
 from tests.support.builders import node_object, pod_object
 from tests.unit.tools.whatif.clusters import scheduler_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from scheduler.tools.whatif.offline import OfflineScheduler
 
 Object = dict[str, Any]
 
@@ -140,7 +142,12 @@ def outcomes(cluster: list[Object], *manifests: Object, given: Iterable[Object] 
     plan, made = planned(*manifests, given=given)
     scheduler = scheduler_of(*cluster)
     scheduler.fill(ClusterFile(others=plan.others(scheduler.needs.kinds)))
-    return start(scheduler, made)
+    return started(scheduler, made)
+
+
+def started(scheduler: OfflineScheduler, made: Iterable[Planned]) -> list[StartOutcome]:
+    workloads = [workload_of(each, scheduler.needs.pod_rules) for each in made]
+    return StartPreview(scheduler, workloads).start()
 
 
 def told(outcome: StartOutcome) -> tuple[int, int]:
@@ -197,7 +204,7 @@ def test_ordered_pods_wait_for_the_previous_one(policy: str, expected: tuple[int
     )
     scheduler = scheduler_of(*cluster, later, *there)
 
-    (db,) = start(scheduler, made)
+    (db,) = started(scheduler, made)
 
     assert plan.problems == []
     assert told(db) == expected
