@@ -122,14 +122,15 @@ async def test_an_answer_without_a_websocket_is_an_error(answer: bytes, problem:
 async def test_a_port_forward_is_private_and_leaves_nothing_behind():
     begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
     silent = await asyncio.start_server(lambda _, there: begun.put_nowait(there), "127.0.0.1", 0)
-    async with silent, way(silent.sockets[0].getsockname()[1]) as to:
-        folder = to.path.parent
-        assert folder.stat().st_mode & 0o077 == 0
-        assert folder.stat().st_uid == os.getuid()
-        reader, writer = await asyncio.open_unix_connection(to.path)  # which stays open
-        there = await begun.get()
-    async with asyncio.timeout(10):
-        assert await reader.read() == b""
-    writer.close()
-    there.close()
+    async with silent:
+        async with way(silent.sockets[0].getsockname()[1]) as to:
+            folder = to.path.parent
+            assert folder.stat().st_mode & 0o077 == 0
+            assert folder.stat().st_uid == os.getuid()
+            reader, writer = await asyncio.open_unix_connection(to.path)  # which stays open
+            there = await begun.get()
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+        there.close()  # since 3.12 a server waits for it
     assert not folder.exists()
