@@ -30,7 +30,7 @@ test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-python: ## Run the unit, contract and conformance tests on another interpreter (PYTHON=python3.13)
-	@$(MAKE) --no-print-directory test VENV=.venv-$(notdir $(PYTHON)) ARGS="tests/unit tests/contract tests/conformance $(ARGS)"
+	@$(MAKE) --no-print-directory test VENV=.venv-$(subst /,-,$(PYTHON)) ARGS="tests/unit tests/contract tests/conformance $(ARGS)"
 
 check: $(VENV)/dev ## Format, lint, strict types, the import contract and the documentation site
 	@$(BIN)/ruff format --check .
