@@ -1,20 +1,31 @@
-"""A real browser, driven as a person would; where none is installed its tests are skipped, but not in CI."""
+"""A real browser, driven as a person would; where none is installed its tests are skipped, but not in CI.
+
+A start takes seconds of the processor, so all tests of a process share one browser; each has a context of its own. The
+browser belongs to an event loop, in which these tests run: `pytest.mark.run(by=run_with_browser)`.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import async_playwright
 
 from tests.support.binaries import needed_binary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
-    from playwright.async_api import ConsoleMessage, Page
+    from playwright.async_api import Browser, ConsoleMessage, Page
+
+T = TypeVar("T")
 
 PATIENCE_MS = 60_000
+_RUNNER: Final = asyncio.Runner()
+_started: list[Browser] = []
 
 
 class Complaints(list[str]):
@@ -25,19 +36,49 @@ class Complaints(list[str]):
             self.append(message.text)
 
 
+def run_with_browser(test: Coroutine[Any, Any, T]) -> T:
+    """Run a test in the event loop of the browser."""
+    return _RUNNER.run(test)
+
+
 @asynccontextmanager
 async def browsing(**options: Any) -> AsyncIterator[tuple[Page, Complaints]]:
     """Open a page in Debian's chromium; options are those of a context."""
-    path = needed_binary("chromium", "Debian's chromium")
-    async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        try:
-            context = await browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **options})
-            context.set_default_timeout(PATIENCE_MS)
-            page = await context.new_page()
-            complaints = Complaints()
-            page.on("console", complaints.hear)
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            yield page, complaints
-        finally:
-            await browser.close()
+    browser = await _browser()
+    context = await browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **options})
+    try:
+        context.set_default_timeout(PATIENCE_MS)
+        page = await context.new_page()
+        complaints = Complaints()
+        page.on("console", complaints.hear)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        yield page, complaints
+    finally:
+        await context.close()
+
+
+async def assert_accessible(page: Page) -> None:
+    """Let axe check the page: contrast, names of elements, use by keyboard."""
+    found = (await Axe().run(page)).response["violations"]
+    faults = [(each["id"], [at["html"] for at in each["nodes"]]) for each in found]
+    assert faults == [], page.url
+
+
+async def assert_accessible_in_all_colours(page: Page) -> None:
+    """Check the page in light and in dark colours."""
+    await page.emulate_media(color_scheme="light")
+    await assert_accessible(page)
+    await page.emulate_media(color_scheme="dark")
+    await assert_accessible(page)
+
+
+async def _browser() -> Browser:
+    """Return the browser of this process, a new one if it crashed."""
+    if not _started or not _started[-1].is_connected():
+        path = needed_binary("chromium", "Debian's chromium")
+        driver = await async_playwright().start()
+        if not _started:
+            atexit.register(_RUNNER.close)
+        atexit.register(lambda: _RUNNER.run(driver.stop()))  # before the loop is closed
+        _started.append(await driver.chromium.launch(executable_path=path, args=["--no-sandbox"]))
+    return _started[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,15 @@ from playwright.async_api import expect
 from scheduler.http_server.messages import ServerRequest, json_answer
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.sign_in import SignIn
-from tests.integration.board.test_board_in_a_browser import (
-    ALONE,
-    add,
-    assert_accessible,
-    board_of_a_daemon,
-    nodes,
-    panel,
-)
+from tests.integration.board.test_board_in_a_browser import ALONE, add, board_of_a_daemon, nodes, panel
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group
 from tests.integration.plugins.test_fair_queues import CRDS, DEFINITION, EXAMPLE, QUEUES, queue, several
-from tests.support.browser import PATIENCE_MS, browsing
+from tests.support.browser import (
+    PATIENCE_MS,
+    assert_accessible_in_all_colours,
+    browsing,
+    run_with_browser,
+)
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster
 
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
     from scheduler.http_server.messages import ServerResponse
 
-pytestmark = pytest.mark.run(by=asyncio.run)
+pytestmark = pytest.mark.run(by=run_with_browser)
 
 PHONE_WIDTH = 390
 PHONE = {"viewport": {"width": PHONE_WIDTH, "height": 800}}
@@ -122,19 +119,15 @@ async def assert_fits_a_phone(page: Page) -> None:
     assert narrow == [], page.url
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-async def test_all_pages_are_accessible(tmp_path: Path, options: dict[str, Any], scheme: str) -> None:
-    async with (
-        board_with_all_pages(tmp_path) as url,
-        browsing(color_scheme=scheme, **options) as (page, complaints),
-    ):
+async def test_all_pages_are_accessible(tmp_path: Path, options: dict[str, Any]) -> None:
+    async with board_with_all_pages(tmp_path) as url, browsing(**options) as (page, complaints):
         for place, text in PAGES.items():
             await page.goto(f"{url}#{place}")
             await expect(page.locator("main")).to_contain_text(text)
-            await assert_accessible(page)
+            await assert_accessible_in_all_colours(page)
             await open_everything(page)
-            await assert_accessible(page)
+            await assert_accessible_in_all_colours(page)
             if options:
                 await assert_fits_a_phone(page)
         assert complaints == []
@@ -156,9 +149,8 @@ class Refusing:
         return json_answer({"message": 'User "system:anonymous" cannot get path "/board"'}, 403)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-async def test_the_form_for_a_token_is_accessible(options: dict[str, Any], scheme: str) -> None:
+async def test_the_form_for_a_token_is_accessible(options: dict[str, Any]) -> None:
     async def nothing() -> bytes:
         return b""
 
@@ -167,10 +159,10 @@ async def test_the_form_for_a_token_is_accessible(options: dict[str, Any], schem
     form = await SignIn(Refusing()).refusal(request)
     assert form is not None
     assert isinstance(form.body, bytes)
-    async with browsing(color_scheme=scheme, **options) as (page, complaints):
+    async with browsing(**options) as (page, complaints):
         await page.set_content(form.body.decode())
         await expect(page.get_by_role("alert")).to_contain_text("cannot get path")
-        await assert_accessible(page)
+        await assert_accessible_in_all_colours(page)
         if options:
             await assert_fits_a_phone(page)
         assert complaints == []

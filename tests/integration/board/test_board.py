@@ -21,7 +21,7 @@ from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.cluster_observer import Observer, WatchOnDemand
 from scheduler.tools.board.object_details import pod_details, pod_events
-from tests.support.browser import PATIENCE_MS, browsing
+from tests.support.browser import PATIENCE_MS, browsing, run_with_browser
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_pages import RBAC, give, pages_of_a_daemon
 
@@ -50,6 +50,7 @@ async def test_a_daemon_has_no_board_by_default(tmp_path: Path) -> None:
         assert {await it.status(path, it.reader) for path in PATHS} == {404}
 
 
+@pytest.mark.run(by=run_with_browser)
 async def test_the_board_needs_a_role_that_permits_it(tmp_path: Path) -> None:
     async with pages_of_a_daemon(tmp_path, "--board", readable=READABLE) as it:
         assert {await it.status(path, it.reader) for path in PATHS} == {200}

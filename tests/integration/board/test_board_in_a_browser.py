@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from scheduler.clock import SystemClock
@@ -25,7 +24,7 @@ from scheduler.tools.board.pages import board_of
 from scheduler.tools.board.sign_in import serving_board
 from scheduler.tools.board.subject import of_daemon
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from tests.support.browser import PATIENCE_MS, browsing
+from tests.support.browser import PATIENCE_MS, browsing, run_with_browser
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.extender_server import scripted_extender
 from tests.support.ports import free_port
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from scheduler.http_server.messages import ServerRequest
 
-pytestmark = pytest.mark.run(by=asyncio.run)
+pytestmark = pytest.mark.run(by=run_with_browser)
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTILE = "<img src=x onerror=document.title='hit'><svg onload=document.title='hit'>&lt;b&gt;"
@@ -387,13 +386,6 @@ async def test_the_board_can_be_used_by_keyboard_alone(tmp_path: Path) -> None:
             await expect(page.get_by_role("heading", name="default/big")).to_be_visible()
             assert await page.evaluate("document.activeElement.tagName") == "MAIN"
             assert complaints == []
-
-
-async def assert_accessible(page: Shown) -> None:
-    """Let axe check the page: contrast, names of elements, use by keyboard."""
-    found = (await Axe().run(page)).response["violations"]
-    faults = [(each["id"], [at["html"] for at in each["nodes"]]) for each in found]
-    assert faults == [], page.url
 
 
 async def test_five_thousand_nodes_and_two_thousand_pods_are_displayed_at_once() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
@@ -21,15 +20,9 @@ from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.pages import board_of
 from scheduler.tools.board.sign_in import serving_board
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from tests.integration.board.test_board_in_a_browser import (
-    add,
-    assert_accessible,
-    board_of_a_daemon,
-    nodes,
-    panel,
-)
+from tests.integration.board.test_board_in_a_browser import add, board_of_a_daemon, nodes, panel
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group
-from tests.support.browser import browsing
+from tests.support.browser import assert_accessible, browsing, run_with_browser
 from tests.support.builders import node, pod, pod_object
 from tests.support.manifests import MANIFESTS
 
@@ -42,7 +35,7 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.load import Configuration
 
-pytestmark = pytest.mark.run(by=asyncio.run)
+pytestmark = pytest.mark.run(by=run_with_browser)
 
 QUEUES = "custom-scheduler.io/v1alpha1/queues"
 FAIR_QUEUES = """\
@@ -284,31 +277,28 @@ async def test_the_configuration_shows_arguments_and_the_profile_as_yaml() -> No
         assert complaints == []
 
 
-def test_a_dry_run_shows_where_pending_pods_would_go_and_writes_nothing() -> None:
-    async def scenario() -> None:
-        cluster = ClusterFile([node("n1", cpu="4")], [pod("web", cpu="9"), pod("small", cpu="1")])
-        async with file_board(cluster) as (shown, url, page, complaints):
-            await page.goto(url)
-            await page.get_by_role("link", name="Try a profile").click()
-            await page.get_by_role("checkbox", name="NodeResourcesFit enabled").uncheck()
-            await page.get_by_role("spinbutton", name="weight of TaintToleration").fill("7")
-            await page.get_by_role("button", name="Try").click()
-            result = panel(page, "Result")
-            await expect(result).to_contain_text(
-                "0 pods on another node, 1 more placed, 0 no longer placed, 1 unchanged"
-            )
-            await expect(result.get_by_role("row", name=re.compile("^default.web"))).to_have_text(
-                re.compile("^default/web0/1 nodes are available: 1 Insufficient cpu.*n1$")
-            )
-            assert not shown.subject.parts.pods["default/web"].node_name
-            await assert_accessible(page)
+async def test_a_dry_run_shows_where_pending_pods_would_go_and_writes_nothing() -> None:
+    cluster = ClusterFile([node("n1", cpu="4")], [pod("web", cpu="9"), pod("small", cpu="1")])
+    async with file_board(cluster) as (shown, url, page, complaints):
+        await page.goto(url)
+        await page.get_by_role("link", name="Try a profile").click()
+        await page.get_by_role("checkbox", name="NodeResourcesFit enabled").uncheck()
+        await page.get_by_role("spinbutton", name="weight of TaintToleration").fill("7")
+        await page.get_by_role("button", name="Try").click()
+        result = panel(page, "Result")
+        await expect(result).to_contain_text(
+            "0 pods on another node, 1 more placed, 0 no longer placed, 1 unchanged"
+        )
+        await expect(result.get_by_role("row", name=re.compile("^default.web"))).to_have_text(
+            re.compile("^default/web0/1 nodes are available: 1 Insufficient cpu.*n1$")
+        )
+        assert not shown.subject.parts.pods["default/web"].node_name
+        await assert_accessible(page)
 
-            await page.get_by_role("combobox", name="add a plugin").select_option("CapacityScheduling")
-            await page.get_by_role("button", name="Try").click()
-            await expect(page.get_by_role("alert")).to_contain_text("which the scheduler does not watch now")
-            assert complaints == []
-
-    asyncio.run(scenario())
+        await page.get_by_role("combobox", name="add a plugin").select_option("CapacityScheduling")
+        await page.get_by_role("button", name="Try").click()
+        await expect(page.get_by_role("alert")).to_contain_text("which the scheduler does not watch now")
+        assert complaints == []
 
 
 async def test_nodes_of_a_small_cluster_have_names_and_bars() -> None:

@@ -29,7 +29,7 @@ from scheduler.tools.whatif.backtest.backtest_run import as_recorded, backtest
 from scheduler.tools.whatif.backtest.result import Backtest
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from tests.recording.backtests import PACKING, delete, material
-from tests.support.browser import PATIENCE_MS, browsing
+from tests.support.browser import PATIENCE_MS, browsing, run_with_browser
 from tests.support.builders import node, node_object, pod_object
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from tests.support.daemon_harness import Cluster
 
-pytestmark = pytest.mark.run(by=asyncio.run)
+pytestmark = pytest.mark.run(by=run_with_browser)
 
 DOCS = Path(__file__).parents[3] / "docs"
 ZONE = "topology.kubernetes.io/zone"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
@@ -15,12 +14,12 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import expect
 
-from tests.support.browser import PATIENCE_MS, browsing
+from tests.support.browser import PATIENCE_MS, browsing, run_with_browser
 
 if TYPE_CHECKING:
     from playwright.async_api import Route
 
-pytestmark = pytest.mark.run(by=asyncio.run)
+pytestmark = pytest.mark.run(by=run_with_browser)
 
 ROOT = Path(__file__).parents[3]
 HOST = "site.example"
