@@ -28,6 +28,8 @@ LINES = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
 INSTRUCTIONS = [tuple(line.split(maxsplit=1)) for line in LINES if line and not line.startswith("#")]
 IS_ROOT = os.geteuid() == 0
 SECONDS = 600
+_COMPILING = ("/usr/bin/env", "--unset=PYTHONPYCACHEPREFIX")
+"""Before a command that installs packages: pip compiles their modules beside them, as in an image."""
 
 
 def arguments_of(instruction: str) -> list[str]:
@@ -143,6 +145,7 @@ def install(folder: Path) -> None:
     tools = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", made.wheels]
     check(*tools, folder=made.source / "scheduler" / "tools")
     pip = [
+        *_COMPILING,
         sys.executable,
         "-Im",
         "pip",
@@ -189,7 +192,7 @@ def _build_image(folder: Path, made: Installation) -> None:
             command = re.sub(
                 r"\bpython -m venv", f"{python} -m venv", arguments.replace(PREFIX, str(made.image))
             )
-            check("/bin/sh", "-ec", command, folder=context)
+            check(*_COMPILING, "/bin/sh", "-ec", command, folder=context)
     (context / "wheels").rename(made.wheels)
 
 

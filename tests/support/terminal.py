@@ -77,7 +77,10 @@ async def terminal(folder: Path) -> AsyncIterator[Terminal]:
     process = await asyncio.create_subprocess_exec(
         needed_binary("bash", "every system"), "--norc", "-o", "pipefail",
         cwd=folder,
-        env={"PATH": os.pathsep.join(map(str, programs)), "HOME": str(folder), "PYTHONPATH": str(ROOT)},
+        env={
+            "PATH": os.pathsep.join(map(str, programs)), "HOME": str(folder), "PYTHONPATH": str(ROOT),
+            "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
+        },
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
