@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import pytest
 
 from scheduler.tools.demo.workloads import BATCH, TOO_BIG
+from tests.support.commands import run_command
 
 SECONDS = 120
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36", "1.37"])
 def test_the_demo_shows_placement_spreading_preemption_and_a_waiting_pod(version: str):
-    done = subprocess.run(
-        [sys.executable, "-m", "scheduler", "demo", "--exit", "--emulated-version", version],
-        capture_output=True, text=True, check=False, timeout=SECONDS,
-    )  # fmt: skip
+    done = run_command("demo", "--exit", "--emulated-version", version, timeout_seconds=SECONDS)
 
-    shown = done.stdout
-    assert done.returncode == 0, shown + done.stderr
+    shown = done.stdout.decode()
+    assert done.returncode == 0, shown + done.stderr.decode()
     assert f"    {sys.executable} -m scheduler explain --server http://127.0.0.1:" in shown
     assert sum(f"Preempted        {name}" in shown for name in BATCH) == 1
     assert "20 on " in shown
