@@ -74,7 +74,7 @@ def test_garbage_in_the_middle_ends_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [b"\x91\xa1\xaa", b"\x91" * 5000 + b"\x01"], ids=["no text", "nested too deeply"]
+    "batch", [b"\x91\xa1\xaa", b"\x91" * 100_000 + b"\x01"], ids=["no text", "nested too deeply"]
 )
 def test_a_damaged_batch_ends_a_file(tmp_path: Path, batch: bytes) -> None:
     path = written(tmp_path / "a.rec", b"\x92\x01\x02", batch, b"\x91\x03")
