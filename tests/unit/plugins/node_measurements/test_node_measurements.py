@@ -428,13 +428,13 @@ def test_odd_numbers_are_numbers_or_missing(number: str) -> None:
         ),
     ],
 )
-def test_the_largest_response_blocks_the_loop_for_less_than_a_second(
+def test_the_largest_response_takes_little_processor_time(
     ask: Callable[[bytes], Awaitable[Mapping[str, float]]], head: bytes, one: bytes, tail: bytes
 ) -> None:
     count = MAX_BYTES // (len(one) + 6)
     body = head + b", ".join(one % number for number in range(count)) + tail
-    begin = time.perf_counter()
+    begin = time.thread_time()
     found = asyncio.run(_awaited(ask(body)))
 
     assert len(found) >= count
-    assert time.perf_counter() - begin < 5  # it takes a tenth of that on an idle machine
+    assert time.thread_time() - begin < 5  # it takes a tenth of that on an idle machine
