@@ -30,7 +30,12 @@ profiles:
 - schedulerName: custom-scheduler
   plugins:
     multiPoint:
-      enabled: [{name: CapacityScheduling}, {name: FairQueues}, {name: Coscheduling}]
+      enabled:
+      - {name: CapacityScheduling}
+      - {name: Coscheduling}
+      - {name: FairQueues}
+      - {name: NodePreference}
+      - {name: NodeResourceTopologyMatch}
       disabled: [{name: PrioritySort}]
     filter: {enabled: [{name: NeedsConfigMaps}]}
 """
