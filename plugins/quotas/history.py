@@ -38,7 +38,7 @@ _MOST_STRENGTH: Final = 10.0
 _LEAST_WEIGHT: Final = 0.05
 """The part of its own weight that a queue keeps, whatever it used before."""
 _STEPS: Final = 256
-"""How many times within a half-life the averages count anew."""
+"""The number of times in a half-life that the averages are computed again."""
 _LEAST_STEP_SECONDS: Final = 10.0
 _CHANGE: Final = 0.0005
 """The change of an average up to which the last one is kept: so idle queues cause no writes."""
