@@ -8,8 +8,8 @@ REPOSITORY ?=
 LOCK ?= requirements.lock
 SBOM ?= sbom.json
 BIN := $(VENV)/bin
-# Half as many test processes again as processors: many tests wait for processes and leases.
-WORKERS = $$($(BIN)/python -c "import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))")
+# Twice as many test processes as processors: many tests wait for processes and leases.
+WORKERS = $$($(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
 # Compiled modules are kept, outside of the tree: the tests start hundreds of processes, and each start would compile them.
 # pip compiles none (--no-compile): many of them are never imported.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache

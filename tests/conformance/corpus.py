@@ -53,4 +53,5 @@ def explain(case: Case) -> list[dict[str, Any]]:
     configuration = default(_UPSTREAM_NAME) if case.config is None else parse(case.config, case.name)
     scheduler = OfflineScheduler(cluster, configuration)
     judge = evaluate_in_sequence if case.mode == "sequence" else evaluate_each
-    return [judged.explanation for judged in judge(scheduler, pods_to_evaluate(scheduler, cluster.pods))]
+    judged = judge(scheduler, pods_to_evaluate(scheduler, cluster.pods), seconds=0)
+    return [each.explanation for each in judged]

@@ -158,7 +158,7 @@ def _wakes(cluster: ClusterFile, configuration: Configuration, event: dict[str, 
     """Return pod -> whether an event wakes it, as `custom-scheduler explain --event` says."""
     scheduler = OfflineScheduler(cluster, configuration)
     happening = watch_event.parse(msgspec.json.encode(event), "event", cluster)
-    judged = evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
+    judged = evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods), seconds=0)
     return {
         each["pod"]: each["requeued"]
         for each in with_wakes(scheduler, judged, happening)
@@ -167,4 +167,4 @@ def _wakes(cluster: ClusterFile, configuration: Configuration, event: dict[str, 
 
 
 def _judged(scheduler: OfflineScheduler, cluster: ClusterFile) -> list[PodEvaluation]:
-    return list(evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods)))
+    return list(evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods), seconds=0))

@@ -87,8 +87,12 @@ async def terminal(folder: Path) -> AsyncIterator[Terminal]:
         start_new_session=True,
         limit=2**22,
     )  # fmt: skip
+    shell = Terminal(process)
     try:
-        yield Terminal(process)
+        await shell.run(
+            "sleep() { command sleep 0.2; }"
+        )  # the loops of documents wait for a reader's machine
+        yield shell
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -130,10 +131,14 @@ class EvaluatedGroups:
     Args:
         placements: places the members of a group that fits, so that they stay on their nodes for later pods; None if
             the cluster must not change.
+        seconds: as of `evaluate_each`.
     """
 
-    def __init__(self, scheduler: OfflineScheduler, placements: Placements | None = None) -> None:
+    def __init__(
+        self, scheduler: OfflineScheduler, placements: Placements | None = None, *, seconds: float = math.inf
+    ) -> None:
         self._scheduler = scheduler
+        self._seconds = seconds
         self._judge: GroupEvaluator | None = None
         self._placements = placements
         self._judged: dict[GroupKey, GroupEvaluation] = {}
@@ -149,7 +154,7 @@ class EvaluatedGroups:
         if key is None:
             return None
         if key not in self._judged:
-            self._judge = self._judge or GroupEvaluator(self._scheduler)
+            self._judge = self._judge or GroupEvaluator(self._scheduler, self._seconds)
             judged = self._judged[key] = self._judge.judge(key)
             if self._placements and judged.tried is not None and judged.status.is_success:
                 for member in judged.tried.kept:
@@ -158,26 +163,40 @@ class EvaluatedGroups:
         return self._judged[key]
 
 
-def evaluate_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[PodEvaluation]:
+def evaluate_each(
+    scheduler: OfflineScheduler, pods: Iterable[PodInfo], *, seconds: float = math.inf
+) -> Iterator[PodEvaluation]:
     """Evaluate every pod in the cluster as it is; nothing changes in between.
 
     A pod on a node is evaluated as if it were pending, and its explanation has `node`.
+
+    Args:
+        scheduler: the scheduler of the cluster.
+        pods: the pods.
+        seconds: time for the details and the remedies of each explanation; 0 if nobody reads them.
     """
-    groups = EvaluatedGroups(scheduler)
+    groups = EvaluatedGroups(scheduler, seconds=seconds)
     for pod in pods:
-        yield _evaluate(scheduler, pod, groups)[0]
+        yield _evaluate(scheduler, pod, groups, seconds)[0]
 
 
-def evaluate_in_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[PodEvaluation]:
+def evaluate_in_sequence(
+    scheduler: OfflineScheduler, pods: Iterable[PodInfo], *, seconds: float = math.inf
+) -> Iterator[PodEvaluation]:
     """Evaluate pods by priority, then in the order given; a pod that fits stays on its node for later pods.
 
     Among equal nodes, the smallest name is chosen. The explanation of a pod that fits has `chosen`. A pod that a Reserve
     plugin rejects at the end uses no capacity. The members of a group are placed together, when its first member is reached.
+
+    Args:
+        scheduler: the scheduler of the cluster.
+        pods: the pods.
+        seconds: as of `evaluate_each`.
     """
     placements = Placements(scheduler)
-    groups = EvaluatedGroups(scheduler, placements)
+    groups = EvaluatedGroups(scheduler, placements, seconds=seconds)
     for pod in sorted(pods, key=lambda pod: -pod.priority):
-        judged, decision = _evaluate(scheduler, pod, groups)
+        judged, decision = _evaluate(scheduler, pod, groups, seconds)
         if decision is not None and decision.node_name:
             reserved = _place(placements, decision, judged.explanation)
             judged = judged._replace(status=reserved, diagnosis=None)
@@ -185,7 +204,7 @@ def evaluate_in_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -
 
 
 def _evaluate(
-    scheduler: OfflineScheduler, pod: PodInfo, groups: EvaluatedGroups
+    scheduler: OfflineScheduler, pod: PodInfo, groups: EvaluatedGroups, seconds: float
 ) -> tuple[PodEvaluation, Decision | None]:
     framework = scheduler.frameworks[pod.scheduler_name]
     gate = framework.run_pre_enqueue(pod)
@@ -199,6 +218,7 @@ def _evaluate(
     explainer = Explainer(
         framework,
         scheduler.parts.clock,
+        seconds=seconds,
         nodes_of_a_kind=scheduler.nodes_of_a_kind,
         budget=scheduler.parts.budget,
     )

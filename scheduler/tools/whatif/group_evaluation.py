@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -77,10 +78,16 @@ class GroupEvaluation:
 
 
 class GroupEvaluator:
-    """Evaluates groups in the current state of a cluster."""
+    """Evaluates groups in the current state of a cluster.
 
-    def __init__(self, scheduler: OfflineScheduler) -> None:
+    Args:
+        scheduler: the scheduler of the cluster.
+        seconds: time for the remedies of each explanation.
+    """
+
+    def __init__(self, scheduler: OfflineScheduler, seconds: float = math.inf) -> None:
         self._scheduler = scheduler
+        self._seconds = seconds
 
     def group_of(self, pod: PodInfo) -> GroupKey | None:
         """Return the group of a pod; None if its profile does not schedule groups of this kind."""
@@ -135,7 +142,11 @@ class GroupEvaluator:
             judged.explanation["requeuingEvents"] = requeuing_events(scheduler.parts, judged.rejectors())
         pending = {queued.pod.key: queued.pod for queued in scheduler.queue.pods()}
         explainer = GroupExplainer(
-            scheduler.frameworks.get, pending.get, scheduler.parts.clock, scheduler.parts.budget
+            scheduler.frameworks.get,
+            pending.get,
+            scheduler.parts.clock,
+            scheduler.parts.budget,
+            self._seconds,
         )
         snapshot = scheduler.cache.snapshot()
         judged.explanation = explainer.complete(
