@@ -88,14 +88,14 @@ def _least_missed(pod: Object) -> tuple[bool, bool, bool, int, str]:
         bool(pod["spec"].get("nodeName")),
         pod["status"].get("phase") == "Running",
         is_ready(pod),
-        _deletion_cost(pod),
+        deletion_cost(pod["metadata"].get("annotations", {})),
         pod["metadata"]["name"],
     )
 
 
-def _deletion_cost(pod: Object) -> int:
-    """Return the deletion cost of a pod; an invalid one counts as 0, the default."""
-    text = pod["metadata"].get("annotations", {}).get(_DELETION_COST, "")
+def deletion_cost(annotations: Mapping[str, str]) -> int:
+    """Return the deletion cost in a pod's annotations; an invalid one counts as 0, the default."""
+    text = annotations.get(_DELETION_COST, "")
     return int(text) if _INTEGER.fullmatch(text) else 0
 
 

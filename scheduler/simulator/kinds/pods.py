@@ -83,7 +83,7 @@ class PodStrategy(Strategy):
         _apply_runtime_class(obj, cluster)
         add_default_tolerations(obj["spec"])
         apply_limit_ranges(obj, cluster)
-        _set_priority(obj, cluster)
+        set_priority(obj, cluster)
         node = obj["spec"].get("nodeName")
         if node:
             labels = topology_labels(node, cluster)
@@ -204,8 +204,11 @@ def _mentions(tolerations: Iterable[Object], key: str) -> bool:
     )
 
 
-def _set_priority(pod: Object, cluster: Cluster) -> None:
+def set_priority(pod: Object, cluster: Cluster) -> None:
     """Set a pod's priority from its class.
+
+    Raises:
+        StatusError: there is no such class, or the pod has another priority.
 
     Source:
         kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.

@@ -48,7 +48,15 @@ from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 from scheduler.simulator.storage import DELETED
 from scheduler.snapshot import object_key
-from scheduler.tools.whatif.simulation.object_versions import annotated, changed, terminating, with_status_of
+from scheduler.tools.whatif.simulation.object_versions import (
+    annotated,
+    changed,
+    resized,
+    terminating,
+    with_requests,
+    with_status_of,
+)
+from scheduler.tools.whatif.simulation.resizes import Resizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -59,7 +67,7 @@ if TYPE_CHECKING:
     from scheduler.framework import WantedStatus
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.v1 import PodCondition
+    from scheduler.objects.v1 import Container, PodCondition
     from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.storage import Storage, Watch
@@ -104,6 +112,7 @@ class MemoryCluster:
         store: the same objects, for controllers.
         changes: number of changes of nodes, and of pods added, bound, deleted and removed.
         leaving: uids of pods that were deleted and still exist.
+        resizes: the resizes of pods.
     """
 
     def __init__(
@@ -131,6 +140,7 @@ class MemoryCluster:
         )
         self.store = Store(self.registry)
         self._after_write: dict[str, Callable[[Object], None]] = {}
+        self.resizes = Resizes(self, loop)
 
     def connect(self, pod_handler: PodHandler, needs: Needs) -> None:
         """Set the handler of pods, and the kinds that plugins read; call once, before any object is added."""
@@ -160,6 +170,8 @@ class MemoryCluster:
             self._node_handler.on_add(node)
         else:
             self._node_handler.on_update(known, node)
+            if known.allocatable != node.allocatable:
+                self.resizes.retry(node.name)
 
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods stay until they are removed."""
@@ -173,7 +185,7 @@ class MemoryCluster:
         if known is not None and known.uid != pod.uid:
             self.remove_pod(known.key)
             known = None
-        self._show(known, pod)
+        self.show(known, pod)
         if pod.is_terminating and pod.uid not in self.leaving:
             self._stop(pod)
 
@@ -181,7 +193,7 @@ class MemoryCluster:
         """Give a pending pod another spec; its status stays."""
         known = self._pending(pod)
         if known is not None:
-            self._show(known, with_status_of(known, pod, self._next_version()))
+            self.show(known, with_status_of(known, pod, self._next_version()))
 
     def remove_pod(self, key: str) -> None:
         """Remove a pod at once, if it exists."""
@@ -196,6 +208,19 @@ class MemoryCluster:
             self._release(pod)
         if self._witness is not None:
             self._witness.gone(pod)
+        self.resizes.gone(pod)
+
+    def resize(self, key: str, container: str, requests: Mapping[str, str]) -> bool:
+        """Change requests of a container of a pod in place; return whether it exists and is not terminating."""
+        pod = self._pods.get(key)
+        if pod is None or pod.is_terminating:
+            return False
+        self.resizes.resize(pod, with_requests(pod.pod.spec.containers, container, requests))
+        return True
+
+    def resized(self, pod: PodInfo, containers: tuple[Container, ...], **status: Any) -> PodInfo:
+        """Return a new version of a pod with other requests of its containers, and another status."""
+        return resized(pod, containers, self._needs.pod_rules, self._next_version(), **status)
 
     def put_object(self, kind: str, obj: Mapping[str, Any]) -> None:
         """Add or replace an object of another kind as it is; an object of a kind that no plugin reads is not kept.
@@ -253,7 +278,7 @@ class MemoryCluster:
             return
         grace = pod.pod.spec.termination_grace_period_seconds
         ends = self._parts.clock.utc_now() + timedelta(seconds=grace)
-        self._show(pod, terminating(pod, rfc3339(ends), self._next_version()))
+        self.show(pod, terminating(pod, rfc3339(ends), self._next_version()))
         self._stop(pod)
         if self._witness is not None:
             self._witness.evicted(pod)
@@ -282,7 +307,7 @@ class MemoryCluster:
             conditions=(),
             nominated_node_name="",
         )
-        self._show(known, trimmed(bound, self._needs))
+        self.show(known, trimmed(bound, self._needs))
         if self._witness is not None:
             self._witness.bound(bound)
 
@@ -309,7 +334,7 @@ class MemoryCluster:
     def annotate(self, key: str, annotations: Mapping[str, str | None]) -> None:
         """Change annotations of a pod; None removes one."""
         known = self._pods[key]
-        self._show(known, annotated(known, annotations, self._next_version()))
+        self.show(known, annotated(known, annotations, self._next_version()))
 
     def of(self, scheduler_name: str) -> MemoryCluster:
         return self
@@ -380,7 +405,8 @@ class MemoryCluster:
         known = self._pods.get(pod.key)
         return None if known is None or known.uid != pod.uid or known.node_name else known
 
-    def _show(self, known: PodInfo | None, pod: PodInfo) -> None:
+    def show(self, known: PodInfo | None, pod: PodInfo) -> None:
+        """Replace a version of a pod by the next one, and notify the scheduler; None means no pod."""
         if known is None or known.node_name != pod.node_name or known.is_terminating != pod.is_terminating:
             self.changes += 1
         assert self._pod_handler is not None
@@ -407,7 +433,7 @@ class MemoryCluster:
             status["conditions"] = (*others, condition)
         if nominated_node_name is not None:
             status["nominated_node_name"] = nominated_node_name
-        self._show(pod, changed(pod, self._next_version(), **status))
+        self.show(pod, changed(pod, self._next_version(), **status))
 
     def _next_version(self) -> str:
         return str(self.registry.versions.next())

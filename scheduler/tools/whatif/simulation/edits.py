@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -16,8 +17,15 @@ from scheduler.objects.quantity import canonical_quantity
 from scheduler.simulator.apimachinery.selectors import parse_labels
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.scenarios.clusters import ready_node
-from scheduler.tools.whatif.evaluation import is_pending
-from scheduler.tools.whatif.simulation.object_versions import edited, goes_with_node, named, pending
+from scheduler.tools.whatif.documents import plural
+from scheduler.tools.whatif.simulation.object_versions import (
+    edited,
+    goes_with_node,
+    in_order_of_removal,
+    named,
+    pending,
+    with_replicas,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,7 +97,8 @@ def without(cluster: ClusterFile, selector: str) -> ClusterFile:
 def scaled(cluster: ClusterFile, text: str) -> ClusterFile:
     """Change the number of pods of a workload: `deployment/web=2x`, `statefulset/shop/db=5`.
 
-    Added pods are copies, and pending. Pending pods are removed first, then the newest ones.
+    Added pods are copies, and pending; see `in_order_of_removal` for removed ones. The controllers of these pods get as many
+    replicas more or less, if the file has them.
 
     Raises:
         EditError: it is malformed, or the workload has no pods.
@@ -112,12 +121,33 @@ def scaled(cluster: ClusterFile, text: str) -> ClusterFile:
         )
     wanted = int(found["number"]) if found["number"] else ceil(len(of_it) * Fraction(found["factor"]))
     if wanted <= len(of_it):
-        leaving = sorted(
-            of_it, key=lambda pod: (is_pending(pod), pod.pod.metadata.creation_timestamp, pod.name)
-        )
-        gone = {pod.uid for pod in leaving[wanted:]}
-        return replace(cluster, pods=[pod for pod in cluster.pods if pod.uid not in gone])
-    return replace(cluster, pods=[*cluster.pods, *_more(of_it, wanted - len(of_it), kind.lower(), cluster)])
+        by_age = sorted(of_it, key=lambda pod: (pod.pod.metadata.creation_timestamp, pod.name))
+        leaving = in_order_of_removal(by_age)[: len(of_it) - wanted]
+        gone = {pod.uid for pod in leaving}
+        kept = [pod for pod in cluster.pods if pod.uid not in gone]
+        return replace(cluster, pods=kept, others=_with_more_replicas(cluster, leaving, -1))
+    more = _more(of_it, wanted - len(of_it), kind.lower(), cluster)
+    return replace(cluster, pods=[*cluster.pods, *more], others=_with_more_replicas(cluster, more, 1))
+
+
+def _with_more_replicas(
+    cluster: ClusterFile, pods: Sequence[PodInfo], sign: int
+) -> dict[str, dict[str, bytes]]:
+    """Return the other objects of a cluster after pods were added, or with a sign of -1 removed."""
+    others = dict(cluster.others)
+    numbers = Counter(
+        (f"{owner.api_version}/{plural(owner.kind)}", f"{pod.namespace}/{owner.name}")
+        for pod in pods
+        for owner in _controllers(pod)
+    )
+    for (kind, key), number in numbers.items():
+        raw = others.get(kind, {}).get(key)
+        controller: dict[str, Any] = {} if raw is None else msgspec.json.decode(raw)
+        replicas = (controller.get("spec") or {}).get("replicas")
+        if isinstance(replicas, int):
+            changed = with_replicas(controller, max(0, replicas + sign * number))
+            others[kind] = {**others[kind], key: msgspec.json.encode(changed)}
+    return others
 
 
 def _more(of_it: Sequence[PodInfo], number: int, kind: str, cluster: ClusterFile) -> list[PodInfo]:

@@ -8,13 +8,17 @@ import msgspec
 
 from scheduler.objects.decode import decode_node
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.resources import pod_resources
 from scheduler.objects.v1 import PodStatus
+from scheduler.simulator.controllers.replicas import deletion_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.objects.meta import OwnerReference
     from scheduler.objects.node import NodeObject
+    from scheduler.objects.resources import PodResources, PodRules
+    from scheduler.objects.v1 import Container
 
 
 def edited(node: NodeObject, edit: Callable[[dict[str, Any]], None]) -> NodeObject:
@@ -80,6 +84,38 @@ def annotated(pod: PodInfo, annotations: Mapping[str, str | None], version: str)
     return _like(pod, made, raw)
 
 
+def with_requests(
+    containers: tuple[Container, ...], name: str, requests: Mapping[str, str]
+) -> tuple[Container, ...]:
+    """Return containers of which one, the first without a name, has other requests; requests that are not given stay."""
+    replace, resized = msgspec.structs.replace, name or containers[0].name
+
+    def of(container: Container) -> Container:
+        asked = {**container.resources.requests, **requests}
+        return replace(container, resources=replace(container.resources, requests=asked))
+
+    return tuple(of(each) if each.name == resized else each for each in containers)
+
+
+def resized(
+    pod: PodInfo, containers: tuple[Container, ...], rules: PodRules, version: str, **status: Any
+) -> PodInfo:
+    """Return a pod whose containers request other amounts, with another status; `rules` decide what it requests."""
+    replace, made, raw = msgspec.structs.replace, pod.pod, pod.raw
+    if raw is not None:
+        obj = msgspec.json.decode(raw)
+        for its, container in zip(obj["spec"]["containers"], containers, strict=True):
+            its["resources"] = {**its.get("resources", {}), "requests": container.resources.requests}
+        raw = msgspec.json.encode(obj)
+    other = replace(
+        made,
+        metadata=replace(made.metadata, resource_version=version),
+        spec=replace(made.spec, containers=containers),
+        status=replace(made.status, **status),
+    )
+    return _like(pod, other, raw, pod_resources(other, rules))
+
+
 def with_status_of(known: PodInfo, pod: PodInfo, version: str) -> PodInfo:
     """Return a pod with the status of its known version."""
     replace, made = msgspec.structs.replace, pod.pod
@@ -135,14 +171,30 @@ def controller_of(pod: PodInfo) -> OwnerReference | None:
     return next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
 
 
+def in_order_of_removal(pods: Sequence[PodInfo]) -> list[PodInfo]:
+    """Return pods of a controller, given from the oldest to the newest, in the order in which a scale-down removes them.
+
+    Pending pods come first, then those with a lower deletion cost, then the newest ones.
+    """
+    newest_first = pods[::-1]
+    return sorted(newest_first, key=lambda pod: (bool(pod.node_name), deletion_cost(pod.annotations)))
+
+
+def with_replicas(controller: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a controller that wants another number of pods."""
+    return {**controller, "spec": {**controller["spec"], "replicas": number}}
+
+
 def goes_with_node(pod: PodInfo) -> bool:
     """Return whether a pod belongs to its node, as a DaemonSet's or a static pod does."""
     owner = controller_of(pod)
     return owner is not None and owner.kind in {"DaemonSet", "Node"}
 
 
-def _like(pod: PodInfo, made: Any, raw: bytes | None = None) -> PodInfo:
-    version = PodInfo(made, raw or pod.raw, resources=pod.resources)
+def _like(
+    pod: PodInfo, made: Any, raw: bytes | None = None, resources: PodResources | None = None
+) -> PodInfo:
+    version = PodInfo(made, raw or pod.raw, resources=resources or pod.resources)
     known = pod.__dict__
     for name in _COPIED:
         if name in known:

@@ -159,7 +159,7 @@ class Player:
     def evicted(self, pod: PodInfo) -> None:
         """Create the replacement of a pod as its owner would: at once, or by the same name after the pod is gone."""
         self._witness.evicted(pod)
-        owner = controller_of(pod)
+        owner, pod = controller_of(pod), self._cluster.resizes.as_created(pod)
         if owner is None or goes_with_node(pod):
             return
         runs = self._runs.get(pod.uid, float("inf"))
@@ -180,7 +180,7 @@ class Player:
         back = self._going_back.pop(pod.uid, None)
         if back is not None:
             self._again[pod.key] += 1
-            self._come(Arrival(named(pod, pod.name, number=self._again[pod.key]), 0.0, back.runs))
+            self._come(Arrival(named(back.pod, pod.name, number=self._again[pod.key]), 0.0, back.runs))
 
 
 def simulate(

@@ -56,9 +56,10 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
     _show_means(console, by_config, used, "used")
     for line in _LEGEND:
         console.print(Text(line, style="dim"), soft_wrap=True)
-    for title, rejected in _rejected(by_config).items():
-        shown = ", ".join(f"{code} {number:,}" for code, number in rejected.most_common())
-        console.print(Text(f"rejected attempts of {title}: {shown}"), soft_wrap=True)
+    for what, attribute in (("rejected attempts", "rejected"), ("resizes", "resizes")):
+        for title, numbers in _sums(by_config, attribute).items():
+            shown = ", ".join(f"{name} {number:,}" for name, number in numbers.most_common())
+            console.print(Text(f"{what} of {title}: {shown}"), soft_wrap=True)
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
     if demands:
         _show_curve(
@@ -112,13 +113,13 @@ def _show_means(
     console.print(table)
 
 
-def _rejected(by_config: dict[str, list[Result]]) -> dict[str, Counter[str]]:
-    """Return configuration -> reason code -> number of rejected attempts of all seeds, where there are any."""
+def _sums(by_config: dict[str, list[Result]], attribute: str) -> dict[str, Counter[str]]:
+    """Return configuration -> name -> number in all seeds, where there are any; the attribute has it by name."""
     found = {_title(config): Counter[str]() for config in by_config}
     for config, results in by_config.items():
         for result in results:
-            found[_title(config)].update(result.rejected)
-    return {title: rejected for title, rejected in found.items() if rejected}
+            found[_title(config)].update(getattr(result, attribute))
+    return {title: numbers for title, numbers in found.items() if numbers}
 
 
 def _mean(attribute: str, name: str, result: Result) -> float:

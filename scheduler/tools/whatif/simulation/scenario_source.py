@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.clock import SystemClock
 from scheduler.configuration.manifests import item_of
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError, ObjectError
 from scheduler.objects.wording import child, entry
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.simulator.kinds.pods import set_priority
+from scheduler.simulator.registry.registry import Registry
+from scheduler.simulator.registry.store import Store
 from scheduler.simulator.scenarios.scenario import load_scenario
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, parse
-from scheduler.tools.whatif.documents import decoded_pod, identify
+from scheduler.tools.whatif.documents import decoded_pod, identify, plural
 from scheduler.tools.whatif.evaluation import is_pending
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,
@@ -24,11 +30,12 @@ from scheduler.tools.whatif.simulation.workload import (
     NodeIsThere,
     ObjectIsThere,
     OwnerKeeps,
+    PodIsResized,
     Workload,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from scheduler.objects.node import NodeObject
@@ -48,7 +55,12 @@ def of_cluster(cluster: ClusterFile) -> Workload:
 
 
 _POD_GROUPS: Final = "scheduling.k8s.io/v1alpha2/podgroups"
-_OWNERS: Final = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job"}
+_OWNERS: Final = {
+    "Deployment": ("apps/v1", "ReplicaSet"),
+    "StatefulSet": ("apps/v1", "StatefulSet"),
+    "Job": ("batch/v1", "Job"),
+}
+"""Kind of a workload -> the apiVersion and the kind of the controller of its pods."""
 _NAMED: Final = ("remove_node", "kill_node", "restore_node", "drain", "cordon", "uncordon")
 """Actions at a node, which they name."""
 
@@ -78,7 +90,11 @@ def read_scenario(path: str | Path) -> Workload:
 
 
 def _workload(scenario: Scenario, source: str) -> Workload:
-    there = of_cluster(_cluster([*scenario.node_objects(), *scenario.objects], source))
+    classes = _PriorityClasses(scenario.objects)
+    objects = [
+        classes.admitted(obj, "manifests") if obj["kind"] == "Pod" else obj for obj in scenario.objects
+    ]
+    there = of_cluster(_cluster([*scenario.node_objects(), *objects], source))
     nodes = {node.name: node for node in there.cluster.nodes}
     events: list[TimelineEvent] = []
     for step, _ in scenario.steps:
@@ -93,12 +109,13 @@ def _workload(scenario: Scenario, source: str) -> Workload:
     for place, part in enumerate(scenario.workloads):
         scales = [step for step, _ in scenario.steps if step.scale is not None and _is_of(step.scale, part)]
         try:
-            more, happen = _Pods(part).all(scales)
+            more, happen = _Pods(part, classes, entry("workloads", place)).all(scales)
         except ObjectError as error:
             fault = FieldError(entry("workloads", place), f"{error.path}: {error.problem}")
             raise ConfigurationError([fault]) from error
         arrivals += more
         events += happen
+    events += _resizes(scenario, [*there.cluster.pods, *(each.pod for each in arrivals)])
     events += [
         _event(step.action, step.at.seconds, nodes[getattr(step, step.action)])
         for step, _ in scenario.steps
@@ -115,6 +132,44 @@ def _cluster(objects: list[dict[str, Any]], source: str) -> ClusterFile:
     return parse(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": objects}), source)
 
 
+class _PriorityClasses:
+    """Gives pods the priorities of their PriorityClasses, as the API server does.
+
+    Args:
+        objects: the objects of the scenario.
+
+    Raises:
+        ConfigurationError: a PriorityClass is invalid.
+    """
+
+    def __init__(self, objects: Iterable[dict[str, Any]]) -> None:
+        self._registry = Registry(clock=SystemClock(), kinds=builtin_kinds(), seed=0, history=1)
+        store = Store(self._registry)
+        store.bootstrap()
+        for obj in objects:
+            if obj["kind"] == "PriorityClass":
+                try:
+                    store.apply(obj)
+                except StatusError as error:
+                    raise ConfigurationError([FieldError("manifests", error.message)]) from error
+
+    def admitted(self, pod: dict[str, Any], where: str) -> dict[str, Any]:
+        """Return a pod with the priority of its class; one that has a priority stays as it is.
+
+        Raises:
+            ConfigurationError: there is no such class; `where` is the field that names the pod.
+        """
+        spec = pod.get("spec")
+        if not isinstance(spec, dict) or "priority" in spec:
+            return pod
+        admitted = {**pod, "spec": {**spec}}
+        try:
+            set_priority(admitted, self._registry)
+        except StatusError as error:
+            raise ConfigurationError([FieldError(where, error.message)]) from error
+        return admitted
+
+
 def _is_of(scaling: Scaling, part: WorkloadPart) -> bool:
     """Return whether a scale step is about a workload."""
     resource, _, _ = scaling.resource.partition(".")
@@ -122,10 +177,11 @@ def _is_of(scaling: Scaling, part: WorkloadPart) -> bool:
 
 
 class _Pods:
-    """The pods of one workload."""
+    """The pods of one workload; `where` is its field."""
 
-    def __init__(self, part: WorkloadPart) -> None:
-        self._part = part
+    def __init__(self, part: WorkloadPart, classes: _PriorityClasses, where: str) -> None:
+        self._part, self._classes, self._where = part, classes, where
+        self._api_version, self._owner = _OWNERS[part.kind]
         self._number = 0
 
     def all(self, scales: list[Step]) -> tuple[list[Arrival], list[TimelineEvent]]:
@@ -145,15 +201,16 @@ class _Pods:
             there = sum(each.at <= at for each in arrivals) - gone
             arrivals += [Arrival(self._pod(""), at, runs) for _ in range(wanted - there)]
             gone += max(there - wanted, 0)
-            events.append(OwnerKeeps(at, part.namespace, part.name, wanted))
+            kind = f"{self._api_version}/{plural(self._owner)}"
+            events.append(OwnerKeeps(at, kind, part.namespace, part.name, wanted))
         return arrivals, events
 
     def _pod(self, group: str) -> PodInfo:
         part = self._part
         template = part.template(group)
         owner = {
-            "apiVersion": "batch/v1" if part.kind == "Job" else "apps/v1",
-            "kind": _OWNERS[part.kind],
+            "apiVersion": self._api_version,
+            "kind": self._owner,
             "name": part.name,
             "uid": f"uid-of-{part.namespace}/{part.name}",
             "controller": True,
@@ -167,17 +224,42 @@ class _Pods:
                 "namespace": part.namespace,
                 "ownerReferences": [owner],
             },
-            "spec": {"priority": part.priority, **template["spec"]},
+            "spec": {**({"priority": part.priority} if part.priority else {}), **template["spec"]},
             "status": {"phase": "Pending"},
         }
         self._number += 1
-        return decoded_pod(identify(item_of(msgspec.json.encode(_identified(pod)), part.name)))
+        pod = self._classes.admitted(_identified(pod), self._where)
+        return decoded_pod(identify(item_of(msgspec.json.encode(pod), part.name)))
 
 
 def _identified(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object with a uid of its own."""
     metadata = obj["metadata"]
     return {**obj, "metadata": {**metadata, "uid": f"uid-of-{metadata['namespace']}/{metadata['name']}"}}
+
+
+def _resizes(scenario: Scenario, pods: Iterable[PodInfo]) -> list[TimelineEvent]:
+    """Return the resizes of pods.
+
+    Raises:
+        ConfigurationError: there is no such pod or container.
+    """
+    by_key = {pod.key: pod for pod in pods}
+    faults: list[FieldError] = []
+    events: list[TimelineEvent] = []
+    for place, (step, _) in enumerate(scenario.steps):
+        if step.resize is None:
+            continue
+        key, container = f"{step.resize.namespace}/{step.resize.name}", step.resize.container
+        where, pod = child(entry("steps", place), step.action_field), by_key.get(key)
+        if pod is None:
+            faults.append(FieldError(child(where, "name"), f"there is no pod {key}"))
+        elif container and all(each.name != container for each in pod.pod.spec.containers):
+            faults.append(FieldError(child(where, "container"), f"pod {key} has no container {container}"))
+        events.append(PodIsResized(step.at.seconds, key, container, step.resize.requests))
+    if faults:
+        raise ConfigurationError(faults)
+    return events
 
 
 def _event(action: str, at: float, node: NodeObject) -> TimelineEvent:
@@ -204,6 +286,6 @@ def _faults(scenario: Scenario, nodes: Mapping[str, NodeObject]) -> list[FieldEr
             name = getattr(step, step.action)
             if name not in nodes:
                 faults.append(FieldError(where, f"there is no node {name}"))
-        elif step.add_nodes is None:
+        elif step.add_nodes is None and step.resize is None:
             faults.append(FieldError(where, "only the simulated API server can do this, not a simulation"))
     return faults

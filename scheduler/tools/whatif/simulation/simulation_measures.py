@@ -112,6 +112,7 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
         attempts: number of scheduling attempts.
         errors: number of attempts that failed with an error.
         rejected: reason code -> number of attempts that were rejected for it, most first.
+        resizes: number of resizes that were carried out, and of pods whose resize is pending at the end, by reason.
         seconds: virtual time.
         wait_seconds: percentile -> waiting time of placed pods.
         mean_in_use: number of nodes in use, as an average over the samples.
@@ -133,6 +134,7 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
     attempts: int
     errors: int
     rejected: dict[str, int] = {}
+    resizes: dict[str, int] = {}
     seconds: float
     wait_seconds: dict[str, float]
     mean_in_use: float
@@ -204,7 +206,7 @@ class Measures:
         part_ended: Callable[[PartFigures], None] = lambda _: None,
     ) -> None:
         self._cache, self._pods, self._nodes = daemon.parts.cache, daemon.parts.pods, daemon.cluster.nodes
-        self._now, self._attempts = daemon.loop.time, attempts
+        self._now, self._attempts, self._resizes = daemon.loop.time, attempts, daemon.cluster.resizes
         self._gives_up = workload.gives_up
         self._capacity = gpu_capacity(workload.cluster)
         self._kinds = _kinds_of(workload)
@@ -361,6 +363,7 @@ class Measures:
             attempts=self._attempts.number,
             errors=self._attempts.errors,
             rejected=dict(sorted(self._attempts.rejected.items(), key=lambda each: (-each[1], each[0]))),
+            resizes=self._resizes.counts(),
             seconds=now,
             wait_seconds={f"p{each}": _percentile(waits, each) for each in (50, 99, 100)},
             mean_in_use=round(fmean([each.in_use for each in samples]), 3) if samples else 0.0,

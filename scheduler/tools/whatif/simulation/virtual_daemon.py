@@ -201,16 +201,19 @@ class VirtualDaemon:
     async def settle(self) -> None:
         """Wait until only an outside change could cause work: no pod is tried, and no pod is terminating.
 
-        Pods that are retried in vain, for example after errors, are given up in the end.
+        A pod that a plugin tries again at a time is waited for, for example until a protection from preemption ends. Pods
+        that are retried in vain, for example after errors, are given up in the end.
         """
         changes, since = -1, 0.0
         while True:
             await self.loop.idle()
-            if not self._is_busy():
+            now = self.loop.time()
+            planned = [each.try_at for each in self.parts.queue.pods() if each.try_at > now]
+            if not planned and not self._is_busy():
                 return
             if self.cluster.changes != changes:
-                changes, since = self.cluster.changes, self.loop.time()
-            elif self.loop.time() - since > _PATIENCE_SECONDS:
+                changes, since = self.cluster.changes, max(planned, default=now)
+            elif now - since > _PATIENCE_SECONDS:
                 return
             await asyncio.sleep(1.0)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.tools.whatif.simulation.object_versions import cordoned, for_scheduler, named
+from scheduler.tools.whatif.simulation.object_versions import (
+    cordoned,
+    for_scheduler,
+    in_order_of_removal,
+    named,
+    with_replicas,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +24,9 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.cluster_file import ClusterFile
     from scheduler.tools.whatif.simulation.cluster import MemoryCluster
+
+
+logger = logging.getLogger(__name__)
 
 
 class TimelineEvent(Protocol):
@@ -112,18 +122,40 @@ class PodGoes:
 
 @dataclass(frozen=True, slots=True)
 class OwnerKeeps:
-    """A workload is limited to a number of pods; pending pods are removed first, then the newest ones."""
+    """A workload is limited to a number of pods; see `in_order_of_removal`.
+
+    Attributes:
+        kind: the kind of its controller; the object of that name, if there is one, gets this number of replicas.
+    """
 
     at: float
+    kind: str
     namespace: str
     name: str
     number: int
 
     def happen(self, cluster: MemoryCluster) -> None:
+        controller = cluster.find(self.kind, f"{self.namespace}/{self.name}")
+        if controller is not None:
+            cluster.put_object(self.kind, with_replicas(controller, self.number))
         pods = [pod for pod in cluster.pods_of(self.namespace, self.name) if not pod.is_terminating]
-        pods.sort(key=lambda pod: not pod.node_name)
-        for pod in pods[self.number :]:
+        for pod in in_order_of_removal(pods)[: max(0, len(pods) - self.number)]:
             cluster.remove_pod(pod.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PodIsResized:
+    """The requests of a container of a pod change in place; "" means its first container."""
+
+    at: float
+    key: str
+    container: str
+    requests: Mapping[str, str]
+
+    def happen(self, cluster: MemoryCluster) -> None:
+        if not cluster.resize(self.key, self.container, self.requests):
+            fields = {"at": f"{self.at:g}s", "action": "resize", "error": f"there is no pod {self.key}"}
+            logger.warning("Step of the scenario failed", extra=fields)
 
 
 @dataclass(frozen=True, slots=True)

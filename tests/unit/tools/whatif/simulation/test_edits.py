@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.simulation.edits import EditError, scaled, with_nodes, without
 from tests.support.builders import node, pod, pod_object
 
+COST = "controller.kubernetes.io/pod-deletion-cost"
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -74,6 +76,39 @@ def test_a_factor_is_used_exactly_as_written():
     pods = [owned(f"job-{number}", "Job", "job") for number in range(100)]
 
     assert len(scaled(ClusterFile(pods=pods), "job/job=1.1x").pods) == 110
+
+
+def test_scaling_gives_the_controller_the_new_number_of_replicas():
+    controllers = {
+        "apps/v1/replicasets": {"default/web-7d9f8b6c5": b'{"spec": {"replicas": 2}}'},
+        "apps/v1/statefulsets": {"default/db": b'{"spec": {"replicas": 3}}', "default/other": b"{}"},
+    }
+    cluster = replace(CLUSTER, others=controllers)
+
+    def replicas(text: str) -> list[int]:
+        kinds = scaled(cluster, text).others.values()
+        return [
+            msgspec.json.decode(raw)["spec"]["replicas"]
+            for kind in kinds
+            for raw in kind.values()
+            if b"spec" in raw
+        ]
+
+    assert replicas("deployment/web=7") == [7, 3]
+    assert replicas("statefulset/db=0") == [2, 2], "one pod less, although the controller wants more"
+    assert msgspec.json.decode(controllers["apps/v1/replicasets"]["default/web-7d9f8b6c5"]) == {
+        "spec": {"replicas": 2}
+    }
+
+
+def test_pods_with_a_low_deletion_cost_are_removed_before_newer_ones():
+    costs = [5, -1, 0]
+    pods = [
+        owned(f"web-{number}", "ReplicaSet", "web", node="n-a", annotations={COST: str(cost)})
+        for number, cost in enumerate(costs)
+    ]
+
+    assert names(scaled(ClusterFile(pods=pods), "replicaset/web=2")) == ["web-0", "web-2"]
 
 
 @pytest.mark.parametrize(

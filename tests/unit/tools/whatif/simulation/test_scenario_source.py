@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.configuration.load import default
+from scheduler.configuration.load import default, parse
 from scheduler.errors import ConfigurationError
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.scenario_source import is_scenario, read_scenario
@@ -74,6 +74,91 @@ def test_a_restored_node_takes_pods_again(tmp_path: Path):
     assert (gone.waiting, back.waiting) == (1, 0)
 
 
+NODE_SETS = """
+nodes: [{name: spot, cpu: "8", labels: {capacity: spot}}]
+manifests:
+- apiVersion: apps/v1
+  kind: ReplicaSet
+  metadata:
+    name: web
+    namespace: default
+    annotations: {custom-scheduler.io/node-preference: '{"sets": [{"name": "spot", "matchLabels": {"capacity": "spot"}, "maxReplicas": "50%"}]}'}
+  spec: {replicas: 2, selector: {matchLabels: {app: web}}}
+workloads: [{name: web, replicas: 2, cpu: 100m}]
+steps: [{at: 1m, scale: {name: web, replicas: 6}}]
+"""
+
+
+def test_a_scaled_workload_gives_its_controller_the_new_number_of_replicas(tmp_path: Path):
+    preferring = parse(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: NodePreference}]}}}]"
+    )
+
+    result = simulate(read_scenario(written(tmp_path, NODE_SETS)), preferring, seed=1)
+
+    assert (result.placed, result.waiting) == (3, 3), "half of 6 replicas, not of 2"
+
+
+RESIZES = """
+nodes: [{name: n, cpu: "4"}]
+manifests: [{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priority: 10, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}]
+workloads:
+- {name: batch, kind: Job, cpu: "1", runs: 5m}
+steps:
+- {at: 1m, resize: {name: web, cpu: "4"}}
+- {at: 10m, resize: {name: web, cpu: "5"}}
+- {at: 20m, resize: {name: web, cpu: "3"}}
+- {at: 30m, resize: {name: web, container: c, memory: 1Gi}}
+"""
+
+
+def test_the_resizes_of_a_scenario_are_counted_by_what_became_of_them(tmp_path: Path):
+    def counted(n_steps: int) -> dict[str, int]:
+        text = "\n".join(RESIZES.splitlines()[: 6 + n_steps])
+        return simulate(read_scenario(written(tmp_path, text)), default("custom-scheduler"), seed=1).resizes
+
+    assert counted(1) == {"Completed": 1}, "when the Job has ended"
+    assert counted(2) == {"Completed": 1, "Infeasible": 1}
+    assert counted(4) == {"Completed": 3}
+
+
+PROTECTED = """
+nodes: [{name: n, cpu: "4"}]
+manifests:
+- {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: batch, annotations: {custom-scheduler.io/min-run-time: 30s}}, value: 10}
+- {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1000, preemptionPolicy: POLICY}
+workloads:
+- {name: train, cpu: "3", spec: {priorityClassName: batch, terminationGracePeriodSeconds: 0}}
+- {name: now, cpu: "3", at: 10s, spec: {priorityClassName: urgent}}
+"""
+PROTECTING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{pluginConfig: [{name: DefaultPreemption, args: {protection: {}}}]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("configuration", "policy", "evicted", "waited"),
+    [
+        pytest.param(PROTECTING, "PreemptLowerPriority", 1, 20.0, id="until the protection of the class ends"),
+        pytest.param(PROTECTING.replace("{}", "{minRunTime: {preemption: 1h}}"), "PreemptLowerPriority", 1, 20.0, id="the class comes before the profile"),
+        pytest.param(PROTECTING.replace("args: {protection: {}}", ""), "PreemptLowerPriority", 1, 0.0, id="not protected"),
+        pytest.param(PROTECTING, "Never", 0, 0.0, id="the policy of the class"),
+    ],
+)  # fmt: skip
+def test_pods_of_a_scenario_have_the_priority_and_the_protection_of_their_class(
+    tmp_path: Path, configuration: str, policy: str, evicted: int, waited: float
+):
+    workload = read_scenario(written(tmp_path, PROTECTED.replace("POLICY", policy)))
+
+    result = simulate(workload, parse(configuration), seed=1)
+
+    assert [each.pod.priority for each in workload.arrivals] == [10, 1000]
+    assert (result.evicted, round(result.wait_seconds["p100"])) == (evicted, waited)
+
+
 def test_other_files_are_not_scenarios():
     assert is_scenario(SCENARIO.encode())
     assert not is_scenario(b"kind: List\nitems: []\nnodes: []")
@@ -95,6 +180,10 @@ def test_other_files_are_not_scenarios():
         pytest.param("workloads: [{name: a}, {name: a}]", "workloads[1].name: is the name of another workload", id="one name twice"),
         pytest.param("workloads: [{name: a, gang: true, every: 1s, until: 2s}]", "workloads[0]: gang together with every", id="gangs of one Deployment"),
         pytest.param("nodes: []\nsteps: [{at: 1s}]", "must have exactly one of addNodes, removeNode", id="nothing happens"),
+        pytest.param("nodes: []\nsteps: [{at: 1s, resize: {name: x, cpu: 1}}]".replace("1}", "'1'}"), "steps[0].resize.name: there is no pod default/x", id="unknown pod"),
+        pytest.param("workloads: [{name: x}]\nsteps: [{at: 1s, resize: {name: x-0, container: c, cpu: '1'}}]", "steps[0].resize.container: pod default/x-0 has no container c", id="unknown container"),
+        pytest.param("workloads: [{name: x, spec: {priorityClassName: none}}]", 'workloads[0]: pods "x-0" is forbidden: no PriorityClass with name none was found', id="unknown priority"),
+        pytest.param("nodes: []\nmanifests: [{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: a b}, value: 1}]", "manifests: ", id="an invalid PriorityClass"),
         pytest.param("nodes: [{name: n, cpu: x}]\n", "cpu", id="no quantity"),
         pytest.param("workloads: [{name: a, cpu: x}]", "cpu", id="no quantity of a pod"),
     ],

@@ -31,6 +31,7 @@ from scheduler.tools.whatif.simulation.workload import (
     NodeIsDrained,
     NodeIsThere,
     PodIsAnother,
+    PodIsResized,
     Workload,
     served_by,
 )
@@ -569,6 +570,113 @@ extenders:
     assert [record.message for record in caplog.records] == [
         "Not simulated: the extender's bind verb is not called"
     ]
+
+
+def resizes(daemon: VirtualDaemon) -> dict[str, tuple[int, str]]:
+    """Return pod -> the milliCPUs that it takes of its node, and why its resize is pending."""
+    return {
+        each.name: (
+            each.resources.taken["cpu"],
+            next((one.reason for one in each.pod.status.conditions if one.type == "PodResizePending"), ""),
+        )
+        for each in daemon.parts.pods.values()
+    }
+
+
+def resized(at: float, name: str, cpu: str) -> PodIsResized:
+    return PodIsResized(at, f"default/{name}", "", {"cpu": cpu})
+
+
+def test_a_deferred_resize_keeps_its_capacity_from_other_pods():
+    _, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("web", cpu="1"), 0.0),
+            Arrival(pod("old", cpu="2"), 0.0),
+            Arrival(pod("new", cpu="1"), 20.0),
+            events=[resized(10.0, "web", "3")],
+        )
+    )
+
+    assert resizes(daemon) == {"web": (3000, "Deferred"), "old": (2000, ""), "new": (1000, "")}
+    assert daemon.parts.pods["default/web"].held_for_resize == {"cpu": 2000}
+    assert daemon.parts.pods["default/new"].node_name == ""
+
+
+def test_deferred_resizes_are_carried_out_by_priority_when_pods_leave_or_the_node_grows():
+    events = [resized(10.0, "low", "2"), resized(11.0, "high", "2")]
+    pods = [
+        Arrival(pod("low", cpu="1", priority=1), 0.0),
+        Arrival(pod("high", cpu="1", priority=2), 0.0),
+        Arrival(pod("ends", cpu="2"), 0.0, 60.0),
+        Arrival(pod("other", cpu="1", priority=-1), 61.0),
+    ]
+    _, before = play(on([node("n", cpu="4")], *pods[:3], events=events))
+    assert resizes(before) == {"low": (2000, ""), "high": (2000, "")}
+
+    lack = [*events, NodeIsThere(50.0, node("n", cpu="5"))]
+    _, grown = play(on([node("n", cpu="4")], *pods[:2], Arrival(pod("stays", cpu="2"), 0.0), events=lack))
+    assert resizes(grown) == {"low": (2000, "Deferred"), "high": (2000, ""), "stays": (2000, "")}
+
+
+def test_a_resize_of_a_pending_pod_counts_when_it_is_placed_and_a_resize_back_ends_the_wait():
+    _, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("web", cpu="5"), 0.0),
+            events=[resized(10.0, "web", "2"), resized(20.0, "web", "3.5"), resized(30.0, "web", "8")],
+        )
+    )
+    assert resizes(daemon) == {"web": (3500, "Infeasible")}
+    assert daemon.cluster.resizes.counts() == {"Completed": 1, "Infeasible": 1}
+
+
+def test_a_stateful_set_creates_a_resized_pod_again_with_its_first_requests():
+    _, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(owned("db-0", "StatefulSet", cpu="1"), 0.0),
+            events=[
+                resized(10.0, "db-0", "8"),
+                NodeIsDrained(20.0, "n"),
+                NodeIsThere(60.0, node("m", cpu="4")),
+            ],
+        )
+    )
+
+    assert resizes(daemon) == {"db-0": (1000, "")}
+    assert daemon.cluster.resizes.counts() == {}
+
+
+PREEMPTING_FOR_RESIZES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+emulatedVersion: '1.37'
+featureGates: {InPlacePodVerticalScalingSchedulerPreemption: true}
+"""
+
+
+def test_pods_of_lower_priority_make_room_for_a_resize_with_the_gate():
+    workload = on(
+        [node("n", cpu="4")],
+        Arrival(pod("web", cpu="1", priority=10), 0.0),
+        Arrival(of_replica_set("batch", cpu="2"), 0.0),
+        events=[resized(10.0, "web", "4")],
+    )
+    lines, daemon = play(workload, PREEMPTING_FOR_RESIZES)
+    assert (10.0, "evicted", "batch") in lines
+    assert resizes(daemon)["web"] == (4000, "")
+
+    _, without = play(workload)
+    assert resizes(without) == {"web": (4000, "Deferred"), "batch": (2000, "")}
+
+
+def test_a_resize_of_a_pod_that_has_ended_is_reported(caplog: pytest.LogCaptureFixture):
+    play(on([node("n")], Arrival(pod("web"), 0.0, 5.0), events=[resized(10.0, "web", "4")]))
+
+    (record,) = caplog.records
+    assert record.message == "Step of the scenario failed"
+    assert record.__dict__["error"] == "there is no pod default/web"
 
 
 NODE_SETS = """
