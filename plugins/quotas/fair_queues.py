@@ -349,6 +349,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     takes_whole_groups = True
     needs = Needs(kinds=NEEDS.kinds | {QUEUES}, rights=NEEDS.rights | {STATUS_RIGHT})
     refresh_seconds = 1.0
+    refreshes_in_simulations = True
 
     def __init__(
         self,
@@ -412,7 +413,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if self._ledger.history is not None:
             self._ledger.standing(self._cluster.snapshot())
         if self._waiting_order.forget_those_gone():
-            self._activator.activate(self._waiting_order.sent_elsewhere & self._waiting())
+            elsewhere = self._waiting_order.sent_elsewhere
+            self._activator.activate([uid for uid in self._waiting() if uid in elsewhere])
             self._waiting_order.sent_elsewhere.clear()
         if self._waiting_order.kept_back:
             self._activator.activate(self._whose_turn_it_is(self._cluster.snapshot()))
@@ -704,8 +706,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
     # Helpers.
 
-    def _waiting(self) -> set[str]:
-        return {uid for pods in self._pending.by_queue.values() for uid in pods}
+    def _waiting(self) -> Iterator[str]:
+        """Yield the pending pods in a fixed order, so that a simulation and a replay decide in the same order."""
+        return (uid for pods in self._pending.by_queue.values() for uid in pods)
 
     def _whose_turn_it_is(self, snapshot: Snapshot) -> list[str]:
         """Return pods that a share kept back before and admits now, of each queue no more than fit into its share."""

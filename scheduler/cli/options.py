@@ -157,6 +157,11 @@ def _duration(text: str | Duration) -> Duration:
 
 
 duration_option = partial(option, type=_duration, metavar="DURATION")
+longest_wait_option = duration_option(
+    "--pod-max-in-unschedulable-pods-duration",
+    default="5m",
+    help="How long a rejected pod waits for an event that requeues it before it is tried again without one.",
+)
 
 
 def _gates(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, bool]:

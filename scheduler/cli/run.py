@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from scheduler.cli import run_flags
-from scheduler.cli.options import command, duration_option, features_options, flags_of, option
+from scheduler.cli.options import command, features_options, flags_of, longest_wait_option, option
 from scheduler.cli.process import (
     call_on_signal,
     kubeconfig_option,
@@ -102,11 +102,7 @@ _SHADOW = "Shadowing another scheduler"
     metavar="N",
 )
 @logging_format_option
-@duration_option(
-    "--pod-max-in-unschedulable-pods-duration",
-    default="5m",
-    help="How long a rejected pod waits for an event that requeues it before it is tried again without one.",
-)
+@longest_wait_option
 @run_flags.write_config_to
 @run_flags.last_good_config
 @option(

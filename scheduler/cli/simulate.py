@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
+from scheduler.cli.options import (
+    choice_option,
+    command,
+    fail,
+    features_options,
+    file_option,
+    longest_wait_option,
+    option,
+)
 from scheduler.cli.workload_options import workload_options
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 
     from scheduler.cli.workload_options import GivenSource
     from scheduler.configuration.overrides import GivenFeatures
+    from scheduler.objects.wording import Duration
     from scheduler.tools.whatif.simulation.parallel_simulations import SimulationJob
     from scheduler.tools.whatif.simulation.simulation_measures import Result
     from scheduler.tools.whatif.simulation.workload import Workload
@@ -67,6 +76,7 @@ class Output(Enum):
     is_flag=True,
     help="If several nodes are best, choose the smallest name, as the simulator of the paper does, instead of a random one.",
 )
+@longest_wait_option
 @option(
     "--processes",
     type=click.IntRange(1),
@@ -87,6 +97,7 @@ def simulate(
     inflate: float | None,
     arrivals: int | None,
     first_of_equals: bool,
+    pod_max_in_unschedulable_pods_duration: Duration,
     processes: int | None,
     typical_pods: bool,
     output: Output,
@@ -109,6 +120,7 @@ def simulate(
             inflate=inflate,
             arrivals=arrivals,
             first_of_equals=first_of_equals,
+            max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
         )
     except ValueError as error:
         fail(str(error))

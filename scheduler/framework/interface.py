@@ -112,6 +112,8 @@ class Plugin(ABC):
         evaluates_resizes: whether it is called for a pod on a node that lacks the capacity for the pod's resize, at
             PreEnqueue, PreFilter, Filter, PostFilter and Permit. Other plugins are skipped for such a pod, which
             keeps its node.
+        refreshes_in_simulations: whether `refresh` reads only the cluster and the time, so that simulations call it in their
+            time too; others are refreshed once, before a simulation begins.
         needs: what it reads beyond the standard objects.
         reason_codes: reason code -> meaning, of the codes that its rejections have, see `Reason`. Reasons without a code
             have the name of the plugin as their code.
@@ -124,6 +126,7 @@ class Plugin(ABC):
     Args: ClassVar[type[PluginArgs]] = PluginArgs
     reads_pods: ClassVar[bool] = True
     evaluates_resizes: ClassVar[bool] = False
+    refreshes_in_simulations: ClassVar[bool] = False
     needs: ClassVar[Needs] = Needs()
     reason_codes: ClassVar[Mapping[str, str]] = MappingProxyType({})
     refresh_seconds: float | None = None

@@ -70,10 +70,14 @@ class Generation:
     async def refresh_once(self) -> None:
         """Refresh the data of every plugin once; a failure is logged."""
         for profile, plugin, _ in self.refreshing():
-            try:
-                await self.frameworks[profile].run_refresh(plugin)
-            except Exception:
-                logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
+            await self.refresh(profile, plugin)
+
+    async def refresh(self, profile: str, plugin: Plugin) -> None:
+        """Refresh the data of a plugin once; a failure is logged."""
+        try:
+            await self.frameworks[profile].run_refresh(plugin)
+        except Exception:
+            logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
 
     def start_refreshing(self, spawn: Spawn, metrics: RefreshMetrics) -> None:
         """Start to refresh the data of every plugin with a refresh interval; `metrics` counts."""

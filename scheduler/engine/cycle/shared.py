@@ -16,6 +16,7 @@ from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.errors import ObjectError
+from scheduler.framework.interface import Plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,6 +114,15 @@ class Profiles:
         """Return the groups of pods below a composite group; or the group itself."""
         tree = self.tree(key)
         return (key,) if tree is None else [leaf.key for leaf in tree.leaves]
+
+    def with_quotas(self) -> Sequence[Mapping[str, Plugin]]:
+        """Return the plugins that enforce quotas, by schedulerName, for each class of them."""
+        found: dict[type[Plugin], dict[str, Plugin]] = {}
+        for name, framework in self.frameworks.items():
+            for plugin in framework.plugins.all():
+                if type(plugin).quota_usages is not Plugin.quota_usages:
+                    found.setdefault(type(plugin), {})[name] = plugin
+        return list(found.values())
 
     # Calls of the queue.
 

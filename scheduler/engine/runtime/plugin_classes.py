@@ -169,7 +169,13 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"api_version: this scheduler has {API_VERSION}, the plugin uses {plugin.api_version}"
     if not (isinstance(args, type) and issubclass(args, PluginArgs)):
         yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
-    for flag in ("reads_pods", "evaluates_resizes", "reads_only_nodes", "checks_free_capacity"):
+    for flag in (
+        "reads_pods",
+        "evaluates_resizes",
+        "refreshes_in_simulations",
+        "reads_only_nodes",
+        "checks_free_capacity",
+    ):
         value: object = getattr(plugin, flag, False)
         if not isinstance(value, bool):
             yield f"{flag}: True or False is expected, was {value!r}"

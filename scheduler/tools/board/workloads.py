@@ -10,7 +10,6 @@ from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.live_explain import live_groups
 from scheduler.engine.cycle.group_explanation import GroupLog
 from scheduler.engine.cycle.time_slices import run_in_slices
-from scheduler.framework import Plugin
 from scheduler.loop_work import calls_plugin_code
 from scheduler.objects.pod_group import GroupKey
 from scheduler.tools.board.object_details import owner_of
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from scheduler.engine.cycle.preemption import PastPreemption
-    from scheduler.framework import QuotaUsage
+    from scheduler.framework import Plugin, QuotaUsage
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.board.subject import Subject
 
@@ -101,20 +100,15 @@ def group_details(subject: Subject, key: str) -> dict[str, Any] | None:
 async def quota_usages(subject: Subject) -> list[dict[str, Any]]:
     """Return the use of each queue and quota of all plugins as JSON values: the fields of `QuotaUsage`, and the `plugin`."""
     pending = [each.pod for each in subject.pending()]
-    plugins: dict[type[Plugin], dict[str, Plugin]] = {}
-    for name, framework in subject.parts.profiles.frameworks.items():
-        for plugin in framework.plugins.all():
-            if type(plugin).quota_usages is not Plugin.quota_usages:
-                plugins.setdefault(type(plugin), {})[name] = plugin
     found: list[dict[str, Any]] = []
-    for its_class, by_profile in plugins.items():
-        its = [pod for pod in pending if pod.scheduler_name in by_profile]
+    for by_profile in subject.parts.profiles.with_quotas():
+        its, plugins = [pod for pod in pending if pod.scheduler_name in by_profile], [*by_profile.values()]
         try:
-            usages = await run_in_slices(_usages(list(by_profile.values()), its))
+            usages = await run_in_slices(_usages(plugins, its))
         except Exception:
-            logger.exception("Plugin has no quotas", extra={"plugin": its_class.name})
+            logger.exception("Plugin has no quotas", extra={"plugin": plugins[0].name})
             continue
-        found += [{"plugin": its_class.name, **each._asdict()} for each in usages]
+        found += [{"plugin": plugins[0].name, **each._asdict()} for each in usages]
     return found
 
 

@@ -111,6 +111,7 @@ class MemoryCluster:
         registry: the objects of the other kinds that plugins read.
         store: the same objects, for controllers.
         changes: number of changes of nodes, and of pods added, bound, deleted and removed.
+        changed: is set with each of these changes.
         leaving: uids of pods that were deleted and still exist.
         resizes: the resizes of pods.
     """
@@ -125,6 +126,7 @@ class MemoryCluster:
     ) -> None:
         self.nodes: dict[str, NodeObject] = {}
         self.changes = 0
+        self.changed = asyncio.Event()
         self.leaving: set[str] = set()
         self._parts, self._loop, self._stop_seconds = parts, loop, stop_seconds
         self._binding_seconds = binding_seconds
@@ -163,7 +165,7 @@ class MemoryCluster:
 
     def put_node(self, node: NodeObject) -> None:
         """Add a node, or replace it by a new version."""
-        self.changes += 1
+        self._note_change()
         known = self.nodes.get(node.name)
         self.nodes[node.name] = node
         if known is None:
@@ -175,7 +177,7 @@ class MemoryCluster:
 
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods stay until they are removed."""
-        self.changes += 1
+        self._note_change()
         self._node_handler.on_delete(self.nodes.pop(name))
 
     def put_pod(self, pod: PodInfo) -> None:
@@ -200,7 +202,7 @@ class MemoryCluster:
         pod = self._pods.pop(key, None)
         if pod is None:
             return
-        self.changes += 1
+        self._note_change()
         self.leaving.discard(pod.uid)
         assert self._pod_handler is not None
         self._pod_handler.on_delete(pod)
@@ -408,7 +410,7 @@ class MemoryCluster:
     def show(self, known: PodInfo | None, pod: PodInfo) -> None:
         """Replace a version of a pod by the next one, and notify the scheduler; None means no pod."""
         if known is None or known.node_name != pod.node_name or known.is_terminating != pod.is_terminating:
-            self.changes += 1
+            self._note_change()
         assert self._pod_handler is not None
         self._pods[pod.key] = pod
         if known is None:
@@ -434,6 +436,10 @@ class MemoryCluster:
         if nominated_node_name is not None:
             status["nominated_node_name"] = nominated_node_name
         self.show(pod, changed(pod, self._next_version(), **status))
+
+    def _note_change(self) -> None:
+        self.changes += 1
+        self.changed.set()
 
     def _next_version(self) -> str:
         return str(self.registry.versions.next())

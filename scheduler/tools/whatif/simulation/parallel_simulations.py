@@ -189,6 +189,7 @@ def simulate(
     *,
     seed: int,
     first_of_equals: bool = False,
+    max_in_unschedulable_seconds: float = 300.0,
     ends: Sequence[float] = (),
     part_ended: Callable[[PartFigures], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
@@ -202,6 +203,7 @@ def simulate(
         configuration: the configuration; settings for an API server have no effect.
         seed: seed for the choice among the best nodes.
         first_of_equals: choose the smallest name among the best nodes, instead of a random one.
+        max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
         ends: the times at which the parts of the workload end, as of `part_ends`; empty for no parts.
         part_ended: called with the figures of each part after its end; an exception ends the simulation.
         progress: called from time to time with the number of pods that arrived since the last call.
@@ -214,13 +216,18 @@ def simulate(
         cluster = replace(workload.cluster, nodes=sorted(workload.cluster.nodes, key=lambda node: node.name))
         workload = replace(workload, cluster=cluster)
     random = _First(seed) if first_of_equals else Random(seed)
-    return run(_simulate(workload, configuration, random, ends, part_ended, progress))
+    make = partial(
+        VirtualDaemon,
+        configuration=configuration,
+        random=random,
+        max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+    )
+    return run(_simulate(workload, make, ends, part_ended, progress))
 
 
 async def _simulate(
     workload: Workload,
-    configuration: Configuration,
-    random: Random,
+    make: Callable[..., VirtualDaemon],
     ends: Sequence[float],
     part_ended: Callable[[PartFigures], None],
     progress: Callable[[int], None],
@@ -228,7 +235,7 @@ async def _simulate(
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     attempts = Attempts()
-    daemon = VirtualDaemon(loop, configuration, random=random, observer=attempts)
+    daemon = make(loop, observer=attempts)
     workload = served_by(workload, list(daemon.active.frameworks))
     daemon.fill(workload.cluster)
     measures = Measures(workload, daemon, attempts, ends=ends, part_ended=part_ended)
@@ -254,6 +261,7 @@ class SimulationJob:
         inflate: share of the GPU capacity up to which pods arrive; None keeps the workload.
         arrivals: number of pods to draw; None keeps the workload.
         first_of_equals: choose the smallest name among the best nodes.
+        max_in_unschedulable_seconds: as of `simulate`.
         parts: number of parts that have figures of their own; 0 for none.
         played: number of parts that are played; None for all.
     """
@@ -263,6 +271,7 @@ class SimulationJob:
     inflate: float | None = None
     arrivals: int | None = None
     first_of_equals: bool = False
+    max_in_unschedulable_seconds: float = 300.0
     parts: int = 0
     played: int | None = None
 
@@ -304,6 +313,7 @@ def jobs_of(
     inflate: float | None = None,
     arrivals: int | None = None,
     first_of_equals: bool = False,
+    max_in_unschedulable_seconds: float = 300.0,
 ) -> Jobs:
     """Return a job for each configuration and seed.
 
@@ -317,7 +327,9 @@ def jobs_of(
         inflated(workload, inflate, seeds[0])
     return Jobs(
         [
-            SimulationJob(config.source, seed, inflate, arrivals, first_of_equals)
+            SimulationJob(
+                config.source, seed, inflate, arrivals, first_of_equals, max_in_unschedulable_seconds
+            )
             for config in configs
             for seed in seeds
         ],
@@ -364,6 +376,7 @@ def play(
         configuration,
         seed=job.seed,
         first_of_equals=job.first_of_equals,
+        max_in_unschedulable_seconds=job.max_in_unschedulable_seconds,
         ends=ends,
         part_ended=part_ended,
         progress=progress,

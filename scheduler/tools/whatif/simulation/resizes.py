@@ -7,7 +7,7 @@ pod leaves the node or takes less, and when the node grows: first those of pods 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.objects.resource_names import PODS
 from scheduler.objects.v1 import ContainerStatus, PodCondition
@@ -16,15 +16,37 @@ from scheduler.simulator.node_agents.pod_status import DEFERRED, INFEASIBLE, RES
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Container
-    from scheduler.tools.whatif.simulation.cluster import MemoryCluster
 
     Containers = tuple[Container, ...]
 
 _COMPLETED: Final = "Completed"
+
+
+class Pods(Protocol):
+    """The pods and nodes of a cluster.
+
+    Attributes:
+        nodes: name -> node.
+    """
+
+    nodes: dict[str, NodeObject]
+
+    def pods_on(self, node_name: str) -> Iterable[PodInfo]:
+        """Return the pods that are bound to a node."""
+        ...
+
+    def resized(self, pod: PodInfo, containers: Containers, **status: Any) -> PodInfo:
+        """Return a new version of a pod with other requests of its containers, and another status."""
+        ...
+
+    def show(self, known: PodInfo | None, pod: PodInfo) -> None:
+        """Replace a version of a pod by the next one, and notify the scheduler; None means no pod."""
+        ...
 
 
 class Resizes:
@@ -33,7 +55,7 @@ class Resizes:
     The cluster keeps no container statuses of pods on nodes, so what is allocated to a pod is kept here.
     """
 
-    def __init__(self, cluster: MemoryCluster, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, cluster: Pods, loop: asyncio.AbstractEventLoop) -> None:
         self._cluster, self._loop = cluster, loop
         self._created: dict[str, Containers] = {}  # uid of a resized pod -> its containers before all resizes
         self._allocated: dict[

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
@@ -12,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
 
-    from scheduler.tools.whatif.simulation.simulation_measures import Result
+    from scheduler.tools.whatif.simulation.simulation_measures import Result, Sample
 
     Column = tuple[str, Callable[[Result], float], str]
     """Title, value of a result, and format."""
@@ -27,6 +29,11 @@ _LEGEND: Final = (
     "used: share of the capacity that is requested, as a mean over time",
     "frag.: share of the free capacity on nodes that the most frequent pods do not fit, as a mean over time",
 )
+_MOMENTS: Final = 10
+"""The number of intervals between the moments at which the shares of queues are shown."""
+_QUEUES: Final = 20
+"""The number of queues that are shown."""
+_UNITS: Final = (("day", 86_400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 _DEMANDS = (80, 85, 90, 95, 100, 105, 110, 115, 120, 125, 130)
 
 
@@ -60,6 +67,8 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
         for title, numbers in _sums(by_config, attribute).items():
             shown = ", ".join(f"{name} {number:,}" for name, number in numbers.most_common())
             console.print(Text(f"{what} of {title}: {shown}"), soft_wrap=True)
+    for config, each in by_config.items():
+        _show_queues(console, _title(config), [result.samples for result in each])
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
     if demands:
         _show_curve(
@@ -120,6 +129,47 @@ def _sums(by_config: dict[str, list[Result]], attribute: str) -> dict[str, Count
         for result in results:
             found[_title(config)].update(getattr(result, attribute))
     return {title: numbers for title, numbers in found.items() if numbers}
+
+
+def _show_queues(console: Console, title: str, runs: Sequence[Sequence[Sample]]) -> None:
+    """Print the shares of queues over time, as the means of several runs, if there are queues."""
+    times = [each.at for each in runs[0]]
+    names = {
+        name: None for run in runs for sample in run for name, each in sample.queues.items() if each.used
+    }
+    if not names:
+        return
+    last = times[-1] - times[0]
+    unit, seconds = next((each for each in _UNITS if last >= each[1] * _MOMENTS), _UNITS[-1])
+    moments = [times[0] + last * number / _MOMENTS for number in range(_MOMENTS + 1)]
+    table = Table("shares", f"at {unit}", box=None)
+    for moment in moments:
+        table.add_column(f"{(moment - times[0]) / seconds:.0f}", justify="right")
+    table.add_column("mean", justify="right")
+    known = [[run[bisect_right(run, moment, key=attrgetter("at")) - 1] for run in runs] for moment in moments]
+    every = [sample for run in runs for sample in run]
+    for name in [*names][:_QUEUES]:
+        title_of_row = name
+        for what in ("used", "fair", "average"):
+            columns = [_shares(name, what, samples) for samples in (*known, every)]
+            if columns[-1]:
+                cells = [format(100 * fmean(shares), ".0f") if shares else "" for shares in columns]
+                table.add_row(title_of_row, what, *cells)
+                title_of_row = ""
+    console.print()
+    console.print(
+        Text(f"shares of queues of {title}: the largest part of the cluster of any resource, in %"),
+        soft_wrap=True,
+    )
+    console.print(table)
+    if len(names) > _QUEUES:
+        console.print(Text(f"and {len(names) - _QUEUES:,} more queues: see -o json", style="dim"))
+
+
+def _shares(name: str, what: str, samples: Iterable[Sample]) -> list[float]:
+    """Return a share of a queue in the samples that have it."""
+    found = (getattr(sample.queues[name], what) for sample in samples if name in sample.queues)
+    return [share for share in found if share is not None]
 
 
 def _mean(attribute: str, name: str, result: Result) -> float:

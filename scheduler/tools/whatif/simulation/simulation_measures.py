@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from scheduler.engine.cycle.observer import NoObserver
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.tools.whatif.simulation.object_versions import goes_with_node
 from scheduler.tools.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
 
@@ -56,7 +57,21 @@ _KINDS: Final = 20
 """Number of the most frequent kinds of pods that count for fragmentation."""
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class QueueShares(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The shares of a queue, each the largest part of the cluster of any resource.
+
+    Attributes:
+        used: what its pods request.
+        fair: its fair share.
+        average: the average of `used` that its fair share depends on; None without a history.
+    """
+
+    used: float
+    fair: float
+    average: float | None = None
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A sample of the cluster.
 
     Attributes:
@@ -66,6 +81,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         utilisation: resource -> requested share of the cluster's capacity.
         fragmentation: resource -> share of free capacity on nodes that the workload's pods do not fit, averaged over the
             most frequent kinds of pods.
+        queues: the shares of queues, if a plugin has queues with fair shares.
     """
 
     at: float
@@ -73,6 +89,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     in_use: int
     utilisation: dict[str, float]
     fragmentation: dict[str, float]
+    queues: dict[str, QueueShares] = {}
 
 
 class PartFigures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -206,6 +223,7 @@ class Measures:
         part_ended: Callable[[PartFigures], None] = lambda _: None,
     ) -> None:
         self._cache, self._pods, self._nodes = daemon.parts.cache, daemon.parts.pods, daemon.cluster.nodes
+        self._profiles = daemon.parts.profiles
         self._now, self._attempts, self._resizes = daemon.loop.time, attempts, daemon.cluster.resizes
         self._gives_up = workload.gives_up
         self._capacity = gpu_capacity(workload.cluster)
@@ -313,7 +331,26 @@ class Measures:
             in_use=len(nodes_in_use(self._nodes, self._pods.values())),
             utilisation={name: round(1.0 - float(free[name].sum() / total[name]), 6) for name in total},
             fragmentation={name: lost[name] for name in total},
+            queues=self._shares(snapshot),
         )
+
+    def _shares(self, snapshot: Snapshot) -> dict[str, QueueShares]:
+        whole = {name: int(snapshot.allocatable[name].sum()) for name in snapshot.resources}
+
+        def share(amounts: Mapping[str, int]) -> float:
+            parts = (amount / whole[name] for name, amount in amounts.items() if whole.get(name))
+            return round(max(parts, default=0.0), 6)
+
+        found = {}
+        for by_profile in self._profiles.with_quotas():
+            plugins = [*by_profile.values()]
+            for each in run_to_end(plugins[0].quota_usages(plugins, ())):
+                if each.fair_share is not None:
+                    average = None if each.average_share is None else round(each.average_share, 6)
+                    found[each.key] = QueueShares(
+                        used=share(each.used), fair=share(each.fair_share), average=average
+                    )
+        return found
 
     def _figures_of(self, part: _Part, now: float) -> PartFigures:
         pending = [now - at for at in self._pending.values() if part.begin < at <= part.end]

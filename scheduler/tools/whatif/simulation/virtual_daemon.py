@@ -92,9 +92,11 @@ def without_bind(extender: Extender) -> Extender:
 
 _REFRESH_SECONDS = 10.0
 """Real time for the data of all plugins."""
+_LONGEST_REFRESH_SECONDS = 300.0
+"""Virtual time after which plugins are refreshed while nothing changes."""
 _BUSY = (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)
-_PATIENCE_SECONDS = 700.0
-"""Virtual time after the last change at which retried pods are given up; longer than a pod may wait unschedulable."""
+_PATIENCE_SECONDS = 400.0
+"""Virtual time after the last change, beyond the longest wait of a rejected pod, at which retried pods are given up."""
 
 
 class VirtualDaemon:
@@ -108,6 +110,7 @@ class VirtualDaemon:
         in_tree: the in-tree plugins.
         epoch: time when the loop's time is 0.
         stop_seconds, binding_seconds: those of `MemoryCluster`.
+        max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
 
     Attributes:
         loop: the event loop.
@@ -131,11 +134,19 @@ class VirtualDaemon:
         epoch: datetime = EPOCH,
         stop_seconds: float = inf,
         binding_seconds: Callable[[PodInfo], float] | None = None,
+        max_in_unschedulable_seconds: float = 300.0,
     ) -> None:
         settings = configuration.settings
         self.loop = loop
         clock = LoopClock(loop, epoch)
-        self.parts = Parts(clock, observer, in_tree, budget=NoBudget(clock.monotonic))
+        self.parts = Parts(
+            clock,
+            observer,
+            in_tree,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            budget=NoBudget(clock.monotonic),
+        )
+        self._patience_seconds = max_in_unschedulable_seconds + _PATIENCE_SECONDS
         self.cluster = MemoryCluster(
             self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds
         )
@@ -178,10 +189,30 @@ class VirtualDaemon:
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
                 with self.loop.held(_REFRESH_SECONDS):
                     await self.active.refresh_once()
+                self._tasks.spawn(self._keep_fresh(), "refreshes")
                 working = self._tasks.spawn(self.cycles.scheduler.run(), "scheduling")
                 await play
                 self.cycles.scheduler.stop()
                 await working
+
+    async def _keep_fresh(self) -> None:
+        """Refresh plugins as often as the daemon after a change of the cluster, and less and less often without one."""
+        plugins = [each for each in self.active.refreshing() if each[1].refreshes_in_simulations]
+        if not plugins:
+            return
+        soon = wait = min(seconds for _, _, seconds in plugins)
+        while True:
+            await asyncio.sleep(soon)
+            self.cluster.changed.clear()
+            for profile, plugin, _ in plugins:
+                await self.active.refresh(profile, plugin)
+            try:
+                async with asyncio.timeout(wait):
+                    await self.cluster.changed.wait()
+            except TimeoutError:
+                wait = min(2 * wait, _LONGEST_REFRESH_SECONDS)
+            else:
+                wait = soon
 
     def fill(self, cluster: ClusterFile) -> None:
         """Add the initial objects, as the first lists would.
@@ -213,7 +244,7 @@ class VirtualDaemon:
                 return
             if self.cluster.changes != changes:
                 changes, since = self.cluster.changes, max(planned, default=now)
-            elif now - since > _PATIENCE_SECONDS:
+            elif now - since > self._patience_seconds:
                 return
             await asyncio.sleep(1.0)
 

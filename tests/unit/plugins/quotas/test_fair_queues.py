@@ -491,6 +491,20 @@ def test_one_node_is_held_for_a_pod_that_waits_for_capacity() -> None:
     assert world.pre_filter(younger) == ""
 
 
+def test_pods_are_activated_in_the_order_in_which_they_wait() -> None:
+    """A set has another order in each process, so a simulation or a replay would differ."""
+    world = World(TWO, [*running("b", 6), *running("a", 2, on="m")], nodes=("n", "m"), cpu="6")
+    large, younger = incoming(cpu="5", name="large"), [incoming("b", name=f"p{n}") for n in range(9)]
+    world.wait(large, *younger)
+    overdue(world)
+    assert not world.attempt(large).is_success
+    world.plugin._waiting_order.sent_elsewhere.update(each.uid for each in younger)
+
+    world.plugin.reserve(CycleState(), large, "m")
+
+    assert world.refresh() == [f"b-p{number}" for number in range(9)]
+
+
 def test_a_pod_that_fits_on_no_node_holds_no_capacity() -> None:
     world = World(TWO, running("a", 6))
     hopeless, wanted = incoming("b", "99", name="hopeless"), incoming()

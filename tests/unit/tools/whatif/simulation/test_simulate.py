@@ -16,13 +16,19 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from scheduler.cli.simulate import simulate as command
-from scheduler.configuration.load import default
+from scheduler.configuration.load import default, parse
 from scheduler.errors import ConfigurationError
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
 from scheduler.tools.whatif.simulation.parallel_simulations import SimulationJob, play, simulate
 from scheduler.tools.whatif.simulation.results_table import show
-from scheduler.tools.whatif.simulation.simulation_measures import Measures, PartFigures, Result
+from scheduler.tools.whatif.simulation.simulation_measures import (
+    Measures,
+    PartFigures,
+    QueueShares,
+    Result,
+    Sample,
+)
 from scheduler.tools.whatif.simulation.trace import TraceError, read_trace
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,
@@ -435,6 +441,101 @@ def test_the_table_has_the_rejected_attempts_of_all_seeds_by_reason_code():
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line for line in lines if line.startswith("rejected")] == [
         "rejected attempts of a: HostPortInUse 5, InsufficientCPU 3"
+    ]
+
+
+FAIR_QUEUES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint: {enabled: [{name: FairQueues}]}
+    postFilter: {enabled: [{name: FairQueues}], disabled: [{name: "*"}]}
+  pluginConfig: [{name: FairQueues, args: {history: {halfLife: 10h}}}]
+"""
+HOUR = 3600.0
+
+
+def of_two_queues(*arrivals: Arrival) -> Workload:
+    """Arrivals at a node of 4 cpus that the queues `a` and `b`, of the namespaces of this name, share."""
+    queues = {
+        name: msgspec.json.encode({"metadata": {"name": name}, "spec": {"namespaces": [name]}})
+        for name in ("a", "b")
+    }
+    others = {"custom-scheduler.io/v1alpha1/queues": queues}
+    return Workload(ClusterFile(nodes=[node("n", cpu="4")], others=others), arrivals)
+
+
+def job(namespace: str, at: float, runs: float, cpu: str = "4", name: str = "job") -> Arrival:
+    return Arrival(pod(name, namespace=namespace, cpu=cpu), at * HOUR, runs * HOUR)
+
+
+def test_the_history_of_queues_counts_the_end_of_pods_when_it_happens():
+    workload = of_two_queues(job("a", 0.0, 10.0), job("b", 30.0, 1.0, "1"))
+
+    first, last = simulate(workload, parse(FAIR_QUEUES), seed=1).samples[:2]
+
+    assert first.queues["a"] == QueueShares(used=1.0, fair=1.0, average=0.0)
+    assert last.queues["a"] == QueueShares(used=0.0, fair=0.0, average=pytest.approx(0.5**3, abs=0.002)), (
+        "half of the cluster on average after 10 hours, which two half-lives have reduced"
+    )
+    assert last.queues["b"].used == last.queues["b"].fair == 0.25
+
+
+def test_the_table_has_the_shares_of_queues_over_time_as_means_of_all_seeds():
+    def result(*used: float) -> Result:
+        return msgspec.structs.replace(
+            result_of(7, 5.0, 0.1),
+            samples=[
+                Sample(
+                    at=86_400.0 * day,
+                    waiting=0,
+                    in_use=1,
+                    utilisation={},
+                    fragmentation={},
+                    queues={
+                        "labs": QueueShares(used=share, fair=0.5),
+                        "idle": QueueShares(used=0.0, fair=0.0),
+                    },
+                )
+                for day, share in zip((2, 7, 32), used, strict=True)
+            ],
+        )
+
+    console = Console(file=io.StringIO(), width=80)
+    show(
+        console,
+        [
+            ("x/a.yaml", result(0.2, 0.4, 0.6)),
+            ("x/a.yaml", result(0.4, 0.8, 1.0)),
+            ("b", result_of(7, 5.0, 0.1)),
+        ],
+    )
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    (begin,) = (number for number, line in enumerate(lines) if line.startswith("shares of queues"))
+    assert [line.split() for line in lines[begin:]] == [
+        [
+            "shares",
+            "of",
+            "queues",
+            "of",
+            "a:",
+            "the",
+            "largest",
+            "part",
+            "of",
+            "the",
+            "cluster",
+            "of",
+            "any",
+            "resource,",
+            "in",
+            "%",
+        ],
+        ["shares", "at", "day", "0", "3", "6", "9", "12", "15", "18", "21", "24", "27", "30", "mean"],
+        ["labs", "used", "30", "30", "60", "60", "60", "60", "60", "60", "60", "60", "80", "57"],
+        ["fair", "50", "50", "50", "50", "50", "50", "50", "50", "50", "50", "50", "50"],
     ]
 
 

@@ -6,7 +6,7 @@ import asyncio
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from random import Random
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import pytest
@@ -244,6 +244,42 @@ def test_a_pod_that_permit_never_allows_is_finally_dropped():
 
     assert [line[1] for line in lines] == ["came"]
     assert daemon.parts.pods["default/held"].node_name == ""
+
+
+class NotesRefreshes(HoldsFor20Seconds):
+    name = "NotesRefreshes"
+    refresh_seconds = 1.0
+    times: ClassVar[list[float]] = []
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        return None
+
+    async def refresh(self) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+
+
+class ReadsTheClusterOnly(NotesRefreshes):
+    name = "ReadsTheClusterOnly"
+    refreshes_in_simulations = True
+
+
+@pytest.mark.parametrize(
+    ("plugin", "times"),
+    [
+        pytest.param(NotesRefreshes, [0], id="data that are fetched: once"),
+        pytest.param(ReadsTheClusterOnly, [0, 1, 3, 6, 11, 20, 37, 70, 101], id="after changes, and then less often"),
+    ],
+)  # fmt: skip
+def test_plugins_are_refreshed_in_a_simulation(plugin: type[NotesRefreshes], times: list[int]):
+    plugin.times.clear()
+
+    play(
+        on([node("n")], Arrival(pod("p"), 0.0, 100.0), Arrival(pod("q"), 101.5, 0.1)),
+        HOLDING.replace(HoldsFor20Seconds.name, plugin.name),
+        in_tree={**IN_TREE, plugin.name: plugin},
+    )
+
+    assert plugin.times == times
 
 
 def test_a_pod_in_backoff_gets_new_capacity_if_no_other_pod_waits():
