@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -58,6 +58,7 @@ from scheduler.framework.preemption import (
     VictimLimit,
     VictimReview,  # the constructor's types are read
 )
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.quantity import readable_amounts
 
 if TYPE_CHECKING:
@@ -418,6 +419,30 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             self._waiting_order.sent_elsewhere.clear()
         if self._waiting_order.kept_back:
             self._activator.activate(self._whose_turn_it_is(self._cluster.snapshot()))
+
+    # Recordings.
+
+    def recorded_state(self) -> Any:
+        history = self._ledger.history
+        return {
+            "pending": self._pending.recorded(),
+            "order": self._waiting_order.recorded(),
+            "evicting": [[uid, [pod.uid for pod in pods]] for uid, pods in self._evicting.items()],
+            "history": None if history is None else history.recorded(),
+        }
+
+    def resume_state(self, recorded: Any) -> None:
+        snapshot = self._cluster.snapshot()
+        run_to_end(self._ledger.reading(snapshot))
+        self._pending.follow(self._ledger.tree)
+        self._pending.resume(recorded["pending"], self._queued)
+        self._waiting_order.resume(recorded["order"])
+        there = {pod.uid: pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)}
+        for uid, victims in recorded["evicting"]:
+            self._evicting[uid] = [there[each] for each in victims if each in there]
+            self._ledger.evicting.update({pod.uid: pod for pod in self._evicting[uid]})
+        if self._ledger.history is not None and recorded["history"] is not None:
+            self._ledger.history.resume(recorded["history"])
 
     # PreEnqueue.
 

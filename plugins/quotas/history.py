@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from plugins.quotas.queues import Tree
+from plugins.quotas.queues import Queue, Tree
 from scheduler.errors import FieldError
 from scheduler.framework import PluginArgs
 from scheduler.objects.wording import Duration
@@ -139,6 +139,21 @@ class UsageHistory:
         if tree is not self._tree:
             return None, None
         return float(self._counting[place]), datetime.fromtimestamp(float(self._times[place]), UTC)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the averages and their times, as JSON values."""
+        columns = (self._averages, self._counting, self._times, self._shares)
+        names = [queue.name for queue in self._tree.queues]
+        rows = [list(row) for row in zip(names, *(column.tolist() for column in columns), strict=True)]
+        return {"at": self._at, "next": self._next, "queues": rows}
+
+    def resume(self, recorded: Mapping[str, Any]) -> None:
+        """Continue with averages that `recorded` returned."""
+        self._at, self._next = recorded["at"], recorded["next"]
+        rows = recorded["queues"]
+        self._tree = Tree(Queue(row[0]) for row in rows)
+        columns = np.array([row[1:] for row in rows], dtype=np.float64).reshape(-1, 4).T
+        self._averages, self._counting, self._times, self._shares = columns
 
     def _count(self, now: float) -> None:
         """Let the averages count that changed."""

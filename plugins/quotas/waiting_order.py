@@ -9,17 +9,18 @@ nodes, so that the pod fits once enough pods on its node have ended.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scheduler.objects.pod_group import GroupKey
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from plugins.quotas.ledger import PendingRequests
     from scheduler.framework import Clock, PodGroup, QueuedPods
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import Rows, Snapshot
 
 
@@ -180,6 +181,28 @@ class WaitingOrder:
         for uid in gone:
             self.release(uid)
         return bool(gone)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the kept back pods and the reservations, as JSON values."""
+        held = [
+            [leaf, each.pod.uid, each.node, each.since, each.group]
+            for leaf, its in self.held.items()
+            for each in its.values()
+        ]
+        return {
+            "keptBack": sorted(self.kept_back),
+            "sentElsewhere": sorted(self.sent_elsewhere),
+            "held": held,
+        }
+
+    def resume(self, recorded: Mapping[str, Any]) -> None:
+        """Take over what `recorded` returned."""
+        self.kept_back, self.sent_elsewhere = set(recorded["keptBack"]), set(recorded["sentElsewhere"])
+        for leaf, uid, node, since, group in recorded["held"]:
+            found = self._queued.get(uid)
+            if found is not None:
+                reserved = Held(found.pod, node, since, None if group is None else GroupKey(*group))
+                self.held.setdefault(leaf, {})[uid] = reserved
 
     def _waits(self, pod: PodInfo) -> bool:
         return pod.uid in self._pending

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -190,6 +190,16 @@ class Plugin(ABC):
         time. An OSError is expected in networks: it is logged without a traceback, and only the first of
         several.
         """
+
+    def recorded_state(self) -> Any:
+        """Return the plugin's own data of the past that its decisions depend on, as new JSON values; None, the default, for none.
+
+        A recording has them at the beginning of each file except the first of a run, so that a replay can begin there.
+        """
+        return None
+
+    def resume_state(self, recorded: Any) -> None:
+        """Continue with what `recorded_state` returned; called before any other call, with the same cluster and queue."""
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         """Explain a rejection in more detail than its reason: the conflicting object, and a way to resolve it.

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from scheduler.cli.board import board
@@ -32,6 +33,7 @@ from tests.recording.memory_recording import Taped
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
+from tests.support.manifests import MANIFESTS
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.replay.script import Stretch
     from tests.support.daemon_harness import Cluster
 
+QUEUE_DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "queues.yaml").read_text())
 BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
 
 
@@ -449,6 +452,61 @@ def test_decisions_by_node_sets_are_replayed_from_every_file(tmp_path: Path) -> 
         made = Taped(LoopClock())
         made.tape.notes_of_a_file = 40
         await fill_sets(tmp_path, made.recorder)
+        return made
+
+    tape = virtual_time.run(story())
+    assert len(tape.tape.files) > 2
+    for begin in (0, *tape.tape.files):
+        made = tape.replay(begin=begin)
+        assert (made.difference, made.ended) == (None, ""), begin
+
+
+QUEUES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins:
+    multiPoint: {enabled: [{name: FairQueues}]}
+    postFilter: {enabled: [{name: FairQueues}], disabled: [{name: "*"}]}
+  pluginConfig:
+  - name: FairQueues
+    args: {longestWaitSeconds: 20, history: {halfLife: 1m}}
+"""
+
+
+async def share(folder: Path, recorder: Recorder) -> None:
+    """A queue uses the cluster alone; then another one takes back more than its half, and pods wait for their shares."""
+    async with cluster(folder, kubelet=True) as it:
+        store = it.server.store
+        store.create("customresourcedefinitions.apiextensions.k8s.io", QUEUE_DEFINITION)
+        await asyncio.sleep(0.1)
+        for name in ("a", "b"):
+            store.create("namespaces", {"metadata": {"name": name}})
+            queue = {"metadata": {"name": name}, "spec": {"namespaces": [name]}}
+            store.create("queues.custom-scheduler.io", queue)
+        it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(3)))
+        async with it.daemon(QUEUES, ports=recorder) as daemon:
+            recorder.daemon = daemon
+            for namespace, cpu in (("a", "1"), ("b", "700m")):
+                it.add_pods(*(pod_object(f"{namespace}{n}", namespace=namespace, cpu=cpu) for n in range(13)))
+                await asyncio.sleep(45.0)
+            it.add_pods(
+                pod_object("large", namespace="a", cpu="3"), pod_object("endless", namespace="b", cpu="9")
+            )
+            await asyncio.sleep(60.0)
+            for number in range(4):
+                store.delete("pods", f"b{number}", "b")
+                await asyncio.sleep(10.0)
+
+
+def test_decisions_by_the_history_of_queues_are_replayed_from_every_file(tmp_path: Path) -> None:
+    """The averages, the waiting pods and the reservations are part of the state at the beginning of each file."""
+
+    async def story() -> Taped:
+        made = Taped(LoopClock())
+        made.tape.notes_of_a_file = 150
+        await share(tmp_path, made.recorder)
         return made
 
     tape = virtual_time.run(story())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.recording.recording_files import AnyNote
+    from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
+
+logger = logging.getLogger(__name__)
 
 _QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if name not in {"pod", "group"})
 
@@ -40,6 +45,7 @@ class State(msgspec.Struct, kw_only=True):
         in_turn: uid and place, in the queue's order.
         flushes: uid, and when the pod is retried without any event, in that order.
         evictions: as `RecentEvictions.kept`.
+        plugins: profile, plugin and its own data, as `Plugin.recorded_state`.
     """
 
     configuration: str
@@ -55,6 +61,7 @@ class State(msgspec.Struct, kw_only=True):
     in_turn: list[tuple[str, str]]
     flushes: list[tuple[str, float]]
     evictions: list[tuple[float, str, str]] = []
+    plugins: list[tuple[str, str, Any]] = []
 
 
 def is_quiet(daemon: Daemon) -> bool:
@@ -99,6 +106,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
             in_turn=[(queued.pod.uid, queue.place_of(queued.pod.uid).name) for queued in queue.in_turn()],
             flushes=queue.flushes(),
             evictions=daemon.cycles.preemptions.recent.kept(),
+            plugins=list(_states_of_plugins(active)),
         ),
     )
     for node in cache.table.nodes:
@@ -139,6 +147,33 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
             nominator.add(pods[uid], node_name)
     daemon.cycles.sampling.next_start = state.next_start
     daemon.cycles.preemptions.recent.resume(state.evictions)
+    _resume_plugins(daemon.generations.active, state)
+
+
+def _resume_plugins(generation: Generation, state: State) -> None:
+    own = {(profile, name): recorded for profile, name, recorded in state.plugins}
+    for profile, plugin in _plugins(generation):
+        if (profile, plugin.name) in own:
+            plugin.resume_state(own[profile, plugin.name])
+
+
+def _plugins(generation: Generation) -> Iterator[tuple[str, Plugin]]:
+    for profile, framework in generation.frameworks.items():
+        for plugin in framework.plugins.all():
+            yield profile, plugin
+
+
+def _states_of_plugins(generation: Generation) -> Iterator[tuple[str, str, Any]]:
+    """Yield profile, plugin and data of the plugins with data to record; an error of a plugin is logged."""
+    for profile, plugin in _plugins(generation):
+        try:
+            recorded = msgspec.to_builtins(plugin.recorded_state())
+        except Exception:
+            fields = {"plugin": plugin.name, "profile": profile}
+            logger.exception("State of a plugin cannot be recorded", extra=fields)
+        else:
+            if recorded is not None:
+                yield profile, plugin.name, recorded
 
 
 def _plain(value: Any) -> Any:
