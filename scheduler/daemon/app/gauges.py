@@ -98,12 +98,18 @@ _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 
 
 def show_state(metrics: Metrics, parts: Parts, active: Callable[[], Generation]) -> None:
-    """Register the gauges of the cache's contents and of the age of plugins' data."""
+    """Register the gauges of the cache's contents and of plugins' data."""
     metrics.watch_gauge(
         "scheduler_cache_size",
         "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
         "type",
         parts.cache.counts,
+    )
+    metrics.families.read_gauges(
+        "custom_scheduler_deferred_resizes",
+        "Number of pods on nodes whose resize waits until their node has the capacity.",
+        (),
+        lambda: [((), float(len(parts.cache.deferred_resizes)))],
     )
     refreshes = metrics.refreshes
     refreshes.ages = lambda: active().refresh_ages()

@@ -159,12 +159,14 @@ class Cache:
         table: the columns.
         pauses: the nodes to avoid for a while.
         groups: group membership; the cache adds and removes its pods.
+        deferred_resizes: uids of the pods on nodes whose resize waits for capacity of the node.
     """
 
     def __init__(self, *, in_slices: bool = False) -> None:
         self.groups = PodGroups()
         self.table = ClusterTable(in_slices=in_slices)
         self.pauses = NodePauses()
+        self.deferred_resizes: set[str] = set()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
         self._placed: set[str] = set()  # uids of the pods that this scheduler placed
@@ -306,6 +308,7 @@ class Cache:
         if known.group != pod.group:
             self.groups.drop_placed(known)
         self.groups.note_placed(pod)
+        self._note_resize(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:
             self._pods_of_unknown_nodes[pod.node_name][pod.uid] = pod
@@ -395,6 +398,8 @@ class Cache:
         assert counted == self._pods, f"counted {sorted(counted)}, known {sorted(self._pods)}"
         assert set(self._states) == set(self._pods)
         assert self._placed <= set(self._pods)
+        waiting = {uid for uid, pod in self._pods.items() if pod.has_deferred_resize}
+        assert self.deferred_resizes == waiting, f"deferred resizes {self.deferred_resizes}, known {waiting}"
         self.groups.check()
 
     def _put(self, pod: PodInfo, state: PodState) -> None:
@@ -404,8 +409,15 @@ class Cache:
         self._states[pod.uid] = state
         self._count(pod)
 
+    def _note_resize(self, pod: PodInfo) -> None:
+        if pod.has_deferred_resize:
+            self.deferred_resizes.add(pod.uid)
+        else:
+            self.deferred_resizes.discard(pod.uid)
+
     def _count(self, pod: PodInfo) -> None:
         self.groups.note_placed(pod)
+        self._note_resize(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:
             self._pods_of_unknown_nodes.setdefault(pod.node_name, {})[pod.uid] = pod
@@ -416,6 +428,7 @@ class Cache:
         pod = self._pods.pop(uid)
         del self._states[uid]
         self._placed.discard(uid)
+        self.deferred_resizes.discard(uid)
         self._uncount(pod)
         return pod
 

@@ -111,12 +111,14 @@ async def test_a_pod_preempts_for_its_resize_until_the_kubelet_has_resized_it(tm
         await asyncio.sleep(30)
 
         assert evictions(it) == {"low": 1}
+        assert value(daemon, "custom_scheduler_deferred_resizes") == 1
         assert place(it, daemon, "grows") is Place.UNSCHEDULABLE
         told = explained(daemon)
         assert (told["node"], told["place"], told["attempt"]["message"]) == ("n", "unschedulable", FITS)
 
         report(it, "grows", cpu="4")
         await it.until(lambda: place(it, daemon, "grows") is Place.OUTSIDE)
+        assert value(daemon, "custom_scheduler_deferred_resizes") == 0
         assert not list(daemon.parts.queue.pods())
         assert not it.condition("grows")  # a new condition would say that it is not scheduled
         assert "nominatedNodeName" not in it.pod("grows")["status"]

@@ -124,6 +124,29 @@ def test_an_update_of_a_bound_pod_replaces_its_previous_amounts(cache: Cache):
     assert milli_cpu(cache) == {"n1": 1000, "n2": 0}
 
 
+def test_pods_with_a_deferred_resize_are_counted_until_the_resize_or_the_pod_is_gone(cache: Cache):
+    def resizing(reason: str, node_name: str = "n1", cpu: str = "1") -> PodInfo:
+        condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+        return bound("web", node_name, cpu=cpu, status={"conditions": [condition]})
+
+    for version, counts in (
+        (bound("web", "n1"), False),
+        (resizing("Deferred"), True),
+        (resizing("Infeasible"), False),
+        (resizing("Deferred", cpu="2"), True),
+        (bound("web", "n1", cpu="2"), False),
+        (resizing("Deferred", "unknown"), True),
+    ):
+        cache.add_pod(version)
+        assert cache.deferred_resizes == ({WEB.uid} if counts else set())
+        cache.check()
+
+    cache.recount()
+    assert cache.deferred_resizes == {WEB.uid}
+    cache.remove_pod(WEB.uid)
+    assert cache.deferred_resizes == set()
+
+
 def test_a_pod_may_be_added_before_its_node(cache: Cache):
     cache.add_pod(bound("early", "n9"))
     assert cache.counts() == {"nodes": 2, "pods": 1, "assumed_pods": 0}
