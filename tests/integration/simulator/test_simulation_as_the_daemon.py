@@ -17,7 +17,7 @@ from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.simulation.parallel_simulations import Player
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
-from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
+from scheduler.tools.whatif.simulation.workload import Arrival, PodIsResized, Workload, served_by
 from tests.integration.groups.gangs import member
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
@@ -106,6 +106,20 @@ def mixed() -> Timeline:
     return [*timeline, *((40.0, each) for each in members)]
 
 
+def resizes() -> Timeline:
+    """Deferred resizes hold capacity, are carried out when a victim has left, or never fit."""
+    filler = [(float(each), pod_object(f"low-{each}", cpu="1700m", memory="1Gi")) for each in range(9)]
+    grow = [
+        (20.0 + place, resize(f"low-{place}", cpu)) for place, cpu in enumerate(("3", "2500m", "90", "3"))
+    ]
+    held = [(30.0 + place, pod_object(f"p-{place}", cpu=f"{700 + 10 * place}m")) for place in range(6)]
+    return [*filler, *grow, *held, (60.0, pod_object("high", cpu="2500m", memory="1Gi", priority=10))]
+
+
+def resize(name: str, cpu: str) -> dict[str, Any]:
+    return {"name": name, "resized": {"cpu": cpu}}
+
+
 PROTECTION = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -121,6 +135,7 @@ TIMELINES = [
     pytest.param(preemption(), "", id="preemption"),
     pytest.param(preemption(), PROTECTION, id="preemption of pods that are protected first"),
     pytest.param(gang(), "", id="a gang whose last members come later"),
+    pytest.param(resizes(), "", id="resizes"),
     pytest.param(mixed(), "", id="priorities and a gang that preempts"),
 ]
 
@@ -150,8 +165,14 @@ def by_simulation(timeline: Timeline, configuration: str) -> dict[str, str]:
             "scheduling.k8s.io/v1alpha2/podgroups": {"default/g": msgspec.json.encode(pod_group("g", 3))}
         }
         there = ClusterFile([decode_node(msgspec.json.encode(each)) for each in nodes()], [], groups)
-        arrivals = [Arrival(decode_pod(msgspec.json.encode(pod)), at) for at, pod in timeline]
-        workload = served_by(Workload(there, arrivals), list(daemon.parts.profiles.frameworks))
+        pods = [(at, pod) for at, pod in timeline if "resized" not in pod]
+        arrivals = [Arrival(decode_pod(msgspec.json.encode(pod)), at) for at, pod in pods]
+        events = [
+            PodIsResized(at, f"default/{each['name']}", "", each["resized"])
+            for at, each in timeline
+            if "resized" in each
+        ]
+        workload = served_by(Workload(there, arrivals, events), list(daemon.parts.profiles.frameworks))
         daemon.fill(there)
         player = Player(workload, daemon, Nobody())
         await daemon.run(player.play())
@@ -173,6 +194,12 @@ def by_daemon(folder: Path, timeline: Timeline, configuration: str) -> dict[str,
             began = asyncio.get_running_loop().time()
             for at, pod in timeline:
                 await asyncio.sleep(max(0.0, began + at - asyncio.get_running_loop().time()))
+                if "resized" in pod:
+                    container = {**it.pod(pod["name"])["spec"]["containers"][0]}
+                    container["resources"] = {"requests": container["resources"]["requests"] | pod["resized"]}
+                    spec = {"containers": [container]}
+                    it.server.store.patch("pods", pod["name"], {"spec": spec}, subresource="resize")
+                    continue
                 pod["metadata"].pop("uid", None)
                 it.add_pods(pod)
             await asyncio.sleep(_END)
