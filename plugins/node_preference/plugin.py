@@ -52,6 +52,7 @@ from scheduler.framework import (
     ScorePlugin,
     Sleep,
     Status,
+    no_event_keys,
 )
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.selectors import parse_label_selector
@@ -84,7 +85,7 @@ class NodePreferenceArgs(PluginArgs, frozen=True, kw_only=True):
 
     Attributes:
         preferences: the preferences of the profile; the first one whose selector matches a pod applies to it.
-        read_annotations: whether the annotation of a pod's controller replaces them.
+        read_annotations: whether the annotation of a pod, or else of its controller, replaces them.
         write_deletion_cost: whether the pods of ReplicaSets get a deletion cost, so that a scale-down follows the sets.
     """
 
@@ -188,7 +189,7 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
         {
             MAXIMUM: "the node set of the node has its maximum of pods of the controller",
             MINIMUM: "other node sets need all remaining pods of the controller for their minimum",
-            INVALID: "the annotation of the controller of the pod is invalid",
+            INVALID: "the annotation of the pod, or of its controller, is invalid",
         }
     )
     Args = NodePreferenceArgs
@@ -212,10 +213,13 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
         ]
         self._rows = RowsOfSets()
         self._costs: DeletionCosts | None = None
+        rights = frozenset[str]()
         if args.write_deletion_cost:
             self._costs = DeletionCosts(self._wanted, cluster, api, background, sleep, metrics)
             rights = frozenset({"patch v1/pods"})
-            self.needs = Needs(KINDS, bound_pod_annotations=True, rights=rights)  # type: ignore[misc]  # of this one
+        # An explanation of a pod on a node reads its annotation too.
+        reads = args.read_annotations or args.write_deletion_cost
+        self.needs = Needs(KINDS, bound_pod_annotations=reads, rights=rights)  # type: ignore[misc]  # of this one
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Return the preference if its sets have no limits: else the results depend on the pods of all nodes."""
@@ -223,12 +227,15 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
         return None if wanted.fault or wanted.has_limits else (wanted.preference,)
 
     def _wanted(self, pod: PodInfo) -> Wanted:
-        """Return the preference of a pod: that of its controller's annotation, or else of the profile."""
+        """Return the preference of a pod: that of its own annotation, else of its controller's, else of the profile."""
         controller = self._controllers.of(pod)
-        if self._reads_annotations and controller is not None and controller.annotation is not None:
-            read = read_annotation(controller.annotation)
+        text, whose = pod.annotations.get(ANNOTATION), "the pod"
+        if text is None and controller is not None:
+            text, whose = controller.annotation, controller.title
+        if self._reads_annotations and text is not None:
+            read = read_annotation(text)
             if isinstance(read, str):
-                return Wanted(None, controller, f"annotation {ANNOTATION} of {controller.title}: {read}")
+                return Wanted(None, controller, f"annotation {ANNOTATION} of {whose}: {read}")
             return Wanted(read, controller)
         labels = pod.labels
         found = (preference for rule, preference in self._of_profile if rule.matches(labels))
@@ -239,6 +246,7 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
     def events(self) -> Sequence[EventWithHint]:
         pod = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE_POD_LABEL | ActionType.DELETE)
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        own = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
         controllers = [
             EventWithHint(
                 ClusterEvent(EventResource.of(kind), ActionType.ADD | ActionType.UPDATE),
@@ -252,6 +260,7 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
         return (
             EventWithHint(pod, self._after_pod_change, self._pod_key, _namespaces, _own_namespace),
             EventWithHint(node, self._after_node_change, self._pod_key),
+            EventWithHint(own, _after_own_change, self._pod_key, no_event_keys),
             *controllers,
         )
 
@@ -272,7 +281,7 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
         """Requeue if a node is added to a set that may have pods, also from another set."""
         preference = self._wanted(pod).preference
-        if preference is None:  # the annotation is invalid: only a change of the controller helps
+        if preference is None:  # an annotation is invalid: only its change helps
             return QueueingHint.SKIP
         number = preference.set_of(new.labels)
         if old is not None and preference.set_of(old.labels) == number:
@@ -407,6 +416,12 @@ def _lower(counts: SetCounts, number: int) -> str | None:
             names = ", ".join(counts.preference.sets[lacking].name for lacking in counts.lacking)
             return f"minReplicas of node set {names} were {counts.too_few} lower"
     return None
+
+
+def _after_own_change(pod: PodInfo, old: PodInfo, new: PodInfo) -> QueueingHint:
+    """Requeue a pod whose annotation changed."""
+    is_same = old.annotations.get(ANNOTATION) == new.annotations.get(ANNOTATION)
+    return QueueingHint.SKIP if is_same or new.uid != pod.uid else QueueingHint.QUEUE
 
 
 def _namespaces(old: PodInfo | None, new: PodInfo | None) -> set[str]:

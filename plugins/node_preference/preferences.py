@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ANNOTATION: Final = "custom-scheduler.io/node-preference"
-"""The annotation of a controller, with the JSON of `PreferenceArgs`."""
+"""The annotation of a pod or of its controller, with the JSON of `PreferenceArgs`."""
 MOST_SETS: Final = 16
 _LONGEST: Final = 8 * 1024
 """The longest text of an annotation, in characters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from plugins.node_preference.plugin import MAXIMUM, MINIMUM, NodePreference
+from plugins.node_preference.preferences import ANNOTATION
 from scheduler.framework import SKIP, Code, CycleState, EventResource, QueueingHint, Reason, Status
 from scheduler.testing.contract import CHECKS, PluginSubject
 from tests.support.builders import node, pod
@@ -188,6 +190,44 @@ class TestControllers:
         world = World(AT_MOST_30, spec={"replicas": 1, "selector": selector})
         assert rejected(world) == {}
         assert scores(world) is None
+
+
+class TestAnnotationOfThePod:
+    @pytest.mark.parametrize("kind", ["ReplicaSet", "CloneSet"])
+    def test_it_replaces_those_of_its_controller_and_of_the_profile(self, kind: str):
+        world = World(ON_DEMAND, args=OF_PROFILE, kind=kind)
+        own = annotated(world, json.dumps({"sets": [{"matchLabels": {"capacity": "other"}}]}))
+        assert scores(world, own) == {"s1": 0, "s2": 0, "d1": 0, "d2": 0, "x": 100}
+
+    def test_its_limits_are_of_the_replicas_of_the_controller(self):
+        world = World(args=OF_PROFILE)
+        world.run("s1", "s1", "s1")
+        own = annotated(world, json.dumps({"sets": [{**SPOT, "maxReplicas": "40%"}]}))
+        assert rejected(world, own) == {}
+        world.run("s1")
+        assert set(rejected(world, own)) == {"s1", "s2"}
+
+    def test_an_error_in_it_rejects_the_pod_and_names_the_field(self):
+        world = World(AT_MOST_30)
+        own = annotated(world, json.dumps({"sets": [SPOT, {"maxReplicas": "x"}]}))
+        answer = world.plugin.pre_filter(CycleState(), own, world.table.snapshot())
+
+        assert isinstance(answer, Status)
+        assert answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        assert answer.message == (
+            "annotation custom-scheduler.io/node-preference of the pod: sets[1].maxReplicas: a number of replicas from 0, "
+            'or a percentage from 0% to 100%, is expected, was "x"'
+        )
+        assert [cause.code for cause in answer.by("NodePreference").causes] == ["InvalidNodePreference"]
+
+    def test_without_read_annotations_it_does_not_count(self):
+        world = World(args={**OF_PROFILE, "readAnnotations": False})
+        assert scores(world, annotated(world, "invalid")) == scores(world)
+
+
+def annotated(world: World, text: str) -> PodInfo:
+    """Return a pod of the controller with an annotation of its own."""
+    return world.pod(metadata={"annotations": {ANNOTATION: text}})
 
 
 class TestPreferencesOfTheProfile:
@@ -383,6 +423,13 @@ class TestHints:
         assert not hint(world, resource, world.pod(), old, other)
         assert not hint(world, resource, pod("bare"), old, scaled)
 
+    def test_a_changed_annotation_requeues_its_own_pod(self):
+        world, resource = World(AT_MOST_30), EventResource.UNSCHEDULABLE_POD
+        old, new, other = world.pod(), annotated(world, "{}"), world.pod("other")
+        assert hint(world, resource, old, old, new)
+        assert not hint(world, resource, old, old, world.pod(labels={**WEB, "a": "b"}))
+        assert not hint(world, resource, other, old, new)
+
     def test_pods_of_one_controller_share_a_key(self):
         world = World(AT_MOST_30)
         for registered in world.plugin.events():
@@ -473,5 +520,9 @@ def test_one_by_one_the_pods_fill_the_sets_in_their_order():
 def test_it_reads_controllers_and_writes_nothing_by_default():
     needs = World(AT_MOST_30).plugin.needs
     assert needs.kinds == {"apps/v1/replicasets", "apps/v1/statefulsets", "batch/v1/jobs"}
-    assert not needs.bound_pod_annotations
     assert not needs.rights
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_annotations_of_pods_on_nodes_are_kept_if_they_are_read(reads: bool):
+    assert World(args={"readAnnotations": reads}).plugin.needs.bound_pod_annotations is reads
