@@ -17,28 +17,37 @@ if TYPE_CHECKING:
 
     from plugins.node_resource_topology.requests import Amounts, ZoneRequest
     from plugins.node_resource_topology.zone_table import ZoneTable
-    from scheduler.snapshot import Bools, Int64s
+    from scheduler.snapshot import Bools, Int64s, Rows
 
 ALIGNED: Final = -1
 """In `unaligned`: the node holds the pod."""
+_NOTHING: Final[Mapping[str, Int64s]] = {}
 
 
-def unaligned(table: ZoneTable, slots: Int64s, request: ZoneRequest) -> Generator[None, None, Int64s]:
+def unaligned(
+    table: ZoneTable, slots: Int64s, request: ZoneRequest, more: Mapping[str, Int64s] = _NOTHING
+) -> Generator[None, None, Int64s]:
     """Return int64 (len(slots),): the place of the first container that no zone of the node holds, or ALIGNED.
 
     The place is 0 for a node that aligns the pod as a whole. The steps take one container each; the amounts are those
     when the work began.
+
+    Args:
+        table: the zones.
+        slots: the nodes.
+        request: the request of the pod.
+        more: resource -> int64 (len(slots), width), what zones have in addition.
     """
     found = np.full(len(slots), ALIGNED, dtype=np.int64)
     as_a_whole = np.flatnonzero(table.aligns[slots] & ~table.by_container[slots])
     by_container = np.flatnonzero(table.aligns[slots] & table.by_container[slots])
     if as_a_whole.size:
-        available = _available(table, slots[as_a_whole], [request.whole])
+        available = _available(table, slots, as_a_whole, [request.whole], more)
         _, fits = _lowest_zone(available, table.width, request, request.whole, len(as_a_whole))
         found[as_a_whole[~fits]] = 0
     if by_container.size:
         every = [container.amounts for container in request.containers]
-        available = _available(table, slots[by_container], every)
+        available = _available(table, slots, by_container, every, more)
         yield from _align_containers(found, by_container, available, table.width, request)
     return found
 
@@ -66,13 +75,17 @@ def _align_containers(
                 available[name][every_row, zones] = np.where(there < 0, there, there - amount)
 
 
-def _available(table: ZoneTable, slots: Int64s, every: list[Amounts]) -> dict[str, Int64s]:
-    """Return resource -> int64 (len(slots), width), a copy; without resources that no zone names."""
+def _available(
+    table: ZoneTable, slots: Int64s, places: Rows, every: list[Amounts], more: Mapping[str, Int64s]
+) -> dict[str, Int64s]:
+    """Return resource -> int64 (len(places), width), a copy; without resources that no zone names."""
     found: dict[str, Int64s] = {}
     for name in dict.fromkeys(name for amounts in every for name, amount in amounts if amount):
         column = table.amounts(name)
         if column is not None:
-            found[name] = column[slots]
+            found[name] = column[slots[places]]
+            if name in more:
+                found[name] += more[name][places]
     return found
 
 

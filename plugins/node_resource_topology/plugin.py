@@ -71,7 +71,7 @@ from scheduler.objects.caches import BoundedDict
 from scheduler.objects.quantity import readable_amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from plugins.node_resource_topology.reservations import Reservations
     from scheduler.framework import CycleState, Status
@@ -81,16 +81,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STALE: Final = Reason("invalid node topology data", "StaleNodeTopology")
+EXCEEDING: Final = Reason(
+    "eviction simulation in NRT is not possible: resource release request exceeds NUMA allocatable",
+    "InvalidNumaPlacement",
+)
 
 _OUTCOMES: Final = (
     PASS,
     *(
         Outcome(Code.UNSCHEDULABLE, (reason,))
-        for reason in (UNALIGNED_POD, UNALIGNED_CONTAINER, UNALIGNED_INIT_CONTAINER, UNALIGNED_SIDECAR, STALE)
+        for reason in (
+            UNALIGNED_POD,
+            UNALIGNED_CONTAINER,
+            UNALIGNED_INIT_CONTAINER,
+            UNALIGNED_SIDECAR,
+            STALE,
+            EXCEEDING,
+        )
     ),
 )
 _INDEX: Final = {outcome.reasons[0]: place for place, outcome in enumerate(_OUTCOMES) if outcome.reasons}
 _REQUEST: Final = "NodeResourceTopologyMatch"
+_EVICTED: Final = "NodeResourceTopologyMatch/evicted"
 _MOST_REQUESTS: Final = 128
 """Maximum number of different requests whose results are kept; the one that was not used for longest is dropped."""
 _MOST_WAITING: Final = 1024
@@ -115,8 +127,8 @@ class NodeResourceTopologyMatchArgs(PluginArgs, frozen=True):
         discard_reserved_nodes: leave a node out as long as a pod that was placed there is not bound; takes precedence over
             `cache_resync_period_seconds`.
         cache: how newer objects replace subtracted amounts.
-        preemption_mode: without an effect: the pods that preemption would evict free nothing in a zone until its object
-            shows it, as with Disabled.
+        preemption_mode: whether pods that preemption would evict free what they have of a zone: only if the objects have the
+            zones of containers, and with `cache_resync_period_seconds`.
     """
 
     scoring_strategy: ScoringStrategy = ScoringStrategy()
@@ -137,6 +149,22 @@ class NodeResourceTopologyMatchArgs(PluginArgs, frozen=True):
                 yield FieldError(f"{path}.name", f"{resource.name!r} was named before")
 
 
+class EvictedPods:
+    """The pods that preemption has removed from nodes for a trial: row -> their uids."""
+
+    def __init__(self, by_row: Mapping[int, frozenset[str]] = MappingProxyType({})) -> None:
+        self.by_row = dict(by_row)
+
+    def clone(self) -> EvictedPods:
+        return EvictedPods(self.by_row)
+
+    def change(self, pods: Iterable[tuple[int, PodInfo]], *, are_removed: bool) -> None:
+        """Record removed pods, or those that were removed and are added again; other added pods do not matter."""
+        for row, pod in pods:
+            evicted = self.by_row.get(row, frozenset())
+            self.by_row[row] = evicted | {pod.uid} if are_removed else evicted - {pod.uid}
+
+
 class NodeResourceTopologyMatch(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PostBindPlugin
 ):
@@ -149,6 +177,7 @@ class NodeResourceTopologyMatch(
     name = "NodeResourceTopologyMatch"
     api_version = 1
     Args = NodeResourceTopologyMatchArgs
+    keeps_rows_apart = True
     needs = Needs(kinds=frozenset({NODE_TOPOLOGIES}))
     reason_codes = MappingProxyType(
         {
@@ -157,6 +186,7 @@ class NodeResourceTopologyMatch(
             UNALIGNED_INIT_CONTAINER.code: "no NUMA zone of the node holds an init container of the pod",
             UNALIGNED_SIDECAR.code: "no NUMA zone of the node holds a sidecar of the pod",
             STALE.code: "the NodeResourceTopology of the node does not include all of its pods yet",
+            EXCEEDING.code: "the evicted pods would free more of a NUMA zone than is allocatable there",
         }
     )
 
@@ -175,6 +205,7 @@ class NodeResourceTopologyMatch(
         self._work = PluginWork(time_slice)
         self._topologies = Topologies.of(objects)
         self._reservations = self._chosen(args)
+        self._simulates_evictions = args.preemption_mode == "Enabled"
         strategy = args.scoring_strategy
         weights = {resource.name: resource.weight for resource in strategy.resources}
         self._strategy = ZoneScores(strategy.type, weights)
@@ -188,10 +219,13 @@ class NodeResourceTopologyMatch(
             "NodeResourceTopologies by state: read, invalid in part or as a whole, and stale.",
             "state",
         )
-        if args.preemption_mode == "Enabled":
-            logger.warning("preemptionMode of NodeResourceTopologyMatch has no effect")
 
     def _chosen(self, args: NodeResourceTopologyMatchArgs) -> Reservations:
+        is_cached = args.cache_resync_period_seconds and not args.discard_reserved_nodes
+        if args.preemption_mode == "Enabled" and not is_cached:
+            logger.warning(
+                "preemptionMode of NodeResourceTopologyMatch has no effect without cacheResyncPeriodSeconds"
+            )
         if args.discard_reserved_nodes:
             self.refresh_seconds = 1.0
             return ReservedNodes.of(self._objects)
@@ -200,7 +234,7 @@ class NodeResourceTopologyMatch(
             return NoReservations(self._topologies)
         self.refresh_seconds = float(args.cache_resync_period_seconds)
         found = SubtractedRequests.of(self._objects)
-        found.args = args.cache
+        found.configure(args.cache, reads_placements=args.preemption_mode == "Enabled")
         return found
 
     def signature(self, pod: PodInfo) -> Hashable:
@@ -254,7 +288,21 @@ class NodeResourceTopologyMatch(
         if not len(self._reservations.table):
             return SKIP
         state.write(_REQUEST, zone_request(pod))
+        if self._simulates_evictions:
+            state.write(_EVICTED, EvictedPods(), by_row=True)
         return None
+
+    def add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        if self._simulates_evictions:
+            state.mutable(_EVICTED, EvictedPods).change(added, are_removed=False)
+
+    def remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        if self._simulates_evictions:
+            state.mutable(_EVICTED, EvictedPods).change(removed, are_removed=True)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         request = state.read(_REQUEST, ZoneRequest)
@@ -268,6 +316,7 @@ class NodeResourceTopologyMatch(
         if not rows.size:
             return Outcomes(index, _OUTCOMES)
         places = self._places(request, slots)
+        exceeding = self._evict(state, request, snapshot, rows, slots, places)
         rejected = np.flatnonzero(places != ALIGNED)
         if rejected.size:
             of_containers = np.array([_INDEX[each.reason] for each in request.containers] or [0])
@@ -276,6 +325,7 @@ class NodeResourceTopologyMatch(
                 of_containers[np.minimum(places[rejected], len(of_containers) - 1)],
                 _INDEX[UNALIGNED_POD],
             )
+        index[exceeding] = _INDEX[EXCEEDING]
         self._reject_without_resource(index, request, snapshot, rows, slots)
         stale = table.is_stale[slots]
         if stale.any():
@@ -300,6 +350,43 @@ class NodeResourceTopologyMatch(
         if unknown.size:
             self._keep(results, unknown, request, unaligned(table, unknown, request))
         return results.of(slots)
+
+    def _evict(
+        self,
+        state: CycleState,
+        request: ZoneRequest,
+        snapshot: Snapshot,
+        rows: Rows,
+        slots: Int64s,
+        places: Int64s,
+    ) -> list[int]:
+        """Evaluate nodes without evicted pods again: write the results into `places`, and return the rows with invalid data.
+
+        Source:
+            scheduler-plugins, pkg/noderesourcetopology/filter.go, Filter, and preemption/preemption.go.
+        """
+        evicted = state.read(_EVICTED, EvictedPods).by_row if _EVICTED in state else {}
+        if not evicted:
+            return []
+        table, exceeding, known = self._reservations.table, [], []
+        free: list[Mapping[tuple[int, str], int]] = []
+        for position in np.flatnonzero(np.isin(rows, list(evicted))).tolist():
+            row = int(rows[position])
+            freed = self._reservations.freed(snapshot.name_of(row), evicted[row])
+            if freed is None:
+                exceeding.append(row)
+            elif freed:
+                known.append(position)
+                free.append(freed)
+        if known:
+            more: dict[str, Int64s] = {}
+            for number, freed in enumerate(free):
+                for (place, name), amount in freed.items():
+                    if name not in more:
+                        more[name] = np.zeros((len(free), table.width), dtype=np.int64)
+                    more[name][number, place] = amount
+            places[known] = run_to_end(unaligned(table, slots[known], request, more))
+        return exceeding
 
     def _reject_without_resource(
         self, index: np.ndarray[Any, Any], request: ZoneRequest, snapshot: Snapshot, rows: Rows, slots: Int64s

@@ -125,31 +125,36 @@ def whole_request(pod: PodInfo) -> dict[str, int]:
 
 
 def takes_exclusive_resources(pod: PodInfo, of_zones: Collection[str]) -> bool:
-    """Return whether a running pod has resources of a node for itself.
+    """Return whether a running pod has resources of a node for itself; see `exclusive_requests`."""
+    return any(True for _ in exclusive_requests(pod, of_zones))
+
+
+def exclusive_requests(pod: PodInfo, of_zones: Collection[str]) -> Iterator[tuple[str, Amounts]]:
+    """Yield the containers of a running pod that have resources of a node for themselves, each with these resources.
 
     Args:
         pod: the pod.
         of_zones: the resources that the zones of the node name.
 
     Source:
-        scheduler-plugins, pkg/noderesourcetopology/resourcerequests/exclusive.go, AreExclusiveForPod.
+        scheduler-plugins, pkg/noderesourcetopology/resourcerequests/exclusive.go, IsExclusive.
     """
     spec = pod.pod.spec
-    running = [*spec.containers, *filter(_is_sidecar, spec.init_containers)]
-    is_guaranteed: bool | None = None
-    for container in running:
-        for name, amount in _amounts(container):
-            if not is_native_resource(name):
-                if name in of_zones:
-                    return True
-                continue
-            if is_guaranteed is None:
-                is_guaranteed = qos_class_of(spec) == GUARANTEED
-            if not is_guaranteed or amount <= 0:
-                continue
-            if (name == CPU and amount % 1000 == 0) or (name != CPU and _is_of_zones(name)):
-                return True
-    return False
+    is_guaranteed = qos_class_of(spec) == GUARANTEED
+    for container in (*spec.containers, *filter(_is_sidecar, spec.init_containers)):
+        exclusive = tuple(
+            (name, amount)
+            for name, amount in _amounts(container)
+            if (_is_exclusive_amount(name, amount) and is_guaranteed)
+            or (not is_native_resource(name) and name in of_zones)
+        )
+        if exclusive:
+            yield container.name, exclusive
+
+
+def _is_exclusive_amount(resource: str, amount: int) -> bool:
+    """Return whether a container of a Guaranteed pod has an amount for itself: of cpus only whole ones."""
+    return amount > 0 and (amount % 1000 == 0 if resource == CPU else _is_of_zones(resource))
 
 
 def is_of_node(resource: str) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
+from plugins.node_resource_topology.placements import freed_by_pod, total_of
 from plugins.node_resource_topology.pod_fingerprint import fingerprint
 from plugins.node_resource_topology.requests import takes_exclusive_resources, whole_request
 from plugins.node_resource_topology.topologies import Topologies
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping
     from typing import Self
 
+    from plugins.node_resource_topology.placements import Freed
     from plugins.node_resource_topology.topology_objects import NodeTopology
     from scheduler.framework import ClusterObjects
     from scheduler.objects.pod import PodInfo
@@ -48,7 +50,8 @@ class CacheArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
             data of a node unusable until an object includes them.
         resync_method: which pods the fingerprint of an object includes; Autodetect reads this from the object.
         resync_scope: whether changed settings of the kubelet replace the data at once.
-        informer_mode: without an effect; all running pods of a node are compared.
+        informer_mode: without an effect. In scheduler-plugins, Dedicated compares pods that have ended and are not deleted too;
+            the kubelets of all supported versions leave them out from what they report to agents.
     """
 
     foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] = "All"
@@ -85,12 +88,26 @@ class Reservations(Protocol):
         """Record that a pod was bound."""
         ...
 
+    def freed(self, node_name: str, pods: Collection[str]) -> Mapping[tuple[int, str], int] | None:
+        """Return (place of the zone, resource) -> what the end of pods frees, which are given by their uids.
+
+        It is empty if nothing is known of the pods, and None if zones would then have more free than is allocatable.
+        """
+        ...
+
     def why_stale(self, node_name: str, snapshot: Snapshot) -> str:
         """Return why the data of a node are not used."""
         ...
 
 
-class NoReservations:
+class _WithoutPlacements:
+    """The base of the reservations that do not compare which pods an object includes."""
+
+    def freed(self, node_name: str, pods: Collection[str]) -> Mapping[tuple[int, str], int] | None:
+        return {}
+
+
+class NoReservations(_WithoutPlacements):
     """Uses the newest objects as they are."""
 
     def __init__(self, topologies: Topologies) -> None:
@@ -123,6 +140,8 @@ class _Node:
         reserved: uid of a placed pod -> what it requests; `used` does not include it.
         included: the uids of pods that `used` includes.
         is_stale: whether there are pods that are neither included nor reserved.
+        frees: uid of a pod that `used` includes -> what its end frees; None if that was not read.
+        left: the uids in `frees` of pods that are not on the node any more.
     """
 
     used: NodeTopology
@@ -130,6 +149,8 @@ class _Node:
     reserved: dict[str, Mapping[str, int]] = field(default_factory=dict)
     included: set[str] = field(default_factory=set)
     is_stale: bool = False
+    frees: Mapping[str, Freed] | None = None
+    left: frozenset[str] = frozenset()
 
     def taken(self) -> dict[str, int]:
         """Return what the reserved pods request together."""
@@ -159,11 +180,8 @@ class _Following:
         """Return what all plugins of a scheduler with this way share."""
         return cluster.objects(NODE_TOPOLOGIES).companion(cls, lambda: cls(cluster))
 
-    def _show(self, name: str, node: _Node) -> None:
-        self.table.put(name, node.used, node.taken(), is_stale=node.is_stale)
 
-
-class ReservedNodes(_Following):
+class ReservedNodes(_WithoutPlacements, _Following):
     """Leaves a node out as long as a pod that was placed there is not bound."""
 
     def follow(self) -> Generator[None, None, None]:
@@ -208,15 +226,21 @@ class ReservedNodes(_Following):
 class SubtractedRequests(_Following):
     """Subtracts what placed pods request from all zones of their nodes.
 
-    Attributes:
-        args: the settings; those of the profile that was configured last count for all profiles.
+    The settings of the profile that was configured last count for all profiles.
     """
 
     def __init__(self, cluster: ClusterObjects) -> None:
         super().__init__(cluster)
-        self.args = CacheArgs()
+        self._args = CacheArgs()
+        self._reads_placements = False
         self._log: ChangeLog | None = None
         self._seen = 0
+
+    def configure(self, args: CacheArgs, *, reads_placements: bool) -> None:
+        """Set how newer objects are used, and whether the zones of the containers in them are read."""
+        if reads_placements and not self._reads_placements:
+            self._changed.update(dict.fromkeys(self._nodes))
+        self._args, self._reads_placements = args, reads_placements
 
     # Following the cluster.
 
@@ -275,13 +299,14 @@ class SubtractedRequests(_Following):
         is_new = node is None
         if node is None:
             node = self._nodes[name] = _Node(newest)
-        before = (node.used, len(node.reserved), node.is_stale)
+        before = (node.used, len(node.reserved), node.is_stale, node.left)
         for uid in [uid for uid in node.reserved if uid not in uids]:
             del node.reserved[uid]  # the pod is gone
         node.included &= uids
+        node.left = frozenset(node.frees or ()) - uids
         node.is_stale = node.is_stale or bool(self._foreign(node, pods))
         self._follow_object(node, newest, pods, again=again)
-        after = (node.used, len(node.reserved), node.is_stale)
+        after = (node.used, len(node.reserved), node.is_stale, node.left)
         if is_new or before != after:
             self._show(name, node)
         return before != after and not node.is_stale
@@ -295,16 +320,27 @@ class SubtractedRequests(_Following):
                 node.compared = newest
                 included = self._included(newest, pods)
                 if included is not None:
-                    node.used, node.included = newest, included
+                    node.included = included
+                    self._use(node, newest, [pod for pod in pods if pod.uid in included])
                     node.reserved = {
                         uid: amounts for uid, amounts in node.reserved.items() if uid not in included
                     }
                     node.is_stale = bool(self._foreign(node, pods))
                     return
-            if self.args.resync_scope == _ALL and newest.kubelet_settings != node.used.kubelet_settings:
-                node.used = newest  # the kubelet was restarted with other settings
-        else:
-            node.used = newest
+            if self._args.resync_scope == _ALL and newest.kubelet_settings != node.used.kubelet_settings:
+                self._use(node, newest, ())  # the kubelet was restarted with other settings
+        elif newest is not node.used or (node.frees is None and self._reads_placements):
+            shows = self._reads_placements and newest.placement is not None and self._included(newest, pods)
+            self._use(node, newest, [pod for pod in pods if shows and pod.uid in shows])
+
+    def _use(self, node: _Node, newest: NodeTopology, included: Collection[PodInfo]) -> None:
+        """Use an object; `included` are the pods that it is known to include."""
+        node.used, node.left = newest, frozenset()
+        node.frees = freed_by_pod(newest, included) if self._reads_placements else None
+
+    def _show(self, name: str, node: _Node) -> None:
+        freed = self.freed(name, node.left) or {}
+        self.table.put(name, node.used, node.taken(), freed, is_stale=node.is_stale)
 
     def _included(self, topology: NodeTopology, pods: Collection[PodInfo]) -> set[str] | None:
         """Return the uids of the pods that an object includes, or that take nothing it shows; None if it includes others.
@@ -314,7 +350,7 @@ class SubtractedRequests(_Following):
         """
         if not topology.fingerprint:
             return None
-        method = self.args.resync_method
+        method = self._args.resync_method
         exclusive_only = topology.has_fingerprint_attribute and (
             method == _EXCLUSIVE_ONLY or (method == "Autodetect" and topology.is_of_exclusive_pods)
         )
@@ -329,7 +365,7 @@ class SubtractedRequests(_Following):
 
     def _foreign(self, node: _Node, pods: Collection[PodInfo]) -> list[PodInfo]:
         """Return the pods of a node that are neither included nor reserved."""
-        detected = self.args.foreign_pods_detect
+        detected = self._args.foreign_pods_detect
         if detected == "None":
             return []
         others = [pod for pod in pods if pod.uid not in node.included and pod.uid not in node.reserved]
@@ -356,6 +392,17 @@ class SubtractedRequests(_Following):
             self._show(node_name, node)
 
     def bound(self, pod: PodInfo, node_name: str) -> None: ...
+
+    def freed(self, node_name: str, pods: Collection[str]) -> Mapping[tuple[int, str], int] | None:
+        node = self._nodes.get(node_name)
+        if node is None or not node.frees:
+            return {}
+        frees, zones = node.frees, node.used.zones
+        together = total_of(frees[uid] for uid in {*pods, *node.left} & frees.keys())
+        for (place, name), amount in together.items():
+            if zones[place].available[name] + amount > zones[place].allocatable[name]:
+                return None
+        return total_of(frees[uid] for uid in frees.keys() & pods)
 
     def why_stale(self, node_name: str, snapshot: Snapshot) -> str:
         node, row = self._nodes.get(node_name), snapshot.row_of(node_name)

@@ -9,11 +9,12 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from plugins.node_resource_topology.placements import EncodedPlacement, read_placement
 from scheduler.errors import ObjectError
 from scheduler.objects.decode import typed_object
 from scheduler.objects.meta import ApiStruct, ObjectMeta
@@ -37,6 +38,8 @@ _FINGERPRINT: Final = "nodeTopologyPodsFingerprint"
 _FINGERPRINT_METHOD: Final = "nodeTopologyPodsFingerprintMethod"
 _FINGERPRINT_ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
 _EXCLUSIVE_METHOD: Final = "with-exclusive-resources"
+_PLACEMENT: Final = "topology.node.k8s.io/numaplacement-metadata"
+_PLACEMENT_VECTOR: Final = "topology.node.k8s.io/numaplacement-vector"
 _OF_OLD_POLICIES: Final[Mapping[str, tuple[str, str] | None]] = {
     "SingleNUMANodeContainerLevel": (SINGLE_NUMA_NODE, CONTAINER_SCOPE),
     "SingleNUMANodePodLevel": (SINGLE_NUMA_NODE, POD_SCOPE),
@@ -82,9 +85,10 @@ class Cost(ApiStruct, frozen=True):
 
 
 class ZoneResource(ApiStruct, frozen=True):
-    """An amount of a resource in a zone; only what is available matters to scheduling."""
+    """An amount of a resource in a zone."""
 
     name: str = ""
+    allocatable: str | int | float = 0
     available: str | int | float = 0
 
 
@@ -93,6 +97,7 @@ class Zone(ApiStruct, frozen=True):
 
     name: str = ""
     type: str = ""
+    attributes: tuple[Attribute, ...] = ()
     costs: tuple[Cost, ...] = ()
     resources: tuple[ZoneResource, ...] = ()
 
@@ -114,11 +119,13 @@ class NumaZone:
         number: its number, as in `node-0`.
         available: resource -> milliCPU, bytes or a count that is free.
         costs: number of a zone -> the distance to it.
+        allocatable: resource -> how much of it can be available at most; empty if the object has no `placement`.
     """
 
     number: int
     available: Mapping[str, int]
     costs: Mapping[int, int]
+    allocatable: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -137,6 +144,7 @@ class NodeTopology:
         fingerprint: of the pods that the available amounts include; "" if unknown.
         is_of_exclusive_pods: whether the fingerprint is of pods with exclusive resources only.
         has_fingerprint_attribute: whether it is in an attribute, not in the older annotation.
+        placement: the zones of the containers of these pods; None if unknown.
         problems: fields of the object that do not count, and why; the first few.
     """
 
@@ -147,6 +155,7 @@ class NodeTopology:
     fingerprint: str = ""
     is_of_exclusive_pods: bool = False
     has_fingerprint_attribute: bool = False
+    placement: EncodedPlacement | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -173,15 +182,16 @@ def read_topology(obj: Mapping[str, Any]) -> NodeTopology | str:
         return f"{error.path or 'object'}: {error.problem}"
     problems: list[str] = []
     policy, scope, max_zones = _settings(found, problems)
-    values = {each.name: each.value for each in reversed(found.attributes[:MOST_LISTED])}
+    values = _values(found.attributes)
     return NodeTopology(
         policy=policy,
         scope=scope,
         max_zones=max_zones,
-        zones=_zones(found.zones, problems),
+        zones=_zones(found.zones, problems, has_placement=_PLACEMENT in values),
         fingerprint=values.get(_FINGERPRINT, found.metadata.annotations.get(_FINGERPRINT_ANNOTATION, "")),
         is_of_exclusive_pods=_FINGERPRINT in values and values.get(_FINGERPRINT_METHOD) == _EXCLUSIVE_METHOD,
         has_fingerprint_attribute=_FINGERPRINT in values,
+        placement=_placement(values, found.zones, problems),
         problems=tuple(problems[:_MOST_PROBLEMS]),
     )
 
@@ -211,7 +221,28 @@ def _settings(found: NodeResourceTopology, problems: list[str]) -> tuple[str, st
     return policy, scope, max_zones
 
 
-def _zones(zones: tuple[Zone, ...], problems: list[str]) -> tuple[NumaZone, ...]:
+def _values(attributes: tuple[Attribute, ...]) -> dict[str, str]:
+    return {each.name: each.value for each in reversed(attributes[:MOST_LISTED])}
+
+
+def _placement(
+    values: Mapping[str, str], zones: tuple[Zone, ...], problems: list[str]
+) -> EncodedPlacement | None:
+    if _PLACEMENT not in values:
+        return None
+    vectors = {}
+    for zone in zones[:MOST_LISTED]:
+        number, of_zone = _number_of(zone.name), _values(zone.attributes)
+        if zone.type == _ZONE_TYPE and number is not None and _PLACEMENT_VECTOR in of_zone:
+            vectors[number] = of_zone[_PLACEMENT_VECTOR]
+    try:
+        return read_placement(values[_PLACEMENT], vectors)
+    except ValueError as error:
+        problems.append(f"attribute {_PLACEMENT}: {error}")
+        return None
+
+
+def _zones(zones: tuple[Zone, ...], problems: list[str], *, has_placement: bool) -> tuple[NumaZone, ...]:
     found: dict[int, NumaZone] = {}
     n_amounts = 0
     if len(zones) > MOST_LISTED:
@@ -232,8 +263,10 @@ def _zones(zones: tuple[Zone, ...], problems: list[str]) -> tuple[NumaZone, ...]
             if len(resources) < len(zone.resources):
                 problems.append(f"{path}.resources: only the first {MOST_AMOUNTS} amounts of all zones count")
             n_amounts += len(resources)
-            available = _available(resources, path, problems)
-            found[number] = NumaZone(number, available, _costs(zone.costs, path, problems))
+            available = _amounts(resources, "available", path, problems)
+            allocatable = _amounts(resources, "allocatable", path, problems) if has_placement else {}
+            costs = _costs(zone.costs, path, problems)
+            found[number] = NumaZone(number, available, costs, allocatable)
     return tuple(found[number] for number in sorted(found))
 
 
@@ -245,19 +278,21 @@ def _number_of(name: str) -> int | None:
     return int(text)
 
 
-def _available(resources: tuple[ZoneResource, ...], path: str, problems: list[str]) -> dict[str, int]:
+def _amounts(
+    resources: tuple[ZoneResource, ...], name: str, path: str, problems: list[str]
+) -> dict[str, int]:
+    """Return resource -> the amount in a field of it."""
     found: dict[str, int] = {}
     for place, resource in enumerate(resources):
+        written = getattr(resource, name)
         try:
-            nanos = parse_quantity(resource.available).nanos
+            nanos = parse_quantity(written).nanos
         except ValueError as error:
             nanos = 0
-            problems.append(f"{path}.resources[{place}].available: {error}")
+            problems.append(f"{path}.resources[{place}].{name}: {error}")
         if nanos < 0:
             nanos = 0
-            problems.append(
-                f"{path}.resources[{place}].available: at least 0 is expected, was {resource.available!s:.80}"
-            )
+            problems.append(f"{path}.resources[{place}].{name}: at least 0 is expected, was {written!s:.80}")
         # Rounded down: a request never gets more than there is.
         found[resource.name] = min(nanos // (10**6 if resource.name == CPU else 10**9), _LARGEST_AMOUNT)
     return found

@@ -7,7 +7,7 @@ results are kept for slots with the same stamp.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,15 @@ The kubelet supports no more of them without an option, for the same reason.
 """
 _SMALLEST: Final = 16
 _NOTHING: Final[Mapping[str, int]] = {}
+_NOWHERE: Final[Mapping[tuple[int, str], int]] = {}
+
+
+class _Content(NamedTuple):
+    """The content of a slot; see `ZoneTable.put`."""
+
+    topology: NodeTopology
+    taken: Mapping[str, int]
+    freed: Mapping[tuple[int, str], int]
 
 
 class ZoneTable:
@@ -55,7 +64,7 @@ class ZoneTable:
         self.width = 1
         self._slots: dict[str, int] = {}  # node name -> slot
         self._free: list[int] = []
-        self._content: list[tuple[NodeTopology, Mapping[str, int]] | None] = []
+        self._content: list[_Content | None] = []
         self._columns: BoundedDict[str, Int64s] = BoundedDict(_MOST_COLUMNS)
         self._holders: dict[str, int] = {}  # resource -> how many slots name it
         self._changes = 0
@@ -83,6 +92,7 @@ class ZoneTable:
         node_name: str,
         topology: NodeTopology,
         taken: Mapping[str, int] = _NOTHING,
+        freed: Mapping[tuple[int, str], int] = _NOWHERE,
         *,
         is_stale: bool = False,
     ) -> None:
@@ -93,13 +103,14 @@ class ZoneTable:
             topology: its zones.
             taken: resource -> what pods take that the zones do not show yet; it is subtracted from each zone, because
                 nobody knows from which one they take it.
+            freed: (place of the zone, resource) -> what ended pods have left that the zone does not show yet.
             is_stale: whether the data must not be used.
         """
         slot = self._slots.get(node_name)
         if slot is None:
             slot = self._new_slot(node_name)
         self._count(slot, -1)
-        self._content[slot] = (topology, taken)
+        self._content[slot] = _Content(topology, taken, freed)
         self._count(slot, 1)
         self.n_zones[slot] = len(topology.zones)
         self.aligns[slot] = topology.policy == SINGLE_NUMA_NODE
@@ -169,7 +180,7 @@ class ZoneTable:
     def _count(self, slot: int, sign: int) -> None:
         content = self._content[slot]
         if content is not None:
-            for resource in content[0].resources:
+            for resource in content.topology.resources:
                 holders = self._holders.get(resource, 0) + sign
                 if holders:
                     self._holders[resource] = holders
@@ -194,7 +205,7 @@ class ZoneTable:
         """Return the zones of a used slot, as the object has them."""
         content = self._content[slot]
         assert content is not None, "the slot is in use"
-        return content[0]
+        return content.topology
 
     def amounts(self, resource: str) -> Int64s | None:
         """Return int64 (n_slots, width), what is available in each zone, or MISSING; None if no zone names the resource."""
@@ -221,12 +232,11 @@ class ZoneTable:
         column[slot] = MISSING
         content = self._content[slot]
         if content is not None:
-            topology, taken = content
-            less = taken.get(resource, 0)
-            for place, zone in enumerate(topology.zones):
+            less, freed = content.taken.get(resource, 0), content.freed
+            for place, zone in enumerate(content.topology.zones):
                 amount = zone.available.get(resource)
                 if amount is not None:
-                    column[slot, place] = max(amount - less, 0)
+                    column[slot, place] = max(amount + freed.get((place, resource), 0) - less, 0)
 
     def _cost_id(self, topology: NodeTopology) -> int:
         if len(topology.zones) > SCORED_ZONES:

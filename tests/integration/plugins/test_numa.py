@@ -13,9 +13,10 @@ from scheduler.testing.samples import node_topology
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
+from tests.unit.plugins.node_resource_topology.numa_cluster import with_placement
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection, Mapping
     from pathlib import Path
 
     from tests.support.daemon_harness import Cluster
@@ -29,13 +30,13 @@ CRDS, TOPOLOGIES = (
 UNALIGNED = "0/1 nodes are available: 1 cannot align container."
 
 
-def exclusive(name: str, cpu: str) -> dict[str, Any]:
+def exclusive(name: str, cpu: str, **fields: Any) -> dict[str, Any]:
     amounts = {"cpu": cpu, "memory": "1Gi"}
     resources = {"requests": amounts, "limits": amounts}
-    return pod_object(name, containers=[{"name": "main", "image": "x", "resources": resources}])
+    return pod_object(name, containers=[{"name": "main", "image": "x", "resources": resources}], **fields)
 
 
-def topology(*cpus: str, pods: tuple[str, ...] = ()) -> dict[str, Any]:
+def topology(*cpus: str, pods: Collection[str] = ()) -> dict[str, Any]:
     included = fingerprint(("default", name) for name in pods)
     return node_topology(
         "n",
@@ -114,3 +115,24 @@ async def test_a_node_with_pods_of_others_waits_for_its_object(tmp_path: Path) -
 
         changed(it, topology("8", pods=("other",)))
         await it.until(lambda: it.node_of("a") == "n", seconds=60)
+
+
+def full(zones: Mapping[str, int]) -> dict[str, Any]:
+    """The object of a node with two zones of four cpus, none of them free; pod -> the zone that its container has."""
+    obj = topology("4", "4", pods=zones.keys())
+    for zone in obj["zones"]:
+        for resource, available in zip(zone["resources"], ("0", "8Gi"), strict=True):
+            resource["available"] = available
+    return with_placement(obj, {("default", name, "main"): number for name, number in zones.items()})
+
+
+async def test_preemption_evicts_the_pods_of_one_zone_and_no_others_afterwards(tmp_path: Path) -> None:
+    async with numa_node(tmp_path, "4", "4", cacheResyncPeriodSeconds=5, preemptionMode="Enabled") as it:
+        lower = {"a": 0, "b": 0, "c": 1, "d": 1}
+        it.add_pods(*(exclusive(name, "2", node="n", priority=1 + zone) for name, zone in lower.items()))
+        changed(it, full(lower))
+
+        it.add_pods(exclusive("high", "4", priority=100))
+        await it.until(lambda: it.node_of("high") == "n", seconds=120)
+        await asyncio.sleep(60)
+        assert {pod["metadata"]["name"] for pod in it.pods()} == {"c", "d", "high"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from plugins.node_resource_topology.plugin import NodeResourceTopologyMatch
+from plugins.node_resource_topology.pod_fingerprint import xxh64
 from plugins.node_resource_topology.topology_objects import NODE_TOPOLOGIES
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.runtime.plugin_classes import constructor_wants
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 
 Amounts = dict[str, str]
+METADATA, VECTOR = (f"topology.node.k8s.io/numaplacement-{name}" for name in ("metadata", "vector"))
 
 
 def container(
@@ -46,6 +49,40 @@ def numa_pod(
         initContainers=[container(each, f"i{place}", limits) for place, each in enumerate(init)],
         **fields,
     )
+
+
+def with_placement(topology: dict[str, Any], zones: Mapping[tuple[str, str, str], int]) -> dict[str, Any]:
+    """Return an object that also has the zones of containers, given as (namespace, pod, container), as agents write them."""
+    containers = sorted(zones, key=lambda each: xxh64("\0".join(each).encode()))
+    n_zones = len(topology["zones"])
+    by_zone = [
+        [place for place, each in enumerate(containers) if zones[each] == zone] for zone in range(n_zones)
+    ]
+    fullest = max(range(n_zones), key=lambda zone: len(by_zone[zone]))
+    metadata = f"npv0v001::ve=leb89::cc={len(zones)}::nn={n_zones}::bn={fullest}"
+    written = []
+    for number, zone in enumerate(topology["zones"]):
+        steps = [place - before for before, place in pairwise([0, *by_zone[number]])]
+        vector = (
+            [{"name": VECTOR, "value": "".join(map(leb89, steps))}] if steps and number != fullest else []
+        )
+        written.append({**zone, "attributes": vector})
+    attributes = [*topology["attributes"], {"name": METADATA, "value": metadata}]
+    return {**topology, "attributes": attributes, "zones": written}
+
+
+def leb89(number: int) -> str:
+    """Return a number as digits: the last one has 64 values, those before it have 25."""
+    digits = [chr(code) for code in range(33, 127) if chr(code) not in '"&<>\\']
+    if number < 64:
+        return digits[number]
+    rest, last = divmod(number - 64, 64)
+    higher = ""
+    while True:
+        rest, digit = divmod(rest, 25)
+        higher = digits[64 + digit] + higher
+        if not rest:
+            return higher + digits[last]
 
 
 class NumaCluster:

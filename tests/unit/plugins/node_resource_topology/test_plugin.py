@@ -94,7 +94,7 @@ def test_a_preemption_mode_without_an_effect_is_logged(caplog: pytest.LogCapture
         NumaCluster().made(preemptionMode="Enabled")
 
     assert [record.message for record in caplog.records] == [
-        "preemptionMode of NodeResourceTopologyMatch has no effect"
+        "preemptionMode of NodeResourceTopologyMatch has no effect without cacheResyncPeriodSeconds"
     ]
 
 
