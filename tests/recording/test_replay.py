@@ -18,6 +18,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from plugins.node_resource_topology.pod_fingerprint import fingerprint
 from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
@@ -26,6 +27,7 @@ from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording import RecordingWriter
 from scheduler.daemon.recording.recording_files import Header, Note, RecordingError
 from scheduler.engine.cycle import group_pauses
+from scheduler.testing.samples import node_topology
 from scheduler.tools.board.recorded import of_recording
 from scheduler.tools.whatif.replay.script import stretches, summary
 from tests.faults.campaign import run
@@ -35,9 +37,10 @@ from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS
 from tests.support.virtual_time import LoopClock
+from tests.unit.plugins.node_resource_topology.numa_cluster import with_placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from pathlib import Path
 
     from scheduler.daemon.app.ports import Ports
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
     from tests.support.daemon_harness import Cluster
 
 QUEUE_DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "queues.yaml").read_text())
+TOPOLOGY_DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "noderesourcetopologies.yaml").read_text())
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
 
 
@@ -383,22 +389,6 @@ async def protect(folder: Path, recorder: Recorder) -> None:
         assert all(it.node_of(f"urgent-{number}") for number in range(3))
 
 
-def test_decisions_with_protected_pods_are_replayed_from_every_file(tmp_path: Path) -> None:
-    """The evictions of the last hour are part of the state at the beginning of each file."""
-
-    async def story() -> Taped:
-        made = Taped(LoopClock())
-        made.tape.notes_of_a_file = 60
-        await protect(tmp_path, made.recorder)
-        return made
-
-    tape = virtual_time.run(story())
-    assert len(tape.tape.files) > 2
-    for begin in (0, *tape.tape.files):
-        made = tape.replay(begin=begin)
-        assert (made.difference, made.ended) == (None, ""), begin
-
-
 NODE_SETS = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -447,14 +437,94 @@ async def fill_sets(folder: Path, recorder: Recorder) -> None:
         await asyncio.sleep(5.0)
 
 
-def test_decisions_by_node_sets_are_replayed_from_every_file(tmp_path: Path) -> None:
-    async def story() -> Taped:
-        made = Taped(LoopClock())
-        made.tape.notes_of_a_file = 40
-        await fill_sets(tmp_path, made.recorder)
-        return made
+NUMA = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args: {cacheResyncPeriodSeconds: 5, preemptionMode: Enabled}
+"""
 
-    tape = virtual_time.run(story())
+
+async def fill_zones(folder: Path, recorder: Recorder) -> None:
+    """Pods fill zones before the objects show them, and one preempts the pods of a zone; an agent writes the objects late."""
+    amounts = {"cpu": "2", "memory": "1Gi"}
+
+    def exclusive(name: str, cpu: str, **fields: Any) -> dict[str, Any]:
+        resources = {"limits": {**amounts, "cpu": cpu}, "requests": {**amounts, "cpu": cpu}}
+        return pod_object(name, containers=[{"name": "c", "image": "c", "resources": resources}], **fields)
+
+    def observed(node_name: str, zones: Mapping[str, int]) -> dict[str, Any]:
+        """The object of an agent; pod -> its zone."""
+        zone, pods = {"cpu": "4", "memory": "16Gi"}, fingerprint(("default", name) for name in zones)
+        obj = node_topology(node_name, zone, zone, attributes={"nodeTopologyPodsFingerprint": pods})
+        for number, each in enumerate(obj["zones"]):
+            each["resources"][0]["available"] = str(4 - 2 * list(zones.values()).count(number))
+            each["resources"][1]["available"] = "8Gi"
+        return with_placement(obj, {("default", name, "c"): number for name, number in zones.items()})
+
+    async with cluster(folder, kubelet=True) as it:
+        it.server.store.create(DEFINITIONS, TOPOLOGY_DEFINITION)
+        await asyncio.sleep(0.1)
+        for node_name in ("n", "m"):
+            it.add_nodes(node_object(node_name, cpu="32", memory="64Gi"))
+            it.server.store.create(TOPOLOGIES, observed(node_name, {}))
+
+        def observe() -> None:
+            """Write both objects: the first two pods of a node are in its first zone."""
+            for node_name in ("n", "m"):
+                there = [name for name in sorted(names()) if it.node_of(name) == node_name]
+                zones = {name: int(place >= 2) for place, name in enumerate(there)}
+                metadata = it.server.store.get(TOPOLOGIES, node_name)["metadata"]
+                it.server.store.update(TOPOLOGIES, observed(node_name, zones) | {"metadata": metadata})
+
+        def names() -> list[str]:
+            return [pod["metadata"]["name"] for pod in it.pods()]
+
+        async with it.daemon(NUMA, ports=recorder) as daemon:
+            recorder.daemon = daemon
+            for number in range(8):
+                it.add_pods(exclusive(f"p{number}", "2", priority=1))
+                await it.until(lambda number=number: it.node_of(f"p{number}"), seconds=120.0)
+                await asyncio.sleep(8.0)
+                if number % 2:
+                    observe()
+                    await asyncio.sleep(15.0)
+            it.add_pods(exclusive("waits", "2"), exclusive("high", "4", priority=100))
+            await it.until(lambda: it.node_of("high"), seconds=120.0)
+            await asyncio.sleep(60.0)
+            assert not it.node_of("waits")
+            assert len(names()) == 8
+            it.server.store.delete("pods", "high", "default")
+            await asyncio.sleep(5.0)
+            observe()
+            await it.until(lambda: it.node_of("waits"), seconds=120.0)
+            await asyncio.sleep(5.0)
+
+
+async def recorded_story(
+    story: Callable[[Path, Recorder], Coroutine[Any, Any, None]], folder: Path, notes_of_a_file: int
+) -> Taped:
+    made = Taped(LoopClock())
+    made.tape.notes_of_a_file = notes_of_a_file
+    await story(folder, made.recorder)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("story", "notes_of_a_file"),
+    [
+        pytest.param(protect, 60, id="the evictions of the last hour"),
+        pytest.param(fill_sets, 40, id="node sets"),
+    ],
+)
+def test_decisions_are_replayed_from_every_file(
+    story: Callable[[Path, Recorder], Coroutine[Any, Any, None]], notes_of_a_file: int, tmp_path: Path
+) -> None:
+    tape = virtual_time.run(recorded_story(story, tmp_path, notes_of_a_file))
     assert len(tape.tape.files) > 2
     for begin in (0, *tape.tape.files):
         made = tape.replay(begin=begin)
@@ -479,7 +549,7 @@ async def share(folder: Path, recorder: Recorder) -> None:
     """A queue uses the cluster alone; then another one takes back more than its half, and pods wait for their shares."""
     async with cluster(folder, kubelet=True) as it:
         store = it.server.store
-        store.create("customresourcedefinitions.apiextensions.k8s.io", QUEUE_DEFINITION)
+        store.create(DEFINITIONS, QUEUE_DEFINITION)
         await asyncio.sleep(0.1)
         for name in ("a", "b"):
             store.create("namespaces", {"metadata": {"name": name}})
@@ -514,3 +584,10 @@ def test_decisions_by_the_history_of_queues_are_replayed_from_every_file(tmp_pat
     for begin in (0, *tape.tape.files):
         made = tape.replay(begin=begin)
         assert (made.difference, made.ended) == (None, ""), begin
+
+
+def test_decisions_by_numa_zones_are_replayed(tmp_path: Path) -> None:
+    """What is subtracted from zones is internal state of the plugin, so the replay begins with the first file."""
+    made = virtual_time.run(recorded_story(fill_zones, tmp_path, 60)).replay()
+    assert (made.difference, made.ended) == (None, "")
+    assert made.decisions > 10
