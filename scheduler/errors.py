@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 class SchedulerError(Exception):
-    """Base class of all errors raised on purpose."""
+    """Base class of all errors raised on purpose.
+
+    Attributes:
+        reason_code: the reason code of an attempt that it ends; "" for that of a failed plugin, or of the scheduler.
+    """
+
+    reason_code = ""
 
 
 def drop_tracebacks(error: BaseException) -> None:
@@ -113,6 +119,8 @@ class ApiError(SchedulerError):
         message: description of the error.
         retry_after_seconds: the server's Retry-After, None without one.
     """
+
+    reason_code = "ApiError"
 
     def __init__(
         self, status: int, reason: str, message: str, *, retry_after_seconds: float | None = None

@@ -43,6 +43,8 @@ from plugins.dynamic_resources.pod_node_use import NodeUses
 from plugins.dynamic_resources.reason_codes import (
     CLAIM_CHANGING,
     CLASS_NOT_FOUND,
+    DEVICES_NOT_RELEASED,
+    DEVICES_RELEASED,
     GROUP_NOT_FOUND,
     INVALID_CLAIM,
     REASON_CODES,
@@ -792,12 +794,12 @@ class DynamicResources(
             held = its.held[place]
             if all(consumer.uid == pod.uid for consumer in held.claim.status.reserved_for[:2]):
                 self._release.deallocate(held, pod)
-                return _nothing("deallocation of ResourceClaim completed")
+                return _nothing(Reason("deallocation of ResourceClaim completed", DEVICES_RELEASED))
         if its.special is not None and is_written(its.special):
             self._release.delete(its.held[-1], pod, is_waiting=True)
-            return _nothing("deletion of ResourceClaim completed")
+            return _nothing(Reason("deletion of ResourceClaim completed", DEVICES_RELEASED))
         released = self._unreserve_group(state, pod) if self._of_groups else None
-        return released or _nothing("still not schedulable")
+        return released or _nothing(Reason("still not schedulable", DEVICES_NOT_RELEASED))
 
     def _unreserve_group(self, state: CycleState, pod: PodInfo) -> PostFilterResult | None:
         """Remove a pod's PodGroup from a claim, so that the claim can get other devices; not while a member is placed.
@@ -822,7 +824,7 @@ class DynamicResources(
         if claim is None:
             return None
         self._release.unreserve(claim, pod, group.metadata.uid)
-        return PostFilterResult(_refused("ResourceClaim unreserved for PodGroup"))
+        return PostFilterResult(_refused("ResourceClaim unreserved for PodGroup", DEVICES_RELEASED))
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
         its = _of(state)

@@ -20,6 +20,8 @@ DEVICES_ELSEWHERE: Final = "DevicesElsewhere"
 INVALID_POOLS: Final = "InvalidResourcePools"
 NODE_OPERATIONS_MISSING: Final = "NodeOperationsMissing"
 POD_LEVEL_TOO_SMALL: Final = "PodLevelResourcesTooSmall"
+DEVICES_RELEASED: Final = "DevicesReleased"
+DEVICES_NOT_RELEASED: Final = "DevicesNotReleased"
 
 REASON_CODES: Final = MappingProxyType(
     {
@@ -36,6 +38,8 @@ REASON_CODES: Final = MappingProxyType(
         INVALID_POOLS: "a pool of devices of the node is invalid",
         NODE_OPERATIONS_MISSING: "the node does not declare a feature that the devices of a claim require",
         POD_LEVEL_TOO_SMALL: "the pod-level requests or limits do not cover what the devices take of the node",
+        DEVICES_RELEASED: "allocated devices of a claim were released, so that the pod can get others",
+        DEVICES_NOT_RELEASED: "no release of allocated devices would help the pod",
         **INSUFFICIENT_CODES,
     }
 )

@@ -20,8 +20,9 @@ import numpy as np
 from plugins.preemption.disruption_budgets import Evictions, split
 from plugins.preemption.protection import PROTECTED
 from plugins.preemption.ranking import PreemptionCandidate, Unit, by_importance
-from scheduler.framework import NeedsTime, Status
+from scheduler.framework import NeedsTime, Reason, Status
 from scheduler.framework.diagnosis import NOT_EXAMINED
+from scheduler.framework.reasons import Cause, causes_by_number, codes_of
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
@@ -212,8 +213,25 @@ class Searches:
             raise
 
 
-NEVER: Final = "not eligible due to preemptionPolicy=Never."
-VICTIMS_ARE_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+NOT_HELPFUL: Final = "PreemptionNotHelpful"
+NONE_LOWER: Final = "NoPreemptionVictims"
+NOT_ENOUGH: Final = "PreemptionInsufficient"
+ONGOING: Final = "PreemptionOngoing"
+PREEMPTION_CODES: Final = {
+    NOT_HELPFUL: "the node would not fit whichever pods were evicted, so preemption does not try it",
+    NONE_LOWER: "the node, or for a group the cluster, has no pods that may be preempted",
+    NOT_ENOUGH: "the pod or the group would not fit without all pods that may be preempted",
+    ONGOING: "pods that were preempted for the pod, or for its group, have not ended yet",
+    "PreemptionProtected": "the pods that could be preempted are protected",
+    "PreemptionDelayed": "the pod does not preempt yet, since a node may be added",
+    "PreemptionPolicyNever": "the preemptionPolicy of the pod is Never",
+    "PreemptionOfGroupOnly": "a member of the group does not preempt by itself",
+    "PreemptionRefused": "HTTP extenders refuse all nodes where preemption would help",
+}
+"""Reason code -> meaning, of the plugins that preempt pods."""
+
+NEVER: Final = Reason("not eligible due to preemptionPolicy=Never.", "PreemptionPolicyNever")
+VICTIMS_ARE_LEAVING: Final = Reason("not eligible due to a terminating pod on the nominated node.", ONGOING)
 
 _ROWS_TOGETHER: Final = 512
 """The maximum number of nodes that are tried together: more nodes save little, and make steps longer."""
@@ -221,7 +239,9 @@ _PODS_A_STEP: Final = 100
 """The number of pods, and of nodes without pods, in one step: each pod may be protected by thousands of budgets."""
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod", resolvable=False)
+NO_VICTIMS = Status.unschedulable(
+    Reason("No preemption victims found for incoming pod", NONE_LOWER), resolvable=False
+)
 
 
 @dataclass(slots=True)
@@ -250,14 +270,25 @@ class VictimSearch:
         message = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
         return f"0/{n_nodes} nodes are available: {message}."
 
+    def causes(self, n_nodes: int, plugin: str) -> tuple[Cause, ...]:
+        """Return how many nodes have which of `PREEMPTION_CODES`: where pods would leave, what still rejects the pod is one code."""
+        nodes = Counter(
+            (code, plugin)
+            for status in self.refusals.values()
+            for code in (not status.plugin and codes_of(status.reasons, "")) or (NOT_ENOUGH,)
+        )
+        if n_nodes > len(self.refusals):
+            nodes[NOT_HELPFUL, plugin] += n_nodes - len(self.refusals)
+        return tuple(Cause(*cause) for cause in causes_by_number(nodes))
+
 
 def why_not_eligible(
     pod: PodInfo,
     snapshot: Snapshot,
     diagnosis: Diagnosis,
     waits_for: Callable[[PodInfo], bool] | None = None,
-) -> str:
-    """Return why a pod may not preempt now; "" if it may.
+) -> Reason | None:
+    """Return why a pod may not preempt now; None if it may.
 
     While victims of an earlier preemption are still leaving the nominated node, the pod waits for them; `waits_for`
     identifies them among the pods there. By default they are preempted pods of lower priority.
@@ -266,18 +297,18 @@ def why_not_eligible(
         return NEVER
     row = snapshot.row_of(pod.pod.status.nominated_node_name)
     if row is None:
-        return ""
+        return None
     found = diagnosis.outcome_of(row)
     # A node that was not examined counts as one where preemption does not help.
     hopeless = diagnosis.rejected_by[row] == NOT_EXAMINED and diagnosis.pre_filter_status is None
     if hopeless or (found is not None and found[1].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-        return ""
+        return None
     there = snapshot.pods_on(row)
     if waits_for is not None:
         leaving = any(map(waits_for, there))
     else:
         leaving = any(other.priority < pod.priority and was_preempted(other) for other in there)
-    return VICTIMS_ARE_LEAVING if leaving else ""
+    return VICTIMS_ARE_LEAVING if leaving else None
 
 
 def was_preempted(pod: PodInfo) -> bool:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from plugins.preemption.candidates import Choice
     from plugins.preemption.protection import ProtectionCheck
     from plugins.preemption.ranking import Unit
-    from scheduler.framework import CycleState, Diagnosis, PodGroup
+    from scheduler.framework import CycleState, Diagnosis, PodGroup, Reason
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -146,7 +146,7 @@ class DefaultPreemption(Preempting):
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> str:
+    ) -> Reason | None:
         if not self.searches_units:
             return why_not_eligible(pod, snapshot, diagnosis)
 

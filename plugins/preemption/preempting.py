@@ -14,9 +14,21 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from plugins.preemption.candidates import NEVER, Progress, Searches, rows_to_try, search, was_preempted
+from plugins.preemption.candidates import (
+    NEVER,
+    NONE_LOWER,
+    NOT_ENOUGH,
+    ONGOING,
+    PREEMPTION_CODES,
+    Progress,
+    Searches,
+    rows_to_try,
+    search,
+    was_preempted,
+)
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets, Evictions
 from plugins.preemption.protection import PRIORITY_CLASSES, PROTECTED, ROUNDING_SECONDS
 from plugins.preemption.ranking import PreemptionCandidate, best, by_importance, priority_of
@@ -28,6 +40,7 @@ from scheduler.framework import (
     PostFilterPlugin,
     PostFilterResult,
     PreEnqueuePlugin,
+    Reason,
     Status,
 )
 from scheduler.framework.preemption import REPORT, Evaluation, PreemptionReport
@@ -53,8 +66,8 @@ if TYPE_CHECKING:
 
     _FitsWithout = Callable[[Sequence[PodInfo]], Awaitable[frozenset[str] | None]]
 
-NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
-STILL_UNSCHEDULABLE: Final = "pod group is unschedulable"
+NO_VICTIMS: Final = Reason("No preemption victims found for incoming preemptor", NONE_LOWER)
+STILL_UNSCHEDULABLE: Final = Reason("pod group is unschedulable", NOT_ENOUGH)
 
 _FEW: Final = 256
 """Up to this number units of all nodes are considered; above it, those on the nodes where they do the least harm."""
@@ -260,11 +273,13 @@ MOST_EXPLAINED: Final = 16
 """The number of nodes on which victims are searched for an explanation."""
 _BUDGETS_A_STEP: Final = 8
 _UNITS_SORTED_A_STEP: Final = 256
-_WAITING = "waiting for the preemption for this pod to be finished"
-_GROUP_WAITING = "waiting for the preemption for this pod group to be finished"
+_WAITING = Reason("waiting for the preemption for this pod to be finished", ONGOING)
+_GROUP_WAITING = Reason("waiting for the preemption for this pod group to be finished", ONGOING)
 _ONGOING = "ongoing preemption on nominated nodes"
-_AS_ONE = "not eligible due to workload aware preemption enabled"
-_IN_ONE_DOMAIN = "not eligible due to placement-based pod group scheduling limitation"
+_OF_GROUP: Final = "PreemptionOfGroupOnly"
+_AS_ONE = Reason("not eligible due to workload aware preemption enabled", _OF_GROUP)
+_IN_ONE_DOMAIN = Reason("not eligible due to placement-based pod group scheduling limitation", _OF_GROUP)
+_REFUSED: Final = Reason("no candidate node for preemption", "PreemptionRefused")
 
 
 class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
@@ -276,6 +291,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         searches_units: whether the search for victims on a node removes and returns such a group as a whole.
     """
 
+    reason_codes = MappingProxyType(PREEMPTION_CODES)
     takes_whole_groups: ClassVar[bool] = False
     searches_units: bool = False
 
@@ -306,8 +322,8 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     @abstractmethod
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> str:
-        """Return why the pod may not preempt now; "" if it may."""
+    ) -> Reason | None:
+        """Return why the pod may not preempt now; None if it may."""
 
     def search(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -429,7 +445,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             return Status.unschedulable(NEVER)
         if group.is_entity and self._is_ongoing(group, members, dry_runs.snapshot()):
             return Status(Code.SUCCESS, (_ONGOING,))
-        why_wait = "" if self._protection is None else self._protection.why_wait(members)
+        why_wait = None if self._protection is None else self._protection.why_wait(members)
         if why_wait:
             return Status.unschedulable(why_wait)
         await dry_runs.done(self._read_budgets(dry_runs.snapshot().objects(BUDGETS)))
@@ -513,9 +529,9 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if not found.candidates:
             if self._protection is not None:
                 self._protection.found_none((pod,), found.protected.values())
-            return _not_found(found, snapshot.n_nodes)
+            return _not_found(found, snapshot.n_nodes, self.name)
         if not chosen:
-            return _nothing("no candidate node for preemption")
+            return _nothing(_REFUSED)
         node_name = snapshot.name_of(chosen[0].row)
         self._preemptions.start(pod, node_name, leaving, self.name, self.quota_of(pod))
         return PostFilterResult(self.success(node_name, len(leaving)), node_name)
@@ -599,13 +615,13 @@ def _always() -> bool:
     return True
 
 
-def _in_group(state: CycleState) -> str:
-    """Return why a member of a group may not preempt by itself; "" if it may."""
+def _in_group(state: CycleState) -> Reason | None:
+    """Return why a member of a group may not preempt by itself; None if it may."""
     if state.group is None:
-        return ""
+        return None
     if state.group.topology_key:
         return _IN_ONE_DOMAIN
-    return _AS_ONE if state.group.preempts_as_one else ""
+    return _AS_ONE if state.group.preempts_as_one else None
 
 
 def _by_importance(units: Sequence[Unit]) -> Generator[None, None, Sequence[Unit]]:
@@ -619,17 +635,18 @@ def _by_importance(units: Sequence[Unit]) -> Generator[None, None, Sequence[Unit
     return [unit for _, unit in ranked]
 
 
-def _nothing(reason: str, *, nominated_node_name: str | None = None) -> PostFilterResult:
-    return PostFilterResult(Status.unschedulable(f"preemption: {reason}"), nominated_node_name)
+def _nothing(why: Reason) -> PostFilterResult:
+    return PostFilterResult(Status.unschedulable(Reason(f"preemption: {why}", why.code)))
 
 
-def _not_found(found: VictimSearch, n_nodes: int) -> PostFilterResult:
+def _not_found(found: VictimSearch, n_nodes: int, plugin: str) -> PostFilterResult:
     failed = [status for status in found.refusals.values() if status.code is Code.ERROR]
     if failed:
         text = ", ".join(messages := dict.fromkeys(status.message for status in failed))
         text = f"[{text}]" if len(messages) > 1 else text  # as upstream's aggregates have it
         return PostFilterResult(Status.failed(f"preemption: {text}", failed[0].error))
-    return _nothing(found.message(n_nodes), nominated_node_name="")
+    reasons, causes = (f"preemption: {found.message(n_nodes)}",), found.causes(n_nodes, plugin)
+    return PostFilterResult(Status(Code.UNSCHEDULABLE, reasons, origins=causes), "")
 
 
 def _report(found: VictimSearch, chosen: Sequence[PreemptionCandidate]) -> PreemptionReport:

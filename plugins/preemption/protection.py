@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from plugins.preemption.ranking import started
 from scheduler.errors import FieldError
-from scheduler.framework import PluginArgs, Status
+from scheduler.framework import PluginArgs, Reason, Status
 from scheduler.framework.preemption import MOST_EVICTIONS, Protected, RecentEvictions
 from scheduler.objects.wording import Duration
 
@@ -47,7 +47,9 @@ _LONGEST: Final = 100
 ROUNDING_SECONDS: Final = 0.001
 """A protection ends this much earlier: the two clocks are not exact, and a pod is tried again when the protection ends."""
 
-PROTECTED: Final = Status.unschedulable("Pods that could be preempted are protected", resolvable=False)
+PROTECTED: Final = Status.unschedulable(
+    Reason("Pods that could be preempted are protected", "PreemptionProtected"), resolvable=False
+)
 
 
 class Cause(Enum):
@@ -297,17 +299,18 @@ class Protection:
             self, priority, snapshot.objects(PRIORITY_CLASSES), time_of_queue, leaving_with, self._clock
         )
 
-    def why_wait(self, pods: Sequence[PodInfo]) -> str:
-        """Return why a pod, or the pods of a group, do not preempt yet; "" if they may. They are tried again in time."""
+    def why_wait(self, pods: Sequence[PodInfo]) -> Reason | None:
+        """Return why a pod, or the pods of a group, do not preempt yet; None if they may. They are tried again in time."""
         queued = [self._queued.get(pod.uid) for pod in pods]
         times = [inf if each is None else each.initial_attempt_timestamp for each in queued]
         first = min((at for at in times if at is not None), default=inf)
         end = first + self._delay.seconds
         if not self._clock.monotonic() < end < inf:
-            return ""
+            return None
         self._prevented.add("delay")
         self._try_at(pods, end)
-        return f"not eligible until {self._delay} after the first attempt, since a node may be added."
+        text = f"not eligible until {self._delay} after the first attempt, since a node may be added."
+        return Reason(text, "PreemptionDelayed")
 
     def found_none(self, pods: Sequence[PodInfo], protected: Iterable[Protected]) -> Protected | None:
         """Record that a search found no victims for pods; they are tried again when the first protection ends.

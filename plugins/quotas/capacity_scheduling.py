@@ -14,7 +14,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from plugins.preemption.candidates import NO_VICTIMS, why_not_eligible
+from plugins.preemption.candidates import (
+    NO_VICTIMS,
+    NOT_HELPFUL,
+    PREEMPTION_CODES,
+    why_not_eligible,
+)
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
 from plugins.preemption.ranking import VictimUnits, by_importance, priority_of
@@ -176,6 +181,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     Args = CapacitySchedulingArgs
     reason_codes = MappingProxyType(
         {
+            **PREEMPTION_CODES,
             MAX_EXCEEDED: "the ElasticQuota of the namespace would exceed its `max`",
             MIN_EXCEEDED: "all ElasticQuotas together would exceed the sum of their `min`",
         }
@@ -416,9 +422,9 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> str:
+    ) -> Reason | None:
         if _ACCOUNTS not in state:  # PreFilter of an earlier plugin rejected the pod
-            return "not eligible due to failed to read from cycleState"
+            return Reason("not eligible due to failed to read from cycleState", NOT_HELPFUL)
         accounts = state.read(_ACCOUNTS, Accounts)
         borrows = _borrows(accounts, pod)
 

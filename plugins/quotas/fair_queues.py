@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from plugins.preemption.candidates import rows_to_try, why_not_eligible
+from plugins.preemption.candidates import (
+    NONE_LOWER,
+    NOT_HELPFUL,
+    PREEMPTION_CODES,
+    rows_to_try,
+    why_not_eligible,
+)
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.protection import PROTECTED, Cause, PreemptingArgs, Protection
@@ -287,7 +293,8 @@ class Reclaim:
             if has_protected:
                 return PROTECTED
             message = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"
-            return Status.unschedulable(message if self._attempt.leaf else _NO_VICTIMS, resolvable=False)
+            reason = Reason(message if self._attempt.leaf else _NO_VICTIMS, NONE_LOWER)
+            return Status.unschedulable(reason, resolvable=False)
 
         return choose
 
@@ -340,6 +347,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     api_version = 1
     reason_codes = MappingProxyType(
         {
+            **PREEMPTION_CODES,
             ABOVE_MAX: "the queue of the pod, or one above it, would exceed its `max`",
             ABOVE_SHARE: "the queue of the pod, or one above it, would exceed its fair share",
             TURN_OF_OTHER: "the queue of the pod keeps its next place for a pod that has waited longer",
@@ -571,9 +579,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> str:
+    ) -> Reason | None:
         if ATTEMPT not in state:  # PreFilter of an earlier plugin rejected the pod
-            return "not eligible due to failed to read from cycleState"
+            return Reason("not eligible due to failed to read from cycleState", NOT_HELPFUL)
         reclaim = Reclaim(state.read(ATTEMPT, QueueAttempt), pod.priority)
 
         def waits_for(other: PodInfo) -> bool:

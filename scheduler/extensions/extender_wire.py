@@ -41,6 +41,8 @@ T = TypeVar("T")
 class ExtenderError(SchedulerError):
     """A call of an extender failed, or its response is invalid."""
 
+    reason_code = "ExtenderError"
+
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:

@@ -187,6 +187,7 @@ class Diagnosis:
         narrowed_to: the node names that PreFilter restricted the search to; None without a restriction.
         narrowing_plugins: the plugins that restricted the search, sorted.
         post_filter_message: PostFilter's message; "" without one.
+        post_filter_causes: why PostFilter found no node either.
         avoided: row -> reason, of the nodes that are used only if no other is feasible.
         n_within: number of eligible nodes: fewer than `n_nodes` for a member of a group with a placement.
     """
@@ -201,6 +202,7 @@ class Diagnosis:
     narrowed_to: frozenset[str] | None = None
     narrowing_plugins: tuple[str, ...] = ()
     post_filter_message: str = ""
+    post_filter_causes: tuple[Cause, ...] = ()
     avoided: Mapping[int, str] = field(default_factory=dict)
     n_within: int = field(kw_only=True)
     _counted: list[tuple[str, Outcome, int]] | None = field(default=None, repr=False, compare=False)
@@ -382,16 +384,16 @@ class Diagnosis:
         return counts
 
     def causes(self) -> tuple[Cause, ...]:
-        """Return why no node fits, the cause of most nodes first; a node counts once for each code."""
+        """Return why no node fits, the cause of most nodes first; a node counts once for each code. Those of PostFilter follow."""
         if self.pre_filter_status is not None:
-            return self.pre_filter_status.causes
+            return (*self.pre_filter_status.causes, *self.post_filter_causes)
         nodes: Counter[tuple[str, str]] = Counter()
         for plugins, outcome, number in self.rejections():
             if outcome.code.is_rejection:
                 for plugin in plugins.split(","):  # several, if they narrowed the search together
                     for code in codes_of(outcome.reasons, plugin):
                         nodes[code, plugin] += number
-        return tuple(Cause(*cause) for cause in causes_by_number(nodes))
+        return (*(Cause(*cause) for cause in causes_by_number(nodes)), *self.post_filter_causes)
 
     def rejections(self) -> Sequence[tuple[str, Outcome, int]]:
         """Return (plugin, outcome, number of nodes) of all rejections; counted once after each change."""

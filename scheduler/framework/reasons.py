@@ -108,6 +108,17 @@ def codes_of(reasons: Iterable[str], plugin: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, codes)))
 
 
+def error_causes(reasons: Iterable[str], plugin: str, error: BaseException | None) -> tuple[Cause, ...]:
+    """Return the causes of an attempt that ended in an error.
+
+    Reasons with codes of their own count; else the error, or else who failed.
+    """
+    own = tuple(reason.code for reason in reasons if isinstance(reason, Reason))
+    of_error: str = getattr(error, "reason_code", "")
+    codes = own or (of_error or (PLUGIN_ERROR if plugin else SCHEDULER_ERROR),)
+    return tuple(Cause(code, plugin) for code in dict.fromkeys(codes))
+
+
 def causes_by_number(numbers: Mapping[tuple[str, str], int]) -> list[tuple[str, str, int]]:
     """Return (code, plugin, number) of each (code, plugin), the largest number first."""
     found = [(code, plugin, number) for (code, plugin), number in numbers.items()]
@@ -121,6 +132,8 @@ NODE_CHANGED: Final = "NodeChanged"
 PERMIT_TIMEOUT: Final = "PermitTimeout"
 WAITING_FOR_GROUP: Final = "WaitingForGroup"
 NO_PLACEMENT: Final = "NoPlacement"
+PLUGIN_ERROR: Final = "PluginError"
+SCHEDULER_ERROR: Final = "SchedulerError"
 
 SCHEDULER_CODES: Final = {
     NO_NODES_CODE: "the cluster has no nodes",
@@ -131,5 +144,10 @@ SCHEDULER_CODES: Final = {
     WAITING_FOR_GROUP: "the pod fits, or was not attempted, and waits because its group is not placed",
     NO_PLACEMENT: "the members of the group must be in one topology domain, and no domain has nodes for them",
     "Extender": "an HTTP extender rejects the node",
+    PLUGIN_ERROR: "the plugin failed: it reported an error, raised an exception, or returned an invalid value",
+    "ApiError": "the API server refused a request for the pod, or did not answer",
+    "ExtenderError": "an HTTP extender failed",
+    "OverBudget": "the attempt took longer than it may hold the event loop",
+    SCHEDULER_ERROR: "the scheduler itself failed",
 }
 """Reason code -> meaning, of the codes that the scheduler itself gives, also with the name of a plugin."""

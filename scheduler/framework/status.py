@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from scheduler.framework.reasons import Cause, codes_of
+from scheduler.framework.reasons import Cause, codes_of, error_causes
 
 if TYPE_CHECKING:
     from typing import Self
@@ -90,9 +90,13 @@ class Status:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """The causes of a rejection, each once; empty if the reasons are plain strings without a plugin."""
-        if self.origins or not self.is_rejected:
+        """The causes of a rejection or an error, each once; of a rejection only if it has a plugin or a reason with a code."""
+        if self.origins:
             return self.origins
+        if self.code is Code.ERROR:
+            return error_causes(self.reasons, self.plugin, self.error)
+        if not self.is_rejected:
+            return ()
         return tuple(Cause(code, self.plugin) for code in codes_of(self.reasons, self.plugin))
 
     def by(self, plugin: str) -> Self:

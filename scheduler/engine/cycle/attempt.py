@@ -61,8 +61,8 @@ class Decision:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why the pod was rejected; empty with a node, and after an error."""
-        if self.node_name or not self.status.is_rejected:
+        """Why the pod was rejected, or why the attempt failed; empty with a node."""
+        if self.node_name or self.status.is_success:
             return ()
         return self.status.causes or self.diagnosis.causes()
 

@@ -485,7 +485,9 @@ class PodGroupCycle:
             members.update(
                 {(cause.code, cause.plugin): len(tried.attempts) for cause in tried.refusal.causes}
             )
-        tried.causes = [GroupCause(*cause) for cause in causes_by_number(members)]
+        found = [GroupCause(*cause) for cause in causes_by_number(members)]
+        lacking = () if tried.room is None else tried.room.causes  # concerns all members
+        tried.causes = [*found, *(GroupCause(*cause[:2], len(tried.attempts)) for cause in lacking)]
 
     async def _valid_group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
         """Return the same as `_group_of`, or an error if a pod may not belong to its group."""

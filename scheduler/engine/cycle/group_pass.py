@@ -78,7 +78,7 @@ class Member:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why the member has no node; empty if it has one, and after an error."""
+        """Why the member has no node; empty if it has one."""
         if self.assumed is not None and not self.needs_room:
             return ()
         return self.status.causes or self.decision.causes

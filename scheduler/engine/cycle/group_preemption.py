@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scheduler.engine.state.cache import Cache
     from scheduler.framework.group_plugins import PodGroupPostFilterPlugin
     from scheduler.framework.preemption import Protected
+    from scheduler.framework.reasons import Cause
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools
 
@@ -92,13 +93,15 @@ class GroupPreemption:
     ) -> Status:
         """Ask plugins until one preempts or fails; return its result, or all reasons."""
         reasons: list[str] = []
+        causes: list[Cause] = []
         for plugin in plugins:
             status = await self._ask(plugin, tried, attempts)
             reason = f"pod group preemption: {status.message}"
             if not status.is_rejected:
                 return replace(status, reasons=(reason,))
             reasons.append(reason)
-        return Status.unschedulable(*reasons)
+            causes.extend(status.causes)
+        return Status(Code.UNSCHEDULABLE, tuple(reasons), origins=tuple(causes))
 
     async def _ask(self, asked: PodGroupPostFilterPlugin, tried: Pass, attempts: Sequence[Attempt]) -> Status:
         trials = _Simulations(self._cache, self._placements, self._passes, self._pauses, tried, attempts)
@@ -117,7 +120,7 @@ class GroupPreemption:
         if isinstance(victims, Status):
             if victims.is_success:
                 self._expect(tried, {pod.uid: pod.pod.status.nominated_node_name for pod in members})
-            return victims
+            return victims.by(asked.name) if victims.is_rejected else victims
         tried.victims = victims
         # The members fit after the victims are gone; until then the nominations keep the capacity for them.
         self._expect(tried, trials.nodes)

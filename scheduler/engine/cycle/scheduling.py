@@ -306,6 +306,8 @@ class _Cycle:
             if over_budget(result.status.error) is not None:
                 raise PluginError(result.status)
             self.diagnosis.post_filter_message = result.status.message
+            failed = result.status.code is Code.ERROR
+            self.diagnosis.post_filter_causes = result.status.causes if failed else result.status.origins
             nominated_node_name = result.nominated_node_name
         status = Status(Code.UNSCHEDULABLE, (self.diagnosis.message(),))
         return Decision(

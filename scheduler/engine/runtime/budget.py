@@ -92,6 +92,8 @@ class OverBudgetError(SchedulerError):
         used_by: the plugin that used the time, if it is not the one whose call ended with this error.
     """
 
+    reason_code = "OverBudget"
+
     def __init__(
         self, message: str, pause_seconds: float | None = None, used_by: Plugin | None = None
     ) -> None:

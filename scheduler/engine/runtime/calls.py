@@ -534,7 +534,7 @@ class PluginCalls:
             return self._failed(plugin, point, status.message, status.error)
         if status.code is not Code.ERROR and status.code not in allows:
             return self._malformed(plugin, point, status)
-        return Status(status.code, status.reasons, plugin.name, status.error)
+        return Status(status.code, status.reasons, plugin.name, status.error, status.origins)
 
     def _checked(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from scheduler.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
 )
-from scheduler.framework.reasons import EXCLUDED_BY_PRE_FILTER, Reason
+from scheduler.framework.reasons import EXCLUDED_BY_PRE_FILTER, Cause, Reason, codes_of
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
@@ -71,6 +72,7 @@ async def _ask_post_filters(
         kube-scheduler v1.36, framework/runtime/framework.go, RunPostFilterPlugins.
     """
     reasons: list[str] = []
+    causes: list[Cause] = []
     rejected_by = ""
     nominated: str | None = None
     for plugin in plugins:
@@ -90,13 +92,19 @@ async def _ask_post_filters(
         status = call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
         if status.code is Code.ERROR:
             return PostFilterResult(status)
+        if (
+            status.is_rejected
+        ):  # reasons without codes are no causes: most say that the plugin has nothing to do
+            own = tuple(Cause(code, plugin.name) for code in codes_of(status.reasons, ""))
+            causes.extend(status.origins or own)
         if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return PostFilterResult(status, result.nominated_node_name)
+            return PostFilterResult(replace(status, origins=tuple(causes)), result.nominated_node_name)
         if result.nominated_node_name is not None:
             nominated = result.nominated_node_name
         reasons.extend(status.reasons)
         rejected_by = rejected_by or plugin.name
-    return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons), rejected_by), nominated)
+    combined = Status(Code.UNSCHEDULABLE, tuple(reasons), rejected_by, origins=tuple(causes))
+    return PostFilterResult(combined, nominated)
 
 
 _NOWHERE: Rows = np.empty(0, dtype=np.intp)

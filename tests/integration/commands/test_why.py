@@ -297,7 +297,7 @@ def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
             "  Pod default/a does not fit on any of 3 nodes. It would fit if: its cpu request were 8 or less (now 99).",
             "  2 of 3 nodes: Insufficient cpu",
             "  1 of 3 nodes: node(s) were unschedulable",
-            "  Reason codes: NodeAffinityMismatch (2 nodes), InsufficientCPU (1 node)",
+            "  Reason codes: NodeAffinityMismatch (2 nodes), InsufficientCPU (1 node), PreemptionNotHelpful (3 nodes)",
             "  default/a, default/b",
         ]
         (shop,) = await world.told("--pending", "-n", "shop")

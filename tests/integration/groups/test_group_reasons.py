@@ -54,23 +54,31 @@ async def test_a_gang_reports_how_many_of_its_members_miss_what(tmp_path: Path) 
         await it.until(lambda: daemon.parts.queue.count(Place.UNSCHEDULABLE) == 5)
 
         missing = {"code": "InsufficientCPU", "plugin": "NodeResourcesFit"}
+        alone = {"code": "PreemptionOfGroupOnly", "plugin": "DefaultPreemption"}
+        of_member = [{**missing, "nodes": 2}, alone]
+        of_group = [
+            {**missing, "members": 3},
+            {**alone, "members": 3},
+            {"code": "NoPreemptionVictims", "plugin": "DefaultPreemption", "members": 5},
+        ]
         group = explained(daemon)
-        assert group["causes"] == [{**missing, "members": 3}]
-        assert [member["causes"] for member in group["members"]] == [[], [], *[[{**missing, "nodes": 2}]] * 3]
+        assert group["causes"] == of_group
+        assert [member["causes"] for member in group["members"]] == [[], [], *[of_member] * 3]
         assert condition(it, "g")[1] == "Unschedulable"
 
         await it.until(lambda: it.notes("g-4", "FailedScheduling"))
         assert annotations(it, "g-4") == {
-            CAUSES: [{**missing, "nodes": 2}],
-            GROUP_CAUSES: [{**missing, "members": 3}],
+            CAUSES: of_member,
+            GROUP_CAUSES: of_group,
         }
         assert annotations(it, "g-0") == {
             CAUSES: [{"code": "WaitingForGroup", "plugin": "GangScheduling"}],
-            GROUP_CAUSES: [{**missing, "members": 3}],
+            GROUP_CAUSES: of_group,
         }
         labels = 'namespace="default",plugin="{}",profile="custom-scheduler"}}'
         assert shown(daemon, METRIC) == {
             f'{{code="InsufficientCPU",{labels.format("NodeResourcesFit")}': 3,
+            f'{{code="PreemptionOfGroupOnly",{labels.format("DefaultPreemption")}': 3,
             f'{{code="WaitingForGroup",{labels.format("GangScheduling")}': 2,
         }
 

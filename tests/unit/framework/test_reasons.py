@@ -7,6 +7,9 @@ import copy
 import numpy as np
 import pytest
 
+from scheduler.engine.runtime.budget import OverBudgetError
+from scheduler.errors import ApiError
+from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework import PASS, Code, Diagnosis, Outcome, Reason, Status
 from scheduler.framework.reasons import MOST_CHARACTERS, Cause, default_code, is_reason_code
 
@@ -72,11 +75,33 @@ def test_the_causes_of_a_status_are_the_codes_of_its_reasons_each_once() -> None
     )
 
 
-def test_only_rejections_have_causes_and_plain_reasons_need_a_plugin() -> None:
-    assert Status.failed(CPU).by("Mine").causes == ()
+def test_a_success_has_no_cause_and_plain_reasons_of_a_rejection_need_a_plugin() -> None:
     assert Status(Code.SUCCESS).causes == ()
     assert Status.unschedulable("0/1 nodes are available").causes == ()
     assert Status.unschedulable(CPU).causes == (Cause("InsufficientCPU", ""),)
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        pytest.param(Status.failed("odd").by("Mine"), Cause("PluginError", "Mine"), id="a plugin"),
+        pytest.param(Status.failed("odd"), Cause("SchedulerError", ""), id="the scheduler"),
+        pytest.param(Status.failed(CPU).by("Mine"), Cause("InsufficientCPU", "Mine"), id="a code of its own"),
+        pytest.param(
+            Status.failed("no", ApiError(500, "", "no")).by("Mine"),
+            Cause("ApiError", "Mine"),
+            id="the server",
+        ),
+        pytest.param(Status.failed("no", ExtenderError("no")), Cause("ExtenderError", ""), id="an extender"),
+        pytest.param(
+            Status.failed("slow", OverBudgetError("slow")).by("Mine"),
+            Cause("OverBudget", "Mine"),
+            id="a long attempt",
+        ),
+    ],
+)
+def test_an_error_has_the_code_of_what_failed(status: Status, cause: Cause) -> None:
+    assert status.causes == (cause,)
 
 
 def test_a_diagnosis_counts_the_nodes_of_each_cause_the_most_nodes_first() -> None:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from plugins.scheduling_gates import SchedulingGates
 from scheduler.engine.cycle.explanation import explain, explain_gated
 from scheduler.engine.cycle.reporting import CAUSES, GROUP_CAUSES, Reporter
-from scheduler.framework import FilterPlugin, PermitPlugin, Reason, Status
+from scheduler.framework import (
+    FilterPlugin,
+    PermitPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    Reason,
+    Status,
+)
 from scheduler.framework.reasons import Cause, GroupCause
 from tests.support.builders import pod
 from tests.unit.engine.cycle.cluster import PROFILE, Cluster
 
 if TYPE_CHECKING:
+    import pytest
+
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo
@@ -115,14 +124,57 @@ async def test_a_pod_without_any_node_in_the_cluster_has_a_cause() -> None:
     assert events.annotations == [{CAUSES: [{"code": "NoNodes", "plugin": ""}]}]
 
 
-async def test_an_error_has_no_causes() -> None:
+async def test_an_error_has_the_plugin_as_its_cause() -> None:
     class Broken(Rooms):
+        name = "Broken"
+
         def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
             raise ValueError("odd")
 
-    events = await tried(Cluster(Broken()))
+    cluster = Cluster(Broken())
+    events = await tried(cluster)
 
-    assert events.annotations == [{}]
+    assert events.annotations == [{CAUSES: [{"code": "PluginError", "plugin": "Broken"}]}]
+    assert cluster.queue.rejections_by_code == {("PluginError", "Broken", "default", PROFILE): 1}
+    [decision] = cluster.counts.decisions
+    assert explain(decision, ["n1"])["causes"] == [{"code": "PluginError", "plugin": "Broken"}]
+
+
+class Asks(PostFilterPlugin):
+    """Finds no node for some reasons."""
+
+    name = "Asks"
+    api_version = 1
+    reasons: ClassVar[tuple[str, ...]] = ()
+
+    def post_filter(self, *_: Any) -> PostFilterResult:
+        return PostFilterResult(Status.unschedulable(*self.reasons))
+
+
+class AsksToo(Asks):
+    name = "AsksToo"
+    reasons = ("nothing to do",)
+
+
+async def test_the_causes_of_post_filter_follow_and_only_reasons_with_codes_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Asks, "reasons", (Reason("asked in vain", "AskedInVain"), "nothing else"))
+    events = await tried(Cluster(Rooms(), Asks(), AsksToo(), nodes=("n2",)))
+
+    assert events.annotations[0][CAUSES] == [
+        {"code": "NoFreeSeat", "plugin": "Rooms", "nodes": 1},
+        {"code": "AskedInVain", "plugin": "Asks"},
+    ]
+
+
+async def test_an_error_of_post_filter_is_a_cause_of_the_rejection() -> None:
+    class Fails(Asks):
+        def post_filter(self, *_: Any) -> PostFilterResult:
+            raise ValueError("odd")
+
+    events = await tried(Cluster(Rooms(), Fails(), nodes=("n2",)))
+    assert events.annotations[0][CAUSES][1] == {"code": "PluginError", "plugin": "Asks"}
 
 
 def test_a_failure_before_the_leadership_is_reported_with_its_causes() -> None:

@@ -16,6 +16,7 @@ from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import Diagnosis
+from scheduler.framework.reasons import Cause
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support.builders import node, pod
@@ -130,15 +131,30 @@ def test_pods_of_the_same_priority_are_not_victims() -> None:
     )
 
 
+def test_the_nodes_where_preemption_does_not_help_are_counted_by_code() -> None:
+    """What still rejects the pod without its victims is one code: the reasons of the rejection have codes of their own."""
+    small = [node("small", cpu="1"), node("smaller", cpu="1"), node("other", cpu="4"), node("last", cpu="4")]
+    victims = [pod(f"v{name}", cpu="1", node=name, priority=1) for name in ("small", "smaller")]
+    result = searched(snapshot_of(*small, pods=victims), [0, 1, 2], 9)
+
+    status = _not_found(result, 4, "DefaultPreemption").status
+    assert status.message == f"preemption: {result.message(4)}"
+    assert status.causes == (
+        Cause("PreemptionInsufficient", "DefaultPreemption", 2),
+        Cause("NoPreemptionVictims", "DefaultPreemption", 1),
+        Cause("PreemptionNotHelpful", "DefaultPreemption", 1),
+    )
+
+
 def test_a_pod_with_preemption_policy_never_does_not_preempt() -> None:
     never = pod("p", priority=5, preemption_policy="Never")
     assert why_not_eligible(never, snapshot_of(*NODES), Diagnosis.blank(4)) == NEVER
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"), [("PreemptionByScheduler", VICTIMS_ARE_LEAVING), ("Other", "")]
+    ("reason", "expected"), [("PreemptionByScheduler", VICTIMS_ARE_LEAVING), ("Other", None)]
 )
-def test_a_pod_waits_for_victims_of_preemption(reason: str, expected: str) -> None:
+def test_a_pod_waits_for_victims_of_preemption(reason: str, expected: str | None) -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
     leaving = pod("v", node="n0", status={"conditions": [condition]})
     metadata = type(leaving.pod.metadata)(
@@ -155,7 +171,7 @@ def test_all_nodes_without_victims_are_named() -> None:
     victims = [pod(f"v{name}", cpu="1", node=name, priority=1) for name in ("a", "b")]
     found = searched(snapshot_of(node("a", cpu="4"), node("b", cpu="4"), pods=victims), [0, 1], 9)
 
-    assert _not_found(found, 2).status.message == (
+    assert _not_found(found, 2, "DefaultPreemption").status.message == (
         'preemption: [expected at least one victim pod on node "a", '
         'expected at least one victim pod on node "b"]'
     )

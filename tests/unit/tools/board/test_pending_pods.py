@@ -52,7 +52,7 @@ def test_a_group_has_the_reason_codes_of_its_pods() -> None:
     groups = told(pod("a", cpu="9", memory="99Gi"), pod("b", gates=("example.com/quota",)), pod("c"))
 
     assert [group["reasonCodes"] for group in groups.values()] == [
-        ["InsufficientCPU", "InsufficientMemory"],
+        ["InsufficientCPU", "InsufficientMemory", "PreemptionNotHelpful"],
         ["SchedulingGated"],
         [],
     ]

@@ -71,7 +71,10 @@ def test_a_pending_pod_has_reason_codes_and_what_would_have_to_change() -> None:
     (big,) = answer.workloads
     (result,) = big.results
     assert result.node is None
-    assert result.causes == [{"code": "InsufficientCPU", "plugin": "NodeResourcesFit", "nodes": 2}]
+    assert result.causes == [
+        {"code": "InsufficientCPU", "plugin": "NodeResourcesFit", "nodes": 2},
+        {"code": "PreemptionNotHelpful", "plugin": "DefaultPreemption", "nodes": 2},
+    ]
     assert big.first_waiting is not None
     assert "nodes" not in big.first_waiting
     assert big.first_waiting["remedies"][0]["changes"] == ["its cpu request were 4 or less (now 9)"]

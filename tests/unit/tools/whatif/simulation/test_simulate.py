@@ -178,7 +178,11 @@ def test_a_pod_that_does_not_fit_waits_until_another_ends():
 
     assert (result.placed, result.waiting, result.failed) == (2, 1, 0)
     assert result.wait_seconds["p100"] == 90.0
-    assert result.rejected == {"InsufficientCPU": result.attempts - 2}
+    assert result.rejected == {
+        "InsufficientCPU": result.attempts - 2,
+        "NoPreemptionVictims": 1,
+        "PreemptionNotHelpful": result.attempts - 3,
+    }
     assert result.seconds == 150.0
 
 
