@@ -420,11 +420,11 @@ class NodeVolumes:
             assert storage_class is not None, "of a class that is not there claims do not wait for a node"
             offered = needed & self._offered(storage_class)
             self._refuse(needed & ~offered, NodeRefusal.NO_VOLUME)
-            roomy = offered
             if offered.any():
                 roomy = offered & (yield from self._roomy(claim, storage_class))
-            self._refuse(offered & ~roomy, NodeRefusal.NO_ROOM)
-            standing &= ~needed | roomy
+                self._refuse(offered & ~roomy, NodeRefusal.NO_ROOM)
+                offered = roomy
+            standing &= ~needed | offered
 
     def _offered(self, storage_class: StorageClass) -> Bools:
         """Return bool (n_nodes,), where volumes of a class are provisioned."""

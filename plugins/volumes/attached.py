@@ -364,21 +364,22 @@ class AttachedVolumes:
         if outdated.pods:
             self._take_pods(row, there, pods.pods_on(row))
             outdated.pods = False
-        elif outdated.claims:
+        if outdated.claims:
             there.mark(outdated.claims)
             outdated.claims = set()
-        elif there.incomplete:
+        if there.incomplete:
             self._look_at_pod(row, there, storage)
         elif outdated.attachments:
             for _ in range(min(_AT_ONCE, len(outdated.attachments))):
                 self._attach(row, there, outdated.attachments.pop(), snapshot, storage)
+        if there.incomplete or outdated.attachments:
+            return
+        failure = there.failure(pods.pods_on(row))
+        if failure is None:
+            self.failures.pop(row, None)
         else:
-            failure = there.failure(pods.pods_on(row))
-            if failure is None:
-                self.failures.pop(row, None)
-            else:
-                self.failures[row] = failure
-            del self._left[row]
+            self.failures[row] = failure
+        del self._left[row]
 
     def _begin_row(self, row: int, outdated: Outdated, snapshot: Snapshot, storage: StorageObjects) -> None:
         """Start a row from the beginning."""
