@@ -1,4 +1,4 @@
-"""In which NUMA zone the containers of a node are, and what the end of each of its pods frees there.
+"""In which NUMA zone the containers of a node are.
 
 An agent may write this into the NodeResourceTopology. The containers with exclusive resources are sorted by the hashes of their
 names. Each zone has a vector with the places of its containers in this order, except for the zone with the most containers, which
@@ -6,7 +6,7 @@ has all others. The object counts the containers, so it is of no use for other o
 
 Source:
     numaplacement, version v001: numaplacement.go and leb89/leb89.go.
-    scheduler-plugins, pkg/noderesourcetopology: cache/store.go, getNUMAPlacementInfo; preemption/preemption.go.
+    scheduler-plugins, pkg/noderesourcetopology/cache/store.go, getNUMAPlacementInfo.
 """
 
 from __future__ import annotations
@@ -15,16 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plugins.node_resource_topology.pod_fingerprint import xxh64
-from plugins.node_resource_topology.requests import exclusive_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from plugins.node_resource_topology.topology_objects import NodeTopology
-    from scheduler.objects.pod import PodInfo
-
-Freed = tuple[tuple[int, str, int], ...]
-"""(place of the zone in `NodeTopology.zones`, resource, milliCPU, bytes or a count)."""
+    from collections.abc import Collection, Iterator, Mapping
 
 _HEAD: Final = "npv0v001"
 _SEPARATOR: Final = "::"
@@ -76,30 +69,7 @@ def read_placement(metadata: str, vectors: Mapping[int, str]) -> EncodedPlacemen
     return EncodedPlacement(n_containers, fullest, tuple(sorted(vectors.items())))
 
 
-def freed_by_pod(topology: NodeTopology, pods: Collection[PodInfo]) -> dict[str, Freed]:
-    """Return uid -> what the end of a pod frees in the zones of its node; without pods that free nothing there.
-
-    Args:
-        topology: the zones.
-        pods: the pods that `topology` includes. If they are others, nothing is known: the result is empty.
-    """
-    placement, of_zones = topology.placement, topology.resources
-    if placement is None:
-        return {}
-    requests = [(pod, *each) for pod in pods for each in exclusive_requests(pod, of_zones)]
-    zones = _zones(placement, [_hash(pod.namespace, pod.name, container) for pod, container, _ in requests])
-    places = {zone.number: place for place, zone in enumerate(topology.zones)}
-    found: dict[str, Freed] = {}
-    for (pod, _, amounts), zone in zip(requests, zones, strict=False):
-        if zone in places:
-            place = places[zone]
-            available = topology.zones[place].available
-            freed = tuple((place, name, amount) for name, amount in amounts if name in available)
-            found[pod.uid] = found.get(pod.uid, ()) + freed
-    return found
-
-
-def _zones(placement: EncodedPlacement, containers: Collection[int]) -> list[int]:
+def zones_of_containers(placement: EncodedPlacement, containers: Collection[int]) -> list[int]:
     """Return the number of the zone of each container, given by its hash; empty if the placement is of others."""
     if len(set(containers)) != placement.n_containers:
         return []
@@ -138,13 +108,6 @@ _MALFORMED: Final = 1 << 62
 
 
 @lru_cache(maxsize=_CONTAINERS_KEPT)
-def _hash(namespace: str, pod: str, container: str) -> int:
+def container_hash(namespace: str, pod: str, container: str) -> int:
+    """Return the hash by which containers are sorted."""
     return xxh64(f"{namespace}\0{pod}\0{container}".encode())
-
-
-def total_of(freed: Iterable[Freed]) -> dict[tuple[int, str], int]:
-    """Return (place of the zone, resource) -> the sum."""
-    total: dict[tuple[int, str], int] = {}
-    for place, name, amount in (entry for each in freed for entry in each):
-        total[place, name] = total.get((place, name), 0) + amount
-    return total

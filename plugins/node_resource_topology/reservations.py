@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
-from plugins.node_resource_topology.placements import freed_by_pod, total_of
+from plugins.node_resource_topology.placements import container_hash, zones_of_containers
 from plugins.node_resource_topology.pod_fingerprint import fingerprint
-from plugins.node_resource_topology.requests import takes_exclusive_resources, whole_request
+from plugins.node_resource_topology.requests import (
+    exclusive_requests,
+    takes_exclusive_resources,
+    whole_request,
+)
 from plugins.node_resource_topology.topologies import Topologies
 from plugins.node_resource_topology.topology_objects import NODE_TOPOLOGIES
 from plugins.node_resource_topology.zone_table import ZoneTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping
     from typing import Self
 
-    from plugins.node_resource_topology.placements import Freed
     from plugins.node_resource_topology.topology_objects import NodeTopology
     from scheduler.framework import ClusterObjects
     from scheduler.objects.pod import PodInfo
@@ -40,6 +43,46 @@ _ALL: Final = "All"
 _EXCLUSIVE_ONLY: Final = "OnlyExclusiveResources"
 _NODES_A_STEP: Final = 8
 _MOST_NAMED: Final = 3
+
+
+Freed = tuple[tuple[int, str, int], ...]
+"""(place of the zone in `NodeTopology.zones`, resource, milliCPU, bytes or a count)."""
+
+
+def freed_by_pod(topology: NodeTopology, pods: Collection[PodInfo]) -> dict[str, Freed]:
+    """Return uid -> what the end of a pod frees in the zones of its node; without pods that free nothing there.
+
+    Args:
+        topology: the zones.
+        pods: the pods that `topology` includes. If they are others, nothing is known: the result is empty.
+
+    Source:
+        scheduler-plugins, pkg/noderesourcetopology/preemption/preemption.go, accumulateResourcesToAddPerNUMA.
+    """
+    placement, of_zones = topology.placement, topology.resources
+    if placement is None:
+        return {}
+    requests = [(pod, *each) for pod in pods for each in exclusive_requests(pod, of_zones)]
+    zones = zones_of_containers(
+        placement, [container_hash(pod.namespace, pod.name, container) for pod, container, _ in requests]
+    )
+    places = {zone.number: place for place, zone in enumerate(topology.zones)}
+    found: dict[str, Freed] = {}
+    for (pod, _, amounts), zone in zip(requests, zones, strict=False):
+        if zone in places:
+            place = places[zone]
+            available = topology.zones[place].available
+            freed = tuple((place, name, amount) for name, amount in amounts if name in available)
+            found[pod.uid] = found.get(pod.uid, ()) + freed
+    return found
+
+
+def total_of(freed: Iterable[Freed]) -> dict[tuple[int, str], int]:
+    """Return (place of the zone, resource) -> the sum."""
+    total: dict[tuple[int, str], int] = {}
+    for place, name, amount in (entry for each in freed for entry in each):
+        total[place, name] = total.get((place, name), 0) + amount
+    return total
 
 
 class CacheArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.node_resource_topology.placements import freed_by_pod
 from plugins.node_resource_topology.pod_fingerprint import fingerprint, xxh64
+from plugins.node_resource_topology.reservations import freed_by_pod
 from plugins.node_resource_topology.topology_objects import NodeTopology, read_topology
 from scheduler.framework import CycleState
 from scheduler.framework.sliced_work import answer_to_end
@@ -241,7 +241,7 @@ def test_the_encoding_is_that_of_the_agents(
     """The expected values are those of the tests of numaplacement, whose containers have the name cnt1."""
     pods = [named(key) for key in zones]
     monkeypatch.setattr(
-        "plugins.node_resource_topology.placements.exclusive_requests",
+        "plugins.node_resource_topology.reservations.exclusive_requests",
         lambda *_: [("cnt1", (("cpu", 1000),))],
     )
     assert placed(found, *pods) == zones
