@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.engine.cycle.attempt import AssumedPod
+    from scheduler.engine.cycle.preemption import Preemptor
     from scheduler.framework import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.node import NodeObject
@@ -110,18 +111,13 @@ class Groups:
                 self._judge_quota(life, assumed)
             return assumed
 
-        def judged_start(
-            group: PodGroup,
-            members: Sequence[PodInfo],
-            victims: Sequence[PodInfo],
-            plugin: str,
-            quota: str,
-            message: str,
-        ) -> None:
+        def judged_start(preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
+            group = preemptor.group
+            assert group is not None, "called for groups"
             self._of(Key(group.key.namespace, group.key.name)).made_room_at = self._stage.now
             if is_as_it_was():
-                self._judge_room(life, group, members, victims)
-            start(group, members, victims, plugin, quota, message)
+                self._judge_room(life, group, preemptor.pods, victims)
+            start(preemptor, victims)
 
         cycle.schedule = judged  # type: ignore[method-assign]
         preemptions.start_for_group = judged_start  # type: ignore[method-assign]

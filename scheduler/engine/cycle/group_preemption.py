@@ -12,6 +12,7 @@ import numpy as np
 from scheduler.engine.cycle.group_pass import PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError
 from scheduler.engine.cycle.group_search import Members, capacity_for
+from scheduler.engine.cycle.preemption import Preemptor
 from scheduler.engine.runtime.budget import OverBudgetError
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.framework.interface import ExtensionPoint
@@ -130,9 +131,8 @@ class GroupPreemption:
             for member in leaf.members
             if member.needs_room
         )
-        self._preemptions.start_for_group(
-            tried.group, members, victims, asked.name, quota, next(messages, "")
-        )
+        preemptor = Preemptor(members, "", asked.name, quota, tried.group, next(messages, ""))
+        self._preemptions.start_for_group(preemptor, victims)
         if not tried.group.is_entity:
             return SUCCESS
         return Status(Code.SUCCESS, (f"found a placement for podgroup, preempting {len(victims)} victims",))

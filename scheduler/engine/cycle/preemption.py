@@ -230,20 +230,9 @@ class PreemptionExecutor(_Holding):
         else:
             self._start(Preemptor((preemptor,), node_name, plugin, quota), victims)
 
-    def start_for_group(
-        self,
-        group: PodGroup,
-        members: Sequence[PodInfo],
-        victims: Sequence[PodInfo],
-        plugin: str,
-        quota: str,
-        message: str,
-    ) -> None:
-        """Start the eviction of victims on any nodes, for a group with the pending `members`.
-
-        `message` is why the first member without a node has none.
-        """
-        self._start(Preemptor(members, "", plugin, quota, group, message), victims)
+    def start_for_group(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
+        """Start the eviction of victims on any nodes."""
+        self._start(preemptor, victims)
 
     def _start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         staying = [victim for victim in victims if not victim.is_terminating]
@@ -450,15 +439,7 @@ class GroupPreemptions(Protocol):
         self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str, quota: str = ""
     ) -> None: ...
 
-    def start_for_group(
-        self,
-        group: PodGroup,
-        members: Sequence[PodInfo],
-        victims: Sequence[PodInfo],
-        plugin: str,
-        quota: str,
-        message: str,
-    ) -> None: ...
+    def start_for_group(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None: ...
 
 
 class NotedPreemptions(_Holding, NoPreemptions):
@@ -478,15 +459,7 @@ class NotedPreemptions(_Holding, NoPreemptions):
         if self._held is not None:
             self._held.append((preemptor, node_name, victims, plugin, quota))
 
-    def start_for_group(
-        self,
-        group: PodGroup,
-        members: Sequence[PodInfo],
-        victims: Sequence[PodInfo],
-        plugin: str,
-        quota: str,
-        message: str,
-    ) -> None:
+    def start_for_group(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         return
 
 
