@@ -62,6 +62,10 @@ class ObjectError(SchedulerError):
         super().__init__(f"{kind} {key}: {path}: {problem}" if path else f"{kind} {key}: {problem}")
 
 
+class AdmissionError(SchedulerError):
+    """A new object that the admission of the API server refuses."""
+
+
 class PluginLoadError(SchedulerError):
     """A plugin that could not be loaded; nothing of it is registered."""
 

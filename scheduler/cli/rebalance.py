@@ -33,10 +33,11 @@ from scheduler.simulator.apimachinery.selectors import parse_labels
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFileError
+from scheduler.tools.whatif.eviction_budgets import BUDGETS
 from scheduler.tools.whatif.live_cluster import read_if_allowed
 from scheduler.tools.whatif.offline import OfflineScheduler
 from scheduler.tools.whatif.rebalancing import eviction_list
-from scheduler.tools.whatif.rebalancing.evictable_pods import BUDGETS, Wanted
+from scheduler.tools.whatif.rebalancing.evictable_pods import Wanted
 from scheduler.tools.whatif.rebalancing.execution import CarriedOut, Execution, Outcome, SurpriseError
 from scheduler.tools.whatif.rebalancing.judging import ACCEPTED, judge
 from scheduler.tools.whatif.rebalancing.objectives import OBJECTIVES

@@ -66,6 +66,22 @@ def _lease(text: str) -> Named:
     metavar="N",
 )
 @option(
+    "--remove-node",
+    "removed",
+    multiple=True,
+    help="Without this node: show where its pods would go, which of them would be pending, and which PodDisruptionBudgets "
+    "refuse their eviction. LABEL=VALUE names all nodes with a label. May be given several times, and with -f.",
+    metavar="NODE",
+)
+@option(
+    "--add-nodes",
+    "added",
+    default="",
+    help="With -f or --remove-node: show how many more nodes are needed, up to this number. They are copies of a NODE, of the "
+    "first node with LABEL=VALUE, or of a Node in the files.",
+    metavar="NUMBER[:NODE]",
+)
+@option(
     "--node", help="Show the result and scores of this node, beside those of the chosen node.", metavar="NAME"
 )
 @option("--watch", "-w", is_flag=True, help="Watch until the pod is on a node, and print each change.")
@@ -123,6 +139,8 @@ def why(
     pending: bool,
     filenames: tuple[str, ...],
     replicas: int | None,
+    removed: tuple[str, ...],
+    added: str,
     node: str | None,
     watch: bool,
     output: Output,
@@ -142,10 +160,11 @@ def why(
     The leading daemon is asked for its last attempt. If no daemon answers, and for pods of other schedulers, this
     process evaluates the pod in the current state of the cluster.
     """
-    if sum((pod is not None, group is not None, pending, bool(filenames))) != 1:
-        raise click.UsageError("one of POD, --group, --pending and -f FILE is needed")
+    if sum((pod is not None, group is not None, pending, bool(filenames or removed))) != 1:
+        raise click.UsageError("one of POD, --group, --pending, -f FILE and --remove-node is needed")
     for flag, is_given, wanted in (
         ("--replicas", replicas is not None, bool(filenames)),
+        ("--add-nodes", bool(added), bool(filenames or removed)),
         ("--node", node is not None, pod is not None),
         ("--watch", watch, pod is not None),
     ):
@@ -167,12 +186,12 @@ def why(
         from scheduler.cli.why_current import Ask, look_at_pending
 
         run_in_loop(look_at_pending(look, None if offline else Ask(lease, server, token_file)))
-    elif filenames:
+    elif filenames or removed:
         from scheduler.cli.why_current import Ask
-        from scheduler.cli.why_planned import look_at_files
+        from scheduler.cli.why_planned import Change, look_at_change
 
         ask = None if offline else Ask(lease, server, token_file)
-        run_in_loop(look_at_files(look, filenames, replicas, ask))
+        run_in_loop(look_at_change(look, Change(filenames, replicas, removed, added), ask))
     elif group is not None:
         from scheduler.cli.why_current import Ask, look_at_group
 

@@ -144,24 +144,32 @@ def _plain(group: PendingByCause) -> dict[str, Any]:
 
 
 def show_outcomes(
-    workloads: Sequence[Mapping[str, Any]], source: str, *, as_json: bool, all_nodes: bool
+    answer: Mapping[str, Any] | None, source: str, *, of_nodes: bool, as_json: bool, all_nodes: bool
 ) -> None:
-    """Show what the objects that are not created yet would do.
+    """Show what objects that are not created yet, fewer nodes or more nodes would do.
 
     Args:
-        workloads: the `workloads` of a what-if answer.
-        source: says what evaluated them.
-        as_json: whether to print JSON.
+        answer: a what-if answer; None if there is nothing to evaluate.
+        source: says what evaluated it.
+        of_nodes: whether nodes are removed or added.
+        as_json: whether to print JSON: the whole answer if nodes are removed or added, else its workloads.
         all_nodes: whether to show all nodes.
     """
+    workloads: Sequence[Mapping[str, Any]] = () if answer is None else answer["workloads"]
     if as_json:
-        write_json(workloads)
+        write_json(answer if of_nodes else workloads)
         return
     console = console_for_people()
-    if not workloads:
+    if answer is None:
         console.print("No object in it creates pods.")
         return
     console.print(Text(source, style="italic"))
+    if of_nodes:
+        console.print(Text(answer["verdict"]), soft_wrap=True)
+    for refused in (answer["removed"] or {}).get("refused", ()):
+        console.print(
+            Text(f"  the eviction of {refused['pod']} is refused: it {refused['why']}"), soft_wrap=True
+        )
     for workload in workloads:
         _show_workload(console, workload, all_nodes=all_nodes)
 

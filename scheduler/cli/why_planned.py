@@ -1,9 +1,10 @@
-"""Shows what the objects of files would do in the current cluster, for `kubectl why -f`."""
+"""Shows what the objects of files, fewer nodes or more nodes would do in the current cluster, for `kubectl why`."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -13,21 +14,22 @@ from scheduler.cli.why_output import show_outcomes
 from scheduler.configuration.manifests import read_items
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
-from scheduler.errors import FieldError
-from scheduler.kube.client.resources import NODES, STORAGE_CLASSES, Resource
+from scheduler.kube.client.resources import NODES, PODS, STORAGE_CLASSES, Resource
+from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.tools.whatif.admission import admit
 from scheduler.tools.whatif.cluster_file import ClusterFileError, read
-from scheduler.tools.whatif.documents import identify
-from scheduler.tools.whatif.live_cluster import read_if_allowed
+from scheduler.tools.whatif.live_cluster import read_if_allowed, read_objects
 from scheduler.tools.whatif.planned_pods import Plan
-from scheduler.tools.whatif.service.evaluation import creates_pods, evaluate
-from scheduler.tools.whatif.service.wire import WhatIf
+from scheduler.tools.whatif.service.evaluation import evaluate
+from scheduler.tools.whatif.service.wire import MOST_NODES, AddedNodes, RemovedNodes, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from scheduler.cli.why_current import Ask, Lookup
+    from scheduler.configuration.manifests import Item
     from scheduler.kube.client.connection import ApiConnection
+    from scheduler.objects.node import NodeObject
     from scheduler.tools.whatif.start_preview import Planned
 
 _PRIORITY_CLASSES: Final = Resource(
@@ -41,44 +43,139 @@ _READ_AT_ADMISSION: Final = frozenset(
     {"LimitRange", "Namespace", "PriorityClass", "ResourceQuota", "RuntimeClass", "ServiceAccount"}
 )
 """Kinds that admission reads: a file with such an object adds what a dry run of its pods alone would not find."""
+_MORE_NODES: Final = re.compile(r"(?P<count>[0-9]{1,4})(:(?P<like>.+))?")
 
 
-async def look_at_files(
-    look: Lookup, filenames: Iterable[str], replicas: int | None, ask: Ask | None
-) -> None:
-    """Show what the objects of files would do.
+class Change(NamedTuple):
+    """What changes in the cluster.
+
+    Attributes:
+        filenames: files with objects that do not exist yet.
+        replicas: number of pods of each object; None for its own.
+        remove: the nodes that are removed: names, and labels as `KEY=VALUE`.
+        add: the nodes that are added: `NUMBER:NODE`, `NUMBER:KEY=VALUE,...`, or `NUMBER` for copies of a Node in the files;
+            "" for none.
+    """
+
+    filenames: tuple[str, ...] = ()
+    replicas: int | None = None
+    remove: tuple[str, ...] = ()
+    add: str = ""
+
+
+async def look_at_change(look: Lookup, change: Change, ask: Ask | None) -> None:
+    """Show what a change would do.
 
     Args:
         look: the cluster.
-        filenames: the files.
-        replicas: number of pods of each object; None for its own.
+        change: the change.
         ask: the daemon; None to ask none.
 
     Raises:
         SchedulerError: a file or the cluster cannot be read.
     """
-    manifests = [manifest for filename in filenames for manifest in _manifests(filename)]
+    items = [item for filename in change.filenames for item in _items(filename)]
+    templates = [item for item in items if (item.api_version, item.kind) == ("v1", "Node")]
+    items = [item for item in items if item not in templates]
+    added, removed = _added(change.add, templates), _removed(change.remove)
     token = token_of(ask)
     async with look.connect() as (connection, namespace):
-        kinds = [_PRIORITY_CLASSES, STORAGE_CLASSES, _CLAIM_TEMPLATES]
-        if any(manifest["kind"] == "DaemonSet" for manifest in manifests):
-            kinds.append(NODES)
-        given = [raw for kind in kinds for raw in (await read_if_allowed(connection, kind)).values()]
-        plan = Plan(namespace, given, replicas)
-        planned = await plan.make(manifests)
-        for problem in plan.problems:
-            click.echo(f"skipped: {problem}", err=True)
-        knows_all = not any(manifest["kind"] in _READ_AT_ADMISSION for manifest in manifests)
+        kinds = [_PRIORITY_CLASSES, STORAGE_CLASSES, _CLAIM_TEMPLATES] if items else []
+        existing = {kind.plural: await _listed(connection, kind) for kind in kinds}
+        leaving, staying = await _nodes(connection, items, removed)
+        plan = Plan(namespace, existing, staying, change.replicas)
+        planned = [each for _, each in plan.make(items)]
+        knows_all = not any(item.kind in _READ_AT_ADMISSION for item in items)
         await _admit(connection, planned, knows_all=knows_all)
-        objects = _other_objects(plan, manifests)
-        request = WhatIf(objects=objects, workloads=planned, namespace=namespace, nodes=True)
-        answer, who = (await _asked(connection, ask, token, request)) if planned else ({"workloads": []}, "")
-        if answer is None:
-            names = {pod["spec"]["schedulerName"] for each in planned for pod in each.pods}
-            scheduler, _ = await look.scheduler(connection, names)
-            answer = msgspec.to_builtins(await asyncio.to_thread(evaluate, scheduler, request))
+        plugins_read = {kind for plugin in IN_TREE.values() for kind in plugin.needs.kinds}
+        request = WhatIf(
+            objects=[obj for (kind, _), obj in plan.others.items() if kind in plugins_read],
+            workloads=planned,
+            namespace=namespace,
+            nodes=True,
+            remove=removed,
+            add=added,
+        )
+        answer, who = None, ""
+        if planned or removed:
+            answer, who = await _asked(connection, ask, token, request)
+            if answer is None:
+                names = {pod["spec"]["schedulerName"] for each in planned for pod in each.pods}
+                if look.config is None:
+                    names |= await _scheduler_names(connection, leaving)
+                scheduler, _ = await look.scheduler(connection, names)
+                answer = msgspec.to_builtins(await asyncio.to_thread(evaluate, scheduler, request))
     source = f"From {who}:" if who else f"Evaluated now with {look.plugins}:"
-    show_outcomes(answer["workloads"], source, as_json=look.as_json, all_nodes=look.all_nodes)
+    show_outcomes(
+        answer,
+        source,
+        of_nodes=bool(removed or added),
+        as_json=look.as_json,
+        all_nodes=look.all_nodes,
+    )
+
+
+def _added(text: str, templates: list[Item]) -> AddedNodes | None:
+    """Read the nodes that are added."""
+    found = _MORE_NODES.fullmatch(text)
+    if not text:
+        if templates:
+            raise click.UsageError(f"{templates[0].where} is a Node: --add-nodes NUMBER adds copies of it")
+        return None
+    if found is None or not 1 <= int(found["count"]) <= MOST_NODES:
+        problem = f"1 to {MOST_NODES} nodes are expected, as NUMBER:NODE, NUMBER:LABEL=VALUE or NUMBER, was {text!r}"
+        raise click.BadParameter(problem, param_hint="--add-nodes")
+    count, like = int(found["count"]), found["like"]
+    if like is None:
+        if len(templates) != 1:
+            problem = f"without NODE or LABEL=VALUE, the files must have one Node, they have {len(templates)}"
+            raise click.BadParameter(problem, param_hint="--add-nodes")
+        return AddedNodes(count, template=msgspec.json.decode(templates[0].raw))
+    if templates:
+        raise click.UsageError(f"{templates[0].where} is a Node, and --add-nodes names other nodes")
+    return AddedNodes(count, labels=_labels(like)) if "=" in like else AddedNodes(count, like=like)
+
+
+def _removed(names: Iterable[str]) -> RemovedNodes | None:
+    """Read the nodes that are removed."""
+    labels = {key: value for name in names if "=" in name for key, value in _labels(name).items()}
+    removed = RemovedNodes([name for name in names if "=" not in name], labels)
+    return removed if removed.nodes or removed.labels else None
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise click.UsageError(f"labels are expected as KEY=VALUE,..., was {text!r}")
+    return {key: value for key, _, value in pairs}
+
+
+async def _listed(connection: ApiConnection, kind: Resource) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(raw) for raw in (await read_if_allowed(connection, kind)).values()]
+
+
+async def _nodes(
+    connection: ApiConnection, items: Iterable[Item], removed: RemovedNodes | None
+) -> tuple[list[NodeObject], list[NodeObject]]:
+    """Return the nodes that are removed and the others, as far as they are needed here."""
+    if removed is None and not any(item.kind == "DaemonSet" for item in items):
+        return [], []
+    leaving: list[NodeObject] = []
+    staying: list[NodeObject] = []
+    for node in (await read_objects(connection, NODES, decode_node)).values():
+        is_removed = removed is not None and removed.names(node)
+        (leaving if is_removed else staying).append(node)
+    return leaving, staying
+
+
+async def _scheduler_names(connection: ApiConnection, nodes: Iterable[NodeObject]) -> set[str]:
+    """Return the schedulers of the pods on nodes."""
+    names = set()
+    for node in nodes:
+        on_node = {"fieldSelector": f"spec.nodeName={node.name}"}
+        pods = await read_objects(connection, PODS, decode_pod, on_node)
+        names |= {pod.scheduler_name for pod in pods.values()}
+    return names
 
 
 async def _asked(
@@ -103,40 +200,25 @@ async def _admit(connection: ApiConnection, planned: Iterable[Planned], *, knows
         click.echo(f"the API server did not check the pods: {reason}", err=True)
 
 
-def _other_objects(plan: Plan, manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the objects that plugins read beside pods: those of the files, and those that controllers create.
-
-    The controllers of the pods have no template, because their pods exist already in the plan.
-    """
-    kinds = sorted({kind for plugin in IN_TREE.values() for kind in plugin.needs.kinds})
-    created = [
-        msgspec.json.decode(raw) for objects in plan.others(kinds).values() for raw in objects.values()
-    ]
-    for obj in created:
-        if creates_pods(obj):
-            del obj["spec"]["template"]
-    others = [obj for obj in manifests if not creates_pods(obj) and obj["kind"] != "Pod"]
-    return [*created, *others]
-
-
-def _manifests(filename: str) -> list[dict[str, Any]]:
-    """Return the objects of a file; each has a kind and a name.
+def _items(filename: str) -> list[Item]:
+    """Return the objects of a file, without the uids of objects that exist.
 
     Raises:
         ClusterFileError: everything that is wrong with it.
     """
     data, source = read(filename)
     contents = read_items(data)
-    faults = list(contents.errors)
-    objects = []
-    for item in contents.items:
-        obj: dict[str, Any] = msgspec.json.decode(item.raw)
-        obj |= {"apiVersion": item.api_version, "kind": item.kind}
-        try:
-            identify(item if item.name else item._replace(name=obj["metadata"].get("generateName")))
-        except (ValueError, KeyError, AttributeError) as error:
-            faults.append(FieldError(item.where, str(error)))
-        objects.append(obj)
-    if faults:
-        raise ClusterFileError(source, faults)
-    return objects
+    if contents.errors:
+        raise ClusterFileError(source, contents.errors)
+    return [
+        item._replace(where=": ".join(filter(None, (source, item.where))), raw=_without_uid(item), uid=None)
+        for item in contents.items
+    ]
+
+
+def _without_uid(item: Item) -> bytes:
+    if item.uid is None:
+        return item.raw
+    obj = msgspec.json.decode(item.raw)
+    del obj["metadata"]["uid"]
+    return msgspec.json.encode(obj)

@@ -206,6 +206,16 @@ class RecentEvictions:
         """Return the evictions that count, the oldest first: time, `namespace/name` of the pod, and uid of its controller."""
         return list(self._evictions)
 
+    def take_back(self) -> None:
+        """Do not count the last noted eviction, which was not carried out."""
+        self.count += 1
+        eviction = self._evictions.pop()
+        for key in self._keys(eviction):
+            times = self._times[key]
+            times.pop()
+            if not times:
+                del self._times[key]
+
     def allowed_at(self, key: tuple[str, str], limit: int, number: int, now: float) -> float:
         """Return when a number of further evictions stays within a limit for each hour.
 

@@ -82,18 +82,3 @@ def controller_of(obj: Object) -> Object:
     """Return the reference to an object's controller; empty if there is none."""
     owners = obj["metadata"].get("ownerReferences", ())
     return next((owner for owner in owners if owner.get("controller")), {})
-
-
-def owned_by(owner: Object) -> list[Object]:
-    """Return the ownerReferences of an object's dependents."""
-    metadata = owner["metadata"]
-    return [
-        {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-    ]

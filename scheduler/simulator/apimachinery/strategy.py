@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from scheduler.objects.selectors import is_label_value
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 NameRule = Callable[[str], str]
 """Returns the error of a name; "" if it is valid."""
-
-_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # without vowels, so that it forms no words
-_LONGEST_GENERATED_BASE: Final = 58
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
@@ -134,11 +131,6 @@ def validate_label_value(value: str, field: str) -> Iterator[Cause]:
             "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
             "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
         )
-
-
-def generated_name(base: str, random: Random) -> str:
-    """Return a name that begins with `base` and ends in five random characters."""
-    return base[:_LONGEST_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
 
 
 def new_uid(random: Random) -> str:

@@ -7,14 +7,11 @@ decides.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-import msgspec
-
 from scheduler.kube.http.request import MERGE_PATCH
-from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of, owned_by
+from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.registry.store import Store
 
@@ -178,11 +175,7 @@ class QueueController(Controller[S]):
             self.reconcile(key)
 
 
-REVISION_LABEL: Final = "controller-revision-hash"
-
 RETRY_SECONDS: Final = 1.0
-_HASH_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_HASH_LENGTH: Final = 10
 
 
 class WorkloadController(QueueController[Store]):
@@ -239,26 +232,16 @@ class WorkloadController(QueueController[Store]):
         """Return the dependents of a workload: name -> object."""
         return self._owned.get(workload["metadata"]["uid"], {})
 
-    def create_pod(self, workload: Object, metadata: Object, spec: Object | None = None) -> bool:
-        """Create a pod from a workload's template; return whether it was created.
-
-        Args:
-            workload: its owner.
-            metadata: metadata that overrides the template's.
-            spec: fields that override the template's spec.
-        """
-        template, own = workload["spec"]["template"], workload["metadata"]
-        pod = {
-            "metadata": template.get("metadata", {}) | {"ownerReferences": owned_by(workload)} | metadata,
-            "spec": template["spec"] | (spec or {}),
-        }
+    def create_pod(self, workload: Object, pod: Object) -> bool:
+        """Create a pod of a workload; return whether it was created."""
+        own = workload["metadata"]
         try:
             name = key_of(self.store.create("pods", pod, namespace=own["namespace"]))[1]
         except StatusError as error:
             # As upstream: retry later, because the cause may pass (a terminating namespace, or a terminating pod of that name).
             self.later(RETRY_SECONDS, self.look_again, own["uid"])
             if error.reason != "AlreadyExists":
-                self._record_pod(workload, "FailedCreate", metadata.get("name", ""), error.message)
+                self._record_pod(workload, "FailedCreate", pod["metadata"].get("name", ""), error.message)
             return False
         self._record_pod(workload, "SuccessfulCreate", name)
         return True
@@ -281,9 +264,3 @@ class WorkloadController(QueueController[Store]):
         owner = key_of(workload)[1]
         message = self.messages[reason].format(pod=pod, error=error, owner=owner)
         self.record(workload, reason, message, warning=bool(error))
-
-
-def template_hash(template: Object) -> str:
-    """Return a hash of a template; equal templates have the same hash."""
-    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
-    return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:_HASH_LENGTH])

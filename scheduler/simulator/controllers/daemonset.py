@@ -8,33 +8,21 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from scheduler.objects.decode import decode_node, decode_pod
-from scheduler.objects.selectors import required_node_affinity
-from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE
+from scheduler.objects.created_pods import REVISION_LABEL, daemon_nodes, daemon_pod, template_hash
+from scheduler.objects.decode import decode_node
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, labels_of
-from scheduler.simulator.controllers.controller import REVISION_LABEL, WorkloadController, template_hash
+from scheduler.simulator.controllers.controller import WorkloadController
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
-from scheduler.simulator.kinds.workloads import TEMPLATE_GENERATION, scaled
+from scheduler.simulator.kinds.workloads import scaled
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
-
-_GENERATION_LABEL: Final = "pod-template-generation"
-_TOLERATED: Final = (
-    ("node.kubernetes.io/not-ready", NO_EXECUTE),
-    ("node.kubernetes.io/unreachable", NO_EXECUTE),
-    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
-)
-_TOLERATED_ON_HOST_NETWORK: Final = (("node.kubernetes.io/network-unavailable", NO_SCHEDULE),)
 
 
 class DaemonSetController(WorkloadController):
@@ -66,14 +54,15 @@ class DaemonSetController(WorkloadController):
         by_node: dict[str, list[Object]] = {}
         for pod in owned.values():
             by_node.setdefault(_node_of(pod), []).append(pod)
-        may_be, may_stay = self._eligible(workload)
+        should, may_stay = daemon_nodes(workload, self._nodes.values())
+        may_be = set(should)
         for name in self._nodes:
             pods = by_node.get(name, [])
             if name in may_stay:
                 self._record_ended(workload, name, pods)
             self._keep_one(pods, may_stay=name in may_stay)
             if name in may_be and not pods:
-                self._create(workload, name, revision)
+                self.create_pod(workload, daemon_pod(workload, name))
         for name, pods in by_node.items():
             if name not in self._nodes:
                 for pod in pods:
@@ -98,30 +87,6 @@ class DaemonSetController(WorkloadController):
                 message = f"Found {state} daemon pod {key} on node {node}, will try to {verb} it"
                 self.record(daemon_set, f"{state.title()}DaemonPod", message, warning=failed)
 
-    def _eligible(self, daemon_set: Object) -> tuple[set[str], set[str]]:
-        """Return the nodes that should have a pod, and the nodes whose pod may stay.
-
-        Source:
-            NodeShouldRunDaemonPod: NoSchedule taints prevent new pods, only NoExecute taints remove one.
-        """
-        template = daemon_set["spec"]["template"]
-        spec = template["spec"] | {"tolerations": _tolerations(template["spec"])}
-        metadata = {"name": "any", "uid": "any", "namespace": daemon_set["metadata"]["namespace"]}
-        pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec}))
-        affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
-        should, stay = set(), set()
-        for name, node in self._nodes.items():
-            if not affinity.matches(name, node.labels):
-                continue
-            against = {
-                taint.effect for taint in node.taints if not pod.tolerated.cover(taint, compares=False)
-            }
-            if NO_EXECUTE not in against:
-                stay.add(name)
-                if NO_SCHEDULE not in against:
-                    should.add(name)
-        return should, stay
-
     def _roll(
         self, daemon_set: Object, by_node: dict[str, list[Object]], may_be: set[str], revision: str
     ) -> None:
@@ -142,17 +107,6 @@ class DaemonSetController(WorkloadController):
             self.delete_pod(pod)
         for pod in [one for one in old if is_ready(one)][: max(0, limit - unavailable)]:
             self.delete_pod(pod)
-
-    def _create(self, daemon_set: Object, node: str, revision: str) -> None:
-        own, template = daemon_set["metadata"], daemon_set["spec"]["template"]
-        generation = own.get("annotations", {}).get(TEMPLATE_GENERATION, "1")
-        labels = template.get("metadata", {}).get("labels", {})
-        labels = labels | {REVISION_LABEL: revision, _GENERATION_LABEL: generation}
-        placed = {
-            "affinity": _pinned(template["spec"].get("affinity", {}), node),
-            "tolerations": _tolerations(template["spec"]),
-        }
-        self.create_pod(daemon_set, {"labels": labels, "generateName": f"{own['name']}-"}, placed)
 
     def _report(
         self, daemon_set: Object, by_node: dict[str, list[Object]], may_be: set[str], revision: str
@@ -185,22 +139,3 @@ def _node_of(pod: Object) -> str:
             if field.get("key") == "metadata.name" and field.get("values"):
                 return str(field["values"][0])
     return ""
-
-
-def _pinned(affinity: Object, node: str) -> Object:
-    """Return an affinity for one node only, which replaces its required node affinity.
-
-    Source:
-        util/daemonset_util.go, ReplaceDaemonSetPodNodeNameNodeAffinity.
-    """
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    return affinity | {"nodeAffinity": affinity.get("nodeAffinity", {}) | required}
-
-
-def _tolerations(spec: Object) -> list[Object]:
-    """Return the tolerations of a template with those of every daemon."""
-    wanted = _TOLERATED + (_TOLERATED_ON_HOST_NETWORK if spec.get("hostNetwork") else ())
-    own = list(spec.get("tolerations", ()))
-    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
-    return own + [one for one in added if one not in own]

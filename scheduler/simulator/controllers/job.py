@@ -7,9 +7,10 @@ Source:
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.created_pods import COMPLETION_INDEX, job_pod
 from scheduler.simulator.apimachinery.objects import (
     controller_of,
     is_terminating,
@@ -18,7 +19,6 @@ from scheduler.simulator.apimachinery.objects import (
 )
 from scheduler.simulator.controllers.controller import WorkloadController
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
-from scheduler.simulator.kinds.workloads import COMPLETION_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -170,22 +170,11 @@ class JobController(WorkloadController):
 
     def _create(self, job: Object, count: int, taken: set[int]) -> None:
         """Create pods; for an indexed Job only for indexes without a pod, even a terminating one."""
-        spec, name = job["spec"], job["metadata"]["name"]
-        if not _is_indexed(spec):
-            for _ in range(count):
-                if not self.create_pod(job, {"generateName": f"{name}-"}):
-                    return
-            return
-        template = spec["template"].get("metadata", {})
-        free = (index for index in range(spec.get("completions") or 0) if index not in taken)
-        for index in islice(free, count):
-            mark = {COMPLETION_INDEX: str(index)}
-            metadata = {
-                "generateName": f"{name}-{index}-",
-                "labels": template.get("labels", {}) | mark,
-                "annotations": template.get("annotations", {}) | mark,
-            }
-            if not self.create_pod(job, metadata, {"hostname": f"{name}-{index}"}):
+        indexes: Iterable[int | None] = repeat(None)
+        if _is_indexed(job["spec"]):
+            indexes = (each for each in range(job["spec"].get("completions") or 0) if each not in taken)
+        for index in islice(indexes, count):
+            if not self.create_pod(job, job_pod(job, index)):
                 return
 
     def _delete(self, pods: Iterable[Object]) -> None:

@@ -13,20 +13,18 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from scheduler.simulator.apimachinery.objects import (
-    is_terminating,
-    key_of,
-    labels_of,
-    owned_by,
-    with_condition,
-)
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import (
-    RETRY_SECONDS,
+from scheduler.objects.created_pods import (
     REVISION_LABEL,
-    WorkloadController,
+    owned_by,
+    replica_pod,
+    replica_set_of,
+    stateful_claims,
+    stateful_pod,
     template_hash,
 )
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of, labels_of, with_condition
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.controller import RETRY_SECONDS, WorkloadController
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
 from scheduler.simulator.kinds.workloads import scaled
 
@@ -50,9 +48,8 @@ class ReplicaSetController(WorkloadController):
         pods = list(filter(is_active, owned.values()))
         if not is_terminating(workload):
             missing = workload["spec"].get("replicas", 0) - len(pods)
-            metadata = {"generateName": f"{workload['metadata']['name']}-"}
             for _ in range(min(missing, _BURST)):
-                if not self.create_pod(workload, metadata):
+                if not self.create_pod(workload, replica_pod(workload)):
                     break
             for pod in sorted(pods, key=_least_missed)[: max(0, -missing)]:
                 self.delete_pod(pod)
@@ -104,7 +101,6 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
 _REPLICA_SETS: Final = "replicasets.apps"
-_HASH_LABEL: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _NOT_COPIED: Final = frozenset(
     {
@@ -222,29 +218,10 @@ class DeploymentController(WorkloadController):
         self.look_again(uid)
 
     def _create_set(self, deployment: Object, name: str, old: Sequence[Object]) -> None:
-        spec, template = deployment["spec"], deployment["spec"]["template"]
-        hash_label = {_HASH_LABEL: name.rpartition("-")[2]}
-        labels = template["metadata"].get("labels", {}) | hash_label
-        selector = spec["selector"] | {"matchLabels": spec["selector"].get("matchLabels", {}) | hash_label}
-        revision = 1 + max((_revision(replica_set) for replica_set in old), default=0)
-        replicas = 0 if old else spec.get("replicas", 0)
-        self.store.create(
-            _REPLICA_SETS,
-            {
-                "metadata": {
-                    "name": name,
-                    "labels": labels,
-                    "annotations": _copied(deployment) | {_REVISION: str(revision)},
-                    "ownerReferences": owned_by(deployment),
-                },
-                "spec": {
-                    "replicas": replicas,
-                    "selector": selector,
-                    "template": template | {"metadata": template["metadata"] | {"labels": labels}},
-                },
-            },
-            namespace=deployment["metadata"]["namespace"],
-        )
+        revision = 1 + max(map(_revision, old), default=0)
+        replicas = 0 if old else deployment["spec"].get("replicas", 0)
+        new = replica_set_of(deployment, replicas, _copied(deployment) | {_REVISION: str(revision)})
+        self.store.create(_REPLICA_SETS, new, namespace=deployment["metadata"]["namespace"])
         if replicas:
             self._record_scaling(deployment, name, 0, replicas)
 
@@ -360,41 +337,23 @@ class ClaimsOfPods:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def make(self, stateful_set: Object, ordinal: int) -> dict[str, Object] | None:
-        """Create the missing claims of a pod.
-
-        Returns:
-            The volumes of the pod for these claims, by name; None if a claim cannot be created now.
-        """
-        spec, (namespace, name) = stateful_set["spec"], key_of(stateful_set)
-        pod = f"{name}-{ordinal}"
-        owned = spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
-        volumes = {}
-        for template in spec.get("volumeClaimTemplates", ()):
-            volume = template["metadata"]["name"]
-            claim = f"{volume}-{pod}"
-            volumes[volume] = {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
-            if self._store.find(_CLAIMS, claim, namespace) is not None:
+    def make(self, stateful_set: Object, ordinal: int) -> bool:
+        """Create the missing claims of a pod; return whether all of them exist."""
+        namespace, name = key_of(stateful_set)
+        pod, events = f"{name}-{ordinal}", self._store.events
+        for claim in stateful_claims(stateful_set, ordinal).values():
+            claim_name = key_of(claim)[1]
+            if self._store.find(_CLAIMS, claim_name, namespace) is not None:
                 continue
-            labels = labels_of(template) | spec["selector"].get("matchLabels", {})
-            metadata = template["metadata"] | {"name": claim, "labels": labels}
-            if owned:
-                metadata["ownerReferences"] = owned_by(stateful_set)
             try:
-                self._store.create(
-                    _CLAIMS, {"metadata": metadata, "spec": template["spec"]}, namespace=namespace
-                )
+                self._store.create(_CLAIMS, claim, namespace=namespace)
             except StatusError as error:
-                problem = (
-                    f"Create Claim {claim} for Pod {pod} in StatefulSet {name} failed error: {error.message}"
-                )
-                self._store.events.record(
-                    stateful_set, "FailedCreate", problem, component=_STATEFUL_SETS, warning=True
-                )
-                return None
-            created = f"Create Claim {claim} Pod {pod} in StatefulSet {name} success"
-            self._store.events.record(stateful_set, "SuccessfulCreate", created, component=_STATEFUL_SETS)
-        return volumes
+                problem = f"Create Claim {claim_name} for Pod {pod} in StatefulSet {name} failed error: {error.message}"
+                events.record(stateful_set, "FailedCreate", problem, component=_STATEFUL_SETS, warning=True)
+                return False
+            created = f"Create Claim {claim_name} Pod {pod} in StatefulSet {name} success"
+            events.record(stateful_set, "SuccessfulCreate", created, component=_STATEFUL_SETS)
+        return True
 
     def release(self, stateful_set: Object, pod: Object) -> None:
         """Make a pod that is scaled down the owner of its claims, if that is the policy."""
@@ -408,10 +367,6 @@ class ClaimsOfPods:
             claim = self._store.find(_CLAIMS, name, namespace) if volume["name"] in templates else None
             if claim is not None:
                 self._store.change(claim, {"metadata": {"ownerReferences": owned_by(pod)}})
-
-
-_POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
-_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 
 class StatefulSetController(WorkloadController):
@@ -443,7 +398,7 @@ class StatefulSetController(WorkloadController):
         for index, pod_name in enumerate(wanted):
             pod = pods.get(pod_name)
             if pod is None:
-                self._create(stateful_set, index, revision)
+                self._create(stateful_set, index)
             elif has_ended(pod):
                 self.delete_pod(pod)
             if (pod is None or not _is_healthy(pod)) and not at_once:
@@ -471,22 +426,11 @@ class StatefulSetController(WorkloadController):
             if not _is_healthy(pod):
                 return
 
-    def _create(self, stateful_set: Object, index: int, revision: str) -> None:
-        spec, name = stateful_set["spec"], f"{stateful_set['metadata']['name']}-{index}"
-        labels = spec["template"].get("metadata", {}).get("labels", {}) | {
-            REVISION_LABEL: revision,
-            _POD_NAME_LABEL: name,
-            _INDEX_LABEL: str(index),
-        }
-        named: Object = {"hostname": name, "subdomain": spec.get("serviceName", "")}
-        volumes = self._volumes.make(stateful_set, index)
-        if volumes is None:
+    def _create(self, stateful_set: Object, index: int) -> None:
+        if self._volumes.make(stateful_set, index):
+            self.create_pod(stateful_set, stateful_pod(stateful_set, index))
+        else:
             self.later(RETRY_SECONDS, self.look_again, stateful_set["metadata"]["uid"])
-            return
-        others = [one for one in spec["template"]["spec"].get("volumes", ()) if one["name"] not in volumes]
-        if volumes or others:
-            named["volumes"] = [*volumes.values(), *others]
-        self.create_pod(stateful_set, {"name": name, "labels": labels}, named)
 
     def _report(self, stateful_set: Object, pods: dict[str, Object], revision: str) -> None:
         wanted = stateful_set["spec"].get("replicas", 0)

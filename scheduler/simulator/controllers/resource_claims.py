@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.created_pods import POD_CLAIM_NAME, claim_from_template
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _GROUPS: Final = f"podgroups.{GROUP}"
-POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 _TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
@@ -30,7 +30,6 @@ _RESOURCES: Final = {"pods": "pods", "podgroups": _GROUPS, "claims": CLAIMS}
 _PLURALS: Final = {"Pod": "pods", "PodGroup": "podgroups"}
 _OF_GROUPS: Final = {"apiGroup": GROUP, "resource": "podgroups"}
 _RETRY_SECONDS: Final = 1.0
-_LONGEST_BASE: Final = 57
 
 
 class ResourceClaims(QueueController[Store]):
@@ -167,35 +166,14 @@ class ResourceClaims(QueueController[Store]):
             LookupError: there is no such template.
             StatusError: the claim is rejected.
         """
-        namespace, owner_name = key_of(owner)
-        uid, name = owner["metadata"]["uid"], asked["name"]
-        found = self._made_for(owner, name)
+        namespace = key_of(owner)[0]
+        found = self._made_for(owner, asked["name"])
         if found:
             return found
         template = self.store.find(_TEMPLATES, asked["resourceClaimTemplateName"], namespace)
         if template is None:
             raise LookupError(asked["resourceClaimTemplateName"])
-        base, metadata = f"{owner_name}-{name}-", template["spec"].get("metadata", {})
-        if len(base) > _LONGEST_BASE:
-            share = _LONGEST_BASE / len(base)
-            base = f"{owner_name[: int(len(owner_name) * share)]}-{name[: int(len(name) * share)]}"
-        claim = {
-            "metadata": {
-                "generateName": base,
-                "labels": metadata.get("labels", {}),
-                "annotations": metadata.get("annotations", {}) | {POD_CLAIM_NAME: name},
-                "ownerReferences": [
-                    {
-                        "apiVersion": owner.get("apiVersion", "v1"),
-                        "kind": kind,
-                        "name": owner_name,
-                        "uid": uid,
-                        "controller": True,
-                    }
-                ],
-            },
-            "spec": template["spec"]["spec"],
-        }
+        claim = claim_from_template({"kind": kind, **owner}, asked["name"], template)
         return key_of(self.store.create(CLAIMS, claim, namespace=namespace))[1]
 
     def _reserve(self, pod: Object, group: Object | None) -> None:

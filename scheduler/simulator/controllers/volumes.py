@@ -17,23 +17,19 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.admission import class_of, default_class
+from scheduler.objects.created_pods import ephemeral_claim
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.objects import (
     controller_of,
     is_terminating,
     key_of,
     labels_of,
-    owned_by,
 )
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.kinds.persistent_volumes import (
-    CLAIM_PROTECTION,
-    VOLUME_PROTECTION,
-    class_of,
-    default_class,
-)
+from scheduler.simulator.kinds.persistent_volumes import CLAIM_PROTECTION, VOLUME_PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.kinds.storage import ATTRIBUTES_CLASS_PROTECTION, WAIT_FOR_FIRST_CONSUMER
 from scheduler.simulator.registry.store import Store
@@ -383,32 +379,23 @@ class EphemeralVolumes(QueueController[Store]):
             return
         for volume in pod["spec"].get("volumes", ()):
             if "ephemeral" in volume:
-                self._keep(pod, volume["name"], volume["ephemeral"]["volumeClaimTemplate"])
+                self._keep(pod, volume)
 
-    def _keep(self, pod: Object, volume: str, template: Object) -> None:
+    def _keep(self, pod: Object, volume: Object) -> None:
         """Create the claim of a volume, unless it exists."""
         namespace, pod_name = key_of(pod)
-        name = f"{pod_name}-{volume}"
+        claim = ephemeral_claim(pod, volume)
+        name = key_of(claim)[1]
         present = self.store.find(_CLAIMS, name, namespace)
         if present is not None:
             if controller_of(present).get("uid") != pod["metadata"]["uid"]:
                 where = f"pod {namespace}/{pod_name} (pod is not owner)"
-                self._tell(pod, volume, f"PVC {namespace}/{name} was not created for {where}")
+                self._tell(pod, volume["name"], f"PVC {namespace}/{name} was not created for {where}")
             return
-        metadata = template.get("metadata", {})
-        claim = {
-            "metadata": {
-                "name": name,
-                "labels": metadata.get("labels", {}),
-                "annotations": metadata.get("annotations", {}),
-                "ownerReferences": owned_by(pod),
-            },
-            "spec": template["spec"],
-        }
         try:
             self.store.create(_CLAIMS, claim, namespace=namespace)
         except StatusError as error:
-            self._tell(pod, volume, f"create PVC {name}: {error.message}")
+            self._tell(pod, volume["name"], f"create PVC {name}: {error.message}")
 
     def _tell(self, pod: Object, volume: str, problem: str) -> None:
         message = f"ephemeral volume {volume}: {problem}"

@@ -26,6 +26,7 @@ from scheduler.simulator.kinds.core import (
     CoreEventStrategy,
     EventStrategy,
     LeaseStrategy,
+    LimitRangeStrategy,
     NamespaceStrategy,
     NodeStrategy,
     ServiceStrategy,
@@ -37,7 +38,6 @@ from scheduler.simulator.kinds.devices import (
     ResourceSliceStrategy,
 )
 from scheduler.simulator.kinds.feature_fields import disabled_fields
-from scheduler.simulator.kinds.limit_ranges import LimitRangeStrategy
 from scheduler.simulator.kinds.persistent_volumes import (
     PersistentVolumeClaimStrategy,
     PersistentVolumeStrategy,

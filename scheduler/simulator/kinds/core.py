@@ -1,4 +1,4 @@
-"""Namespaces, Nodes, Services, Leases and Events.
+"""Namespaces, Nodes, Services, LimitRanges, Leases and Events.
 
 Source:
     kube-apiserver v1.36, pkg/apis/events/v1/conversion.go and pkg/apis/core/validation/events.go.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.api_types import api_type
+from scheduler.objects.limit_ranges import default_limit_range
 from scheduler.simulator.apimachinery.causes import Cause, duplicate, invalid_value, required, too_many
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.status import StatusError
@@ -182,6 +183,15 @@ class ServiceStrategy(Strategy):
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if field in old["spec"]:
                 obj["spec"].setdefault(field, old["spec"][field])
+
+
+class LimitRangeStrategy(Strategy):
+    """The rules of LimitRanges."""
+
+    create_on_update = True
+
+    def default(self, obj: Object) -> None:
+        default_limit_range(obj)
 
 
 class LeaseStrategy(Strategy):

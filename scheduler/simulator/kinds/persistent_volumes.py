@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from scheduler.errors import AdmissionError
+from scheduler.objects.admission import BETA_CLASS, class_of, default_class
+from scheduler.objects.limit_ranges import check_claim
 from scheduler.objects.pod_defaults import default_claim_spec
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.causes import (
@@ -24,10 +27,9 @@ from scheduler.simulator.apimachinery.objects import clone, json_text
 from scheduler.simulator.apimachinery.selectors import validate_label_selector, validate_node_selector
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.strategy import Strategy, dns_subdomain
-from scheduler.simulator.kinds.limit_ranges import check_claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scheduler.objects.quantity import Quantity
     from scheduler.simulator.apimachinery.objects import Object
@@ -228,11 +230,6 @@ def _validate_path(path: str, field: str) -> Iterator[Cause]:
 
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 
-_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_IS_DEFAULT: Final = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
 _SOURCE_KINDS: Final = frozenset(
     {("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")}
 )
@@ -249,7 +246,10 @@ class PersistentVolumeClaimStrategy(Strategy):
         obj["status"].setdefault("phase", "Pending")
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
-        check_claim(obj, cluster)
+        try:
+            check_claim(obj, cluster.each("limitranges"))
+        except AdmissionError as error:
+            raise _refused(obj, str(error)) from error
         protect(obj, CLAIM_PROTECTION)
         class_ = default_class(cluster.each("storageclasses"))
         if class_ and class_of(obj) is None:
@@ -290,32 +290,6 @@ class PersistentVolumeClaimStrategy(Strategy):
                 yield invalid_value(f"status.capacity[{name}]", str(quantity.value()), problem)
 
 
-def class_of(claim: Object) -> str | None:
-    """Return the class of a claim or volume: "" for no class, None if it is not set."""
-    annotation: str | None = claim["metadata"].get("annotations", {}).get(_BETA_CLASS)
-    return claim["spec"].get("storageClassName") if annotation is None else annotation
-
-
-def default_class(classes: Iterable[Object]) -> str:
-    """Return the class of claims that name none: the newest default class; "" if there is none.
-
-    Source:
-        kube-apiserver v1.36, pkg/volume/util/storageclass.go, GetDefaultClass.
-    """
-    youngest: tuple[str, str] = ("", "")
-    for class_ in sorted(classes, key=lambda one: str(one["metadata"]["name"])):
-        metadata = class_["metadata"]
-        if is_default_class(class_) and metadata["creationTimestamp"] > youngest[0]:
-            youngest = (metadata["creationTimestamp"], metadata["name"])
-    return youngest[1]
-
-
-def is_default_class(class_: Object) -> bool:
-    """Return whether a class is a default class."""
-    annotations = class_["metadata"].get("annotations", {})
-    return any(annotations.get(name) == "true" for name in _IS_DEFAULT)
-
-
 def validate_claim_spec(spec: Object, path: str) -> Iterator[Cause]:
     """Yield the errors of the spec of a claim, or of a template of claims."""
     modes = spec.get("accessModes", ())
@@ -348,7 +322,7 @@ def _validate_change(obj: Object, old: Object) -> Iterator[Cause]:
     if not before.get("volumeName"):
         before["volumeName"] = spec.get("volumeName")
     if "storageClassName" in spec and "storageClassName" not in before:
-        annotation = old["metadata"].get("annotations", {}).get(_BETA_CLASS)
+        annotation = old["metadata"].get("annotations", {}).get(BETA_CLASS)
         if annotation in {None, spec["storageClassName"]}:
             before["storageClassName"] = spec["storageClassName"]
     if is_bound:

@@ -16,6 +16,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.errors import AdmissionError
+from scheduler.objects.admission import priority_class
 from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import (
     Cause,
@@ -38,7 +40,6 @@ from scheduler.simulator.apimachinery.strategy import (
 )
 from scheduler.simulator.kinds.devices import validate_subdomain
 from scheduler.simulator.kinds.persistent_volumes import protect
-from scheduler.simulator.kinds.pods import priority_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -466,7 +467,10 @@ def set_priority(
     """
     spec = group["spec"]
     refused = partial(_refused, group, resource=resource)
-    class_ = priority_class(spec, cluster, refused)
+    try:
+        class_ = priority_class(spec, cluster)
+    except AdmissionError as error:
+        raise refused(str(error)) from error
     computed: dict[str, Any] = {"priority": class_.get("value", 0)}
     if with_policy:
         computed["preemptionPolicy"] = class_.get("preemptionPolicy") or "PreemptLowerPriority"

@@ -1,59 +1,29 @@
-"""Pods: their priority, admission, and deletion.
-
-Source:
-    kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
-"""
+"""Pods: their rules, admission and deletion."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from scheduler.errors import AdmissionError
+from scheduler.objects.admission import add_default_tolerations, admit_pod, merge_label_keys
 from scheduler.objects.pod_defaults import default_pod, qos_class
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
-from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
-from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
-from scheduler.simulator.kinds.limit_ranges import apply_limit_ranges
+from scheduler.simulator.apimachinery.status import forbidden_resource
+from scheduler.simulator.apimachinery.strategy import Strategy
 from scheduler.simulator.kinds.node_allocatable import validate_claim_uses, validate_resize
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
 from scheduler.simulator.kinds.resource_quotas import check_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
-
-
-def priority_class(spec: Object, cluster: Cluster, refused: Callable[[str], StatusError]) -> Object:
-    """Return the class of a spec, or the global default, whose name is set in the spec; empty if there is none.
-
-    Args:
-        spec: spec of a pod or group, with `priorityClassName`.
-        cluster: the store with the classes.
-        refused: creates the error from a message.
-
-    Raises:
-        StatusError: there is no class of that name.
-    """
-    name = spec.get("priorityClassName")
-    if name:
-        found = cluster.find("priorityclasses", name)
-        if found is None:
-            raise refused(f"no PriorityClass with name {name} was found")
-        return found
-    defaults = [class_ for class_ in cluster.each("priorityclasses") if class_.get("globalDefault")]
-    if not defaults:
-        return {}
-    chosen = min(defaults, key=lambda class_: int(class_.get("value", 0)))
-    spec["priorityClassName"] = chosen["metadata"]["name"]
-    return chosen
+    from scheduler.simulator.apimachinery.strategy import Cluster
 
 
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
-_TOLERATED_FOR_SECONDS: Final = 300
-_TOLERATED_KEYS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _GATED: Final = {
     "type": "PodScheduled",
     "status": "False",
@@ -80,10 +50,10 @@ class PodStrategy(Strategy):
         default_pod(obj)
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
-        _apply_runtime_class(obj, cluster)
-        add_default_tolerations(obj["spec"])
-        apply_limit_ranges(obj, cluster)
-        set_priority(obj, cluster)
+        try:
+            admit_pod(obj, cluster)
+        except AdmissionError as error:
+            raise forbidden_resource("", "pods", obj["metadata"].get("name", ""), str(error)) from error
         node = obj["spec"].get("nodeName")
         if node:
             labels = topology_labels(node, cluster)
@@ -105,7 +75,7 @@ class PodStrategy(Strategy):
             status["conditions"] = [_GATED | {"lastTransitionTime": cluster.timestamp()}]
         status["qosClass"] = qos_class(spec)
         obj["status"] = status
-        _merge_label_keys(obj)
+        merge_label_keys(obj)
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         obj["status"] = old["status"]
@@ -174,123 +144,6 @@ def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:
     node = cluster.find("nodes", node_name)
     labels = labels_of(node) if node else {}
     return {label: labels[label] for label in TOPOLOGY_LABELS if label in labels}
-
-
-def add_default_tolerations(spec: Object) -> None:
-    """Add tolerations with which a pod stays five minutes on a failed node, unless it has its own.
-
-    Source:
-        kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
-    """
-    tolerations = spec.get("tolerations", [])
-    missing = [
-        {
-            "key": key,
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": _TOLERATED_FOR_SECONDS,
-        }
-        for key in _TOLERATED_KEYS
-        if not _mentions(tolerations, key)
-    ]
-    if missing:
-        spec["tolerations"] = [*tolerations, *missing]
-
-
-def _mentions(tolerations: Iterable[Object], key: str) -> bool:
-    return any(
-        toleration.get("key", "") in {key, ""} and toleration.get("effect", "") in {"NoExecute", ""}
-        for toleration in tolerations
-    )
-
-
-def set_priority(pod: Object, cluster: Cluster) -> None:
-    """Set a pod's priority from its class.
-
-    Raises:
-        StatusError: there is no such class, or the pod has another priority.
-
-    Source:
-        kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
-    """
-    spec = pod["spec"]
-    class_ = priority_class(spec, cluster, partial(_refused, pod))
-    priority, policy = class_.get("value", 0), class_.get("preemptionPolicy") or "PreemptLowerPriority"
-    for field, computed, what in (
-        ("priority", priority, "integer value of priority"),
-        ("preemptionPolicy", policy, "string value of PreemptionPolicy"),
-    ):
-        if spec.setdefault(field, computed) != computed:
-            raise _refused(
-                pod,
-                f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission controller "
-                f"computed {computed} from the given PriorityClass name",
-            )
-
-
-def _apply_runtime_class(pod: Object, cluster: Cluster) -> None:
-    """Set a pod's overhead, and add node selectors and tolerations, from its RuntimeClass.
-
-    Source:
-        kube-apiserver v1.36, plugin/pkg/admission/runtimeclass/admission.go.
-    """
-    spec = pod["spec"]
-    name = spec.get("runtimeClassName")
-    if not name:
-        return
-    class_ = cluster.find("runtimeclasses.node.k8s.io", name)
-    if class_ is None:
-        raise _refused(pod, f'pod rejected: RuntimeClass "{name}" not found')
-    overhead = class_.get("overhead", {}).get("podFixed")
-    if overhead:
-        if (spec.get("overhead") or overhead) != overhead:
-            raise _refused(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
-        spec["overhead"] = overhead
-    scheduling = class_.get("scheduling", {})
-    selector = spec.get("nodeSelector", {})
-    for key, value in scheduling.get("nodeSelector", {}).items():
-        if selector.get(key, value) != value:
-            raise _refused(
-                pod,
-                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-                f"pod.spec.nodeSelector[{key}] = {selector[key]}",
-            )
-        spec["nodeSelector"] = spec.get("nodeSelector", {}) | {key: value}
-    present = spec.get("tolerations", [])
-    if added := [one for one in scheduling.get("tolerations", ()) if one not in present]:
-        spec["tolerations"] = [*present, *added]
-
-
-def _refused(pod: Object, problem: str) -> StatusError:
-    return forbidden_resource("", "pods", pod["metadata"].get("name", ""), problem)
-
-
-def _merge_label_keys(pod: Object) -> None:
-    """Merge matchLabelKeys and mismatchLabelKeys into their selectors.
-
-    Source:
-        kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, mutatePodAffinity and
-        mutateTopologySpreadConstraints.
-    """
-    spec, labels = pod["spec"], labels_of(pod)
-    holders = list(spec.get("topologySpreadConstraints", ()))
-    for field in ("podAffinity", "podAntiAffinity"):
-        affinity = spec.get("affinity", {}).get(field, {})
-        holders += affinity.get("requiredDuringSchedulingIgnoredDuringExecution", ())
-        preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-        holders += [term["podAffinityTerm"] for term in preferred if "podAffinityTerm" in term]
-    for holder in holders:
-        selector = holder.get("labelSelector")
-        if selector is None:
-            continue
-        expressions = [
-            {"key": key, "operator": operator, "values": [labels[key]]}
-            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-            for key in holder.get(field, ())
-            if key in labels
-        ]
-        if expressions:
-            selector["matchExpressions"] = [*selector.get("matchExpressions", ()), *expressions]
 
 
 def is_ready(pod: Object) -> bool:

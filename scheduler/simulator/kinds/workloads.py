@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.created_pods import CONTROLLER_UID, TEMPLATE_GENERATION, job_labels
 from scheduler.objects.pod_defaults import default_claim_spec, default_pod_spec
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.objects import (
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
-
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class WorkloadStrategy(Generic):
@@ -142,14 +141,6 @@ def _default_rollout(spec: Object, field: str, **rolling: int | str) -> None:
     spec.setdefault("revisionHistoryLimit", 10)
 
 
-CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
-JOB_NAME: Final = "batch.kubernetes.io/job-name"
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-
-_OLD_CONTROLLER_UID: Final = "controller-uid"
-_OLD_JOB_NAME: Final = "job-name"
-
-
 class JobStrategy(Generic):
     """The rules of Jobs."""
 
@@ -172,16 +163,10 @@ class JobStrategy(Generic):
         spec, metadata = obj["spec"], obj["metadata"]
         if spec["manualSelector"]:
             return
-        uid, name = metadata["uid"], metadata.get("name", "")
         template = spec["template"]["metadata"]
-        template["labels"] = template.get("labels", {}) | {
-            CONTROLLER_UID: uid,
-            _OLD_CONTROLLER_UID: uid,
-            JOB_NAME: name,
-            _OLD_JOB_NAME: name,
-        }
+        template["labels"] = template.get("labels", {}) | job_labels(obj)
         selector = spec.setdefault("selector", {})
-        selector["matchLabels"] = selector.get("matchLabels", {}) | {CONTROLLER_UID: uid}
+        selector["matchLabels"] = selector.get("matchLabels", {}) | {CONTROLLER_UID: metadata["uid"]}
 
     def validate(self, obj: Object) -> Iterator[Cause]:
         spec = obj["spec"]

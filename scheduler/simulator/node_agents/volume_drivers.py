@@ -14,6 +14,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.admission import class_of
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, labels_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController
@@ -24,7 +25,6 @@ from scheduler.simulator.controllers.volumes import (
     STORAGE_PROVISIONER,
     annotations_of,
 )
-from scheduler.simulator.kinds.persistent_volumes import class_of
 from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
 from scheduler.simulator.registry.store import Store
 

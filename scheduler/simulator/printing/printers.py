@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.objects.admission import class_of, is_default_class
 from scheduler.simulator.apimachinery.kinds import (
     AGE,
     NAME,
@@ -21,7 +22,6 @@ from scheduler.simulator.apimachinery.kinds import (
 )
 from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, labels_of
 from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.kinds.persistent_volumes import class_of, is_default_class
 from scheduler.simulator.printing.others import OTHER_PRINTERS
 from scheduler.simulator.printing.workloads import POD_GROUP_PRINTERS, WORKLOAD_PRINTERS, pod_cells
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.clock import rfc3339
+from scheduler.objects.created_pods import generated_name
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
 from scheduler.simulator.apimachinery.disabled_fields import drop_disabled
 from scheduler.simulator.apimachinery.patch_types import APPLY_PATCH, apply_patch
@@ -32,7 +33,6 @@ from scheduler.simulator.apimachinery.status import (
     not_found,
 )
 from scheduler.simulator.apimachinery.strategy import (
-    generated_name,
     keep_system_fields,
     new_uid,
     validate_metadata,

@@ -15,8 +15,9 @@ from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from scheduler.kube.client.connection import ApiConnection
-    from scheduler.simulator.apimachinery.objects import Object
     from scheduler.tools.whatif.start_preview import Planned
+
+    Object = dict[str, Any]
 
 _ITS_OWN: Final = ("affinity", "hostname", "subdomain", "volumes")
 """Fields in which the pods of one workload may differ; only one of these pods is sent."""

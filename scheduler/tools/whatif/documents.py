@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -118,17 +118,24 @@ def _completed_pod(item: Item) -> PodInfo:
     obj = decode_object(item.raw)
     identity = {"namespace": item.namespace, "uid": item.uid or f"{item.namespace}/{item.name}"}
     obj["metadata"].update(identity)
+    return decode_pod(msgspec.json.encode(obj if item.uid is not None else with_pod_defaults(obj)))
+
+
+def with_pod_defaults(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod with the API server's defaults; it has a name, a namespace and a uid.
+
+    Raises:
+        ObjectError: it cannot be decoded.
+    """
     pod = decode_pod(msgspec.json.encode(obj))
-    if item.uid is not None:
-        return pod
-    obj = without_nulls(obj, Pod)
+    found: dict[str, Any] = without_nulls(obj, Pod)
     try:
-        default_pod(obj)
+        default_pod(found)
     except (AttributeError, TypeError) as error:  # in a part that scheduling does not read
         raise ObjectError(
             "Pod", pod.key, "spec", f"does not have the shape of a pod's spec: {error}"
         ) from error
-    return decode_pod(msgspec.json.encode(obj))
+    return found
 
 
 def plural(kind: str) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.offline import OfflineScheduler
 
 
+MOST_PODS: Final = 5000
+"""The number of pods that are evaluated at once."""
 _ITS_TURN: Final = "the previous pod has to be ready first"
 _MOST_EXPLAINED: Final = 20
 """The number of workloads whose first pending pod gets remedies, which take up to 64 decisions each."""

@@ -12,9 +12,10 @@ from scheduler.configuration.load import parse
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.simulator.faults import requests
 from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.eviction_budgets import BUDGETS
 from scheduler.tools.whatif.live_cluster import read_cluster
 from scheduler.tools.whatif.offline import OfflineScheduler
-from scheduler.tools.whatif.rebalancing.evictable_pods import BUDGETS, Wanted
+from scheduler.tools.whatif.rebalancing.evictable_pods import Wanted
 from scheduler.tools.whatif.rebalancing.execution import Execution, SurpriseError
 from scheduler.tools.whatif.rebalancing.rebalancer import Rebalancer
 from tests.support.builders import node_object

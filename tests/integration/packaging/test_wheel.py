@@ -129,7 +129,6 @@ def test_all_modules_of_the_image_are_imported_without_the_tools(installation: I
         ("replay x", "cli.replay"),
         ("simulate x", "cli.simulate"),
         ("tune x", "cli.tune"),
-        ("why -f x", "cli.why_planned"),
         ("board --recording x", "tools.board.recorded"),
     ],
 )

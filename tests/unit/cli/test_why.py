@@ -27,10 +27,13 @@ def test_the_package_installs_the_kubectl_plugin() -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        pytest.param([], "one of POD, --group, --pending and -f FILE is needed", id="nothing"),
-        pytest.param(
-            ["web", "--pending"], "one of POD, --group, --pending and -f FILE is needed", id="two at once"
-        ),
+        pytest.param([], "one of POD, --group, --pending, -f FILE and --remove-node is needed", id="nothing"),
+        pytest.param(["web", "--pending"], "one of POD, --group, --pending, -f FILE", id="two at once"),
+        pytest.param(["web", "--add-nodes", "2:n"], "--add-nodes has no effect here", id="nodes for a pod"),
+        pytest.param(["--remove-node", "n", "--add-nodes", "0:n"], "1 to 1000 nodes", id="no node more"),
+        pytest.param(["--remove-node", "n", "--add-nodes", "n"], "1 to 1000 nodes", id="no number of nodes"),
+        pytest.param(["--remove-node", "n", "--add-nodes", "2"], "must have one Node", id="copies of none"),
+        pytest.param(["--remove-node", "n", "--add-nodes", "2:=x"], "KEY=VALUE", id="labels without a key"),
         pytest.param(["web", "--replicas", "2"], "--replicas has no effect here", id="replicas of a pod"),
         pytest.param(["--pending", "--watch"], "--watch has no effect here", id="a watch of all"),
         pytest.param(["-f", "x", "--node", "n"], "--node has no effect here", id="a node of a file"),

@@ -1,34 +1,29 @@
 """Which pods may be evicted: a controller replaces them, no data is lost, and no budget or protection is violated.
 
 Source:
-    cluster-autoscaler 1.36, simulator/drainability/rules, for pods that keep their node; kube-apiserver v1.36,
-    pkg/registry/core/pod/storage/eviction.go, for PodDisruptionBudgets.
+    cluster-autoscaler 1.36, simulator/drainability/rules, for pods that keep their node.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from scheduler.engine.cycle.explanation import Explainer
 from scheduler.engine.cycle.verdict import protected_text
-from scheduler.errors import ObjectError
-from scheduler.kube.client.resources import POD_DISRUPTION_BUDGETS
-from scheduler.objects.meta import ApiStruct, ObjectMeta
-from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
+from scheduler.objects.meta import ApiStruct
+from scheduler.tools.whatif.eviction_budgets import BUDGETS, EvictionBudgets
 from scheduler.tools.whatif.simulation.object_versions import controller_of, goes_with_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.selectors import LabelRule
     from scheduler.tools.whatif.cluster_file import ClusterFile
     from scheduler.tools.whatif.offline import OfflineScheduler
 
-BUDGETS: Final = f"{POD_DISRUPTION_BUDGETS.api_version}/{POD_DISRUPTION_BUDGETS.plural}"
-"""The kind of the budgets, as in plugins' `needs`."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -63,6 +58,9 @@ def is_of_its_node(pod: PodInfo) -> bool:
 class EvictablePods:
     """Says of pods on nodes whether they may be evicted now.
 
+    Attributes:
+        budgets: the PodDisruptionBudgets.
+
     Args:
         scheduler: the scheduler, with the cluster.
         cluster: the same cluster, with whole pods.
@@ -78,15 +76,7 @@ class EvictablePods:
             name: Explainer(framework, scheduler.parts.clock, budget=scheduler.parts.budget)
             for name, framework in scheduler.frameworks.items()
         }
-        self._budgets: dict[str, list[tuple[LabelRule, _Budget]]] = {}  # by namespace
-        for key, raw in sorted(cluster.others.get(BUDGETS, {}).items()):
-            budget = _read_budget(key, raw)
-            try:
-                rule = parse_label_selector(budget.spec.selector if budget.spec else None)
-            except SelectorError:
-                continue  # as for the API server, it covers no pod
-            self._budgets.setdefault(key.partition("/")[0], []).append((rule, budget))
-        self._used: Counter[tuple[str, str]] = Counter()  # namespace and name of a budget -> evictions
+        self.budgets = EvictionBudgets(cluster.others.get(BUDGETS, {}))
 
     def why_not(self, pod: PodInfo) -> str:
         """Return why a pod may not be evicted, as the rest of a sentence about it; "" if it may."""
@@ -96,10 +86,6 @@ class EvictablePods:
             or self._budget_against(pod)
             or self._protection_of(pod)
         )
-
-    def note(self, pod: PodInfo) -> None:
-        """Count an eviction against the budgets of the pod, for evictions that do not wait for each other."""
-        self._used.update((pod.namespace, budget.metadata.name) for budget in self._covering(pod))
 
     def _why_another(self, pod: PodInfo) -> str:
         """Return why a pod is not one of those to consider; "" if it is."""
@@ -127,56 +113,14 @@ class EvictablePods:
             return "is a member of a group, whose pods start together"
         return _what_it_loses(pod)
 
-    def _covering(self, pod: PodInfo) -> Iterator[_Budget]:
-        """Yield the budgets that cover a pod; the API server asks none for a pod without labels."""
-        for rule, budget in self._budgets.get(pod.namespace, ()) if pod.labels else ():
-            if rule.matches(pod.labels):
-                yield budget
-
     def _budget_against(self, pod: PodInfo) -> str:
-        budgets = [*self._covering(pod)]
-        if len(budgets) > 1:
-            names = " and ".join(budget.metadata.name for budget in budgets)
-            return f"has several PodDisruptionBudgets ({names}), and the API server refuses its eviction"
-        for budget in budgets:
-            name, status = budget.metadata.name, budget.status or _BudgetStatus()
-            if status.observed_generation < budget.metadata.generation:
-                return f"has a PodDisruptionBudget ({name}) whose status is not computed yet"
-            allowed = status.disruptions_allowed
-            if self._used[pod.namespace, name] >= allowed:
-                counted = f"{allowed} eviction{'' if allowed == 1 else 's'}"
-                return f"has a PodDisruptionBudget ({name}) that allows {counted} now"
-        return ""
+        refused = self.budgets.refusal(pod)
+        return "" if refused is None else refused.why
 
     def _protection_of(self, pod: PodInfo) -> str:
         snapshot = self._scheduler.cache.snapshot()
         found = self._explainers[pod.scheduler_name].protections(pod, snapshot).get("protections", ())
         return next((protected_text(each).removeprefix(f"{pod.key} ") for each in found), "")
-
-
-class _BudgetSpec(ApiStruct, frozen=True):
-    selector: LabelSelector | None = None
-
-
-class _BudgetStatus(ApiStruct, frozen=True):
-    disruptions_allowed: int = 0
-    observed_generation: int = 0
-
-
-class _Budget(ApiStruct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _BudgetSpec | None = None
-    status: _BudgetStatus | None = None
-
-
-_decode_budget = msgspec.json.Decoder(_Budget).decode
-
-
-def _read_budget(key: str, raw: bytes) -> _Budget:
-    try:
-        return _decode_budget(raw)
-    except msgspec.ValidationError as error:
-        raise ObjectError("PodDisruptionBudget", key, "", str(error)) from error
 
 
 class _EmptyDir(ApiStruct, frozen=True):

@@ -7,12 +7,14 @@ cluster after which the rest of the plan is no gain.
 from __future__ import annotations
 
 import asyncio
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from scheduler.errors import ApiError, SchedulerError
+from scheduler.framework.preemption import RecentEvictions
 from scheduler.kube.client.requests import RetriedRequests
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request
@@ -94,6 +96,7 @@ class Execution:
     ) -> None:
         self._connection, self._now, self._patience_seconds = connection, now, patience_seconds
         self._requests = RetriedRequests(connection)
+        self._evictions = RecentEvictions()
 
     async def run(self, steps: Sequence[Step]) -> AsyncIterator[CarriedOut]:
         """Carry out steps, and yield each when its replacement is ready.
@@ -104,6 +107,7 @@ class Execution:
         """
         for number, step in enumerate(steps):
             cluster = await self._now()
+            cluster.count(self._evictions)
             try:
                 expected = cluster.confirm(steps[number:])
             except VoidPlanError as error:
@@ -111,6 +115,7 @@ class Execution:
             pod = cluster.pods[step.pod]
             began = asyncio.get_running_loop().time()
             await self._evict(pod)
+            self._evictions.note([pod], time.monotonic())
             replacement = await self._replacement(cluster, pod, expected)
             seconds = asyncio.get_running_loop().time() - began
             yield CarriedOut(

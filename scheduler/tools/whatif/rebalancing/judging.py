@@ -69,7 +69,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def judge(rebalancer: Rebalancer, name: str, listed: Iterable[Listed]) -> Judgement:
     """Evict pods one after another in a copy of the cluster.
 
-    The evictions do not wait for each other, so all of them count against the budgets.
+    The evictions do not wait for each other, so all of them count against the budgets. They count for the limits of evictions
+    as well.
 
     Args:
         rebalancer: the copy.
@@ -99,11 +100,12 @@ def _judged(rebalancer: Rebalancer, listed: Listed) -> JudgedEviction:
         return result(REFUSED, why_not)
     before = objective.value()
     moved = rebalancer.move(pod)
-    rebalancer.evictable.note(pod)
+    rebalancer.evictable.budgets.note(pod)
     if isinstance(moved, Refusal):
         if moved.pending:
             rebalancer.remove(pod)
             return result(PENDING, moved.text)
+        rebalancer.note(pod)
         return result(RETURNS, moved.text, pod.node_name)
     after = objective.value()
     better = WORSE if after > before + NO_GAIN else BETTER if after < before - NO_GAIN else SAME

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Decision
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.scoring import Scores
+    from scheduler.framework.preemption import RecentEvictions
     from scheduler.snapshot import Snapshot
     from scheduler.tools.whatif.cluster_file import ClusterFile
     from scheduler.tools.whatif.offline import OfflineScheduler
@@ -156,8 +157,17 @@ class Rebalancer:
         self.tries = 0
         self.evictable = EvictablePods(scheduler, cluster, wanted)
         self._scheduler, self._name = scheduler, objective
+        self._recent, self._at = scheduler.cycles.preemptions.recent, scheduler.parts.clock.monotonic()
         self._objectives = {name: kind(cluster, scheduler.cache) for name, kind in OBJECTIVES.items()}
         self.objective = self._objectives[objective]
+
+    def count(self, evictions: RecentEvictions) -> None:
+        """Count evictions that were carried out for the limits of evictions."""
+        self._recent.resume(evictions.kept())
+
+    def note(self, pod: PodInfo) -> None:
+        """Count an eviction for the limits of evictions."""
+        self._recent.note([pod], self._at)
 
     def numbers(self) -> dict[str, float]:
         """Return the number of each objective now, by its name."""
@@ -192,6 +202,7 @@ class Rebalancer:
             if reserved.is_success:
                 cache.remove_pod(pod.uid)
                 self._follow(pod, pod.node_name, move.node_name)
+                self.note(pod)
                 return move
             refusal = Refusal(f"{PENDING}: {reserved.message}", pending=True)
         cache.add_pod(counted)
@@ -206,7 +217,7 @@ class Rebalancer:
         )
 
     def undo(self, move: Move) -> None:
-        """Put a pod back on its old node."""
+        """Put a pod back on its old node; the last move is undone first."""
         scheduler, pod = self._scheduler, move.pod
         framework = scheduler.frameworks[pod.scheduler_name]
         placed = scheduler.cache.forget(move.decision.pod.uid)
@@ -214,9 +225,11 @@ class Rebalancer:
         framework.run_unreserve(move.decision.state, placed, move.node_name)
         scheduler.cache.add_pod(move.counted)
         self._follow(pod, move.node_name, pod.node_name)
+        self._recent.take_back()
 
     def remove(self, pod: PodInfo) -> None:
         """Evict a pod whose replacement stays pending."""
+        self.note(pod)
         self._scheduler.cache.remove_pod(pod.uid)
         self._follow(pod, pod.node_name, "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,42 +19,43 @@ from scheduler.objects.decode import STRUCTS, decode_node, decode_object
 from scheduler.objects.label_index import some_of
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.wording import did_you_mean
-from scheduler.tools.whatif.documents import NODES, decoded_object, identify
+from scheduler.tools.whatif.documents import decoded_object
 from scheduler.tools.whatif.evaluation import Placements
+from scheduler.tools.whatif.eviction_budgets import BUDGETS, EvictionBudgets
+from scheduler.tools.whatif.planned_pods import Plan, PlanError
 from scheduler.tools.whatif.service.wire import (
-    MOST_PODS,
     Added,
     Answer,
     PodResult,
+    RefusedEviction,
     Removed,
     Victim,
     Waiting,
     WhatIfError,
     WorkloadResult,
+    has_labels,
 )
-from scheduler.tools.whatif.start_preview import Planned, StartPreview, Workload, workload_of
+from scheduler.tools.whatif.start_preview import MOST_PODS, StartPreview, Workload, workload_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from scheduler.configuration.manifests import Item
     from scheduler.objects.node import NodeObject
     from scheduler.tools.whatif.offline import OfflineScheduler
     from scheduler.tools.whatif.service.wire import AddedNodes, RemovedNodes, WhatIf
-    from scheduler.tools.whatif.start_preview import Started, StartOutcome
+    from scheduler.tools.whatif.start_preview import Planned, Started, StartOutcome
 
 _CLAIMS: Final = "resource.k8s.io/v1/resourceclaims"
 _SLICES: Final = "resource.k8s.io/v1/resourceslices"
 _CSI_NODES: Final = "storage.k8s.io/v1/csinodes"
-_STORAGE_CLASSES: Final = "storage.k8s.io/v1/storageclasses"
+_READ_BY_ADMISSION: Final = (
+    "resource.k8s.io/v1/resourceclaimtemplates",
+    "scheduling.k8s.io/v1/priorityclasses",
+    "storage.k8s.io/v1/storageclasses",
+)
 _NONE: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
 _OF_A_NODE: Final = frozenset({"DaemonSet", "Node"})
 """Controllers of pods that belong to their node: Node is that of static pods."""
-_SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_NEEDS_TOOLS: Final = (
-    "the pods of a {kind} are created by simulated controllers, which are not installed here: install "
-    "custom-scheduler[tools], send pods with replicas, or use kubectl why -f"
-)
 
 
 def evaluate(scheduler: OfflineScheduler, request: WhatIf) -> Answer:
@@ -95,9 +95,8 @@ class _Evaluation:
     scheduler: OfflineScheduler
     request: WhatIf
     _faults: list[FieldError] = field(default_factory=list)
-    _problems: list[str] = field(default_factory=list)
     _workloads: list[Workload] = field(default_factory=list)
-    _uids: set[str] = field(default_factory=set)
+    _keys: set[str] = field(default_factory=set)
     _placements: Placements = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,10 +105,11 @@ class _Evaluation:
     def answer(self) -> Answer:
         request = self.request
         model = None if request.add is None else self._model(request.add)
-        self._read_objects()
+        leaving = [] if request.remove is None else self._names(request.remove)
+        self._read_objects(leaving)
         self._read_workloads()
         self._find_pods()
-        removed = None if request.remove is None else self._remove(request.remove)
+        removed = None if request.remove is None else self._remove(leaving)
         self._check_pods()
         if self._faults:
             raise WhatIfError(self._faults)
@@ -129,105 +129,56 @@ class _Evaluation:
             preview.groups,
             removed,
             added,
-            self._problems,
         )
         answer.verdict = verdict(answer)
         return answer
 
     # The pods.
 
-    def _read_objects(self) -> None:
-        """Read the objects of the request: pods, those that create pods, and those that these need."""
+    def _read_objects(self, leaving: Collection[str]) -> None:
+        """Read the objects of the request: pods, those that create pods, and those that these need.
+
+        Args:
+            leaving: the nodes that are removed.
+        """
         items = []
         for number, obj in enumerate(self.request.objects):
             where = f"objects[{number}]"
             try:
-                item = item_of(msgspec.json.encode(obj), where)
-                metadata = obj.get("metadata") or {}
-                item = item._replace(name=item.name or metadata.get("generateName"))
-                identify(item)
-            except (ValueError, AttributeError) as error:
+                items.append(item_of(msgspec.json.encode(obj), where))
+            except ValueError as error:
                 self._faults.append(FieldError(where, str(error)))
-            else:
-                items.append((item, obj))
+                continue
+            if (items[-1].api_version, items[-1].kind) == ("v1", "Node"):
+                self._faults.append(FieldError(where, "is a Node: nodes are added by add.template"))
         if self._faults:
             return
-        classes = {item.name: obj for item, obj in items if item.kind == "PriorityClass"}
-        creators = [obj for _, obj in items if creates_pods(obj)]
-        others = [(item, obj) for item, obj in items if item.kind != "Pod" and not creates_pods(obj)]
-        for item, _ in others:
-            self._add_object(item)
-        for item, obj in items:
-            if item.kind == "Pod":
-                self._take(self._pods_like(obj, classes), item.where)
-        if creators:
-            self._create_pods(creators, [obj for _, obj in others])
-
-    def _add_object(self, item: Item) -> None:
-        """Add an object that plugins read, unless the cluster has one of that name."""
-        identity = identify(item)
-        if identity.kind == NODES:
-            self._faults.append(FieldError(item.where, "is a Node: nodes are added by add.template"))
-        if identity.kind not in self.scheduler.needs.kinds:
-            return
-        if item.namespace is None and identity.item.namespace is not None:
-            identity = identify(item._replace(namespace=self.request.namespace))
-        key = identity.key
-        if key in self.scheduler.cache.table.watch_kind(identity.kind):
-            return
-        try:
-            self._placements.add_object(identity.kind, key, decoded_object(item.raw, identity.kind, key))
-        except ObjectError as error:
-            self._faults.append(FieldError(f"{item.where}.{error.path}".rstrip("."), error.problem))
-
-    def _pods_like(self, pod: dict[str, Any], classes: Mapping[str | None, dict[str, Any]]) -> Planned:
-        """Return copies of a pod, with the priority of its class."""
-        metadata, spec = dict(pod["metadata"]), dict(pod.get("spec") or {})
-        metadata["namespace"] = metadata.get("namespace") or self.request.namespace
-        name = metadata.get("name") or metadata.get("generateName", "")
-        planned = Planned("Pod", metadata["namespace"], name)
-        class_name = spec.get("priorityClassName")
-        if class_name and "priority" not in spec:
-            priority_class = classes.get(class_name, {"value": _SYSTEM_CLASSES.get(class_name)})
-            if priority_class.get("value") is None:
-                planned.problem = f"PriorityClass {class_name} is not in the request: add it to objects, or set spec.priority"
-                return planned
-            spec["priority"] = priority_class["value"]
-            spec.setdefault(
-                "preemptionPolicy", priority_class.get("preemptionPolicy", "PreemptLowerPriority")
-            )
-        count = self.request.replicas
-        names = [name] if count is None else [f"{name}-{number}" for number in range(count)]
-        if count is not None:
-            metadata.pop("uid", None)
-        planned.pods = [{**pod, "metadata": {**metadata, "name": each}, "spec": spec} for each in names]
-        return planned
-
-    def _create_pods(self, creators: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
-        """Create the pods of objects that create pods, with the claims of these pods."""
-        try:
-            from scheduler.tools.whatif.planned_pods import Plan  # the image of the daemon does not have it
-        except ModuleNotFoundError:
-            for obj in creators:
-                self._faults.append(FieldError("objects", _NEEDS_TOOLS.format(kind=obj["kind"])))
-            return
         table = self.scheduler.cache.table
-        given = [node.raw for node in table.nodes] if any(o["kind"] == "DaemonSet" for o in creators) else []
-        given += [msgspec.json.encode(obj) for obj in (table.objects(_STORAGE_CLASSES) or _NONE).values()]
+        nodes = [node for node in table.nodes if node.name not in leaving]
+        existing = {
+            kind.rpartition("/")[2]: map(dict, (table.objects(kind) or _NONE).values())
+            for kind in _READ_BY_ADMISSION
+        }
+        plan = Plan(self.request.namespace, existing, nodes, self.request.replicas)
+        try:
+            made = plan.make(items)
+        except PlanError as error:
+            self._faults += error.faults
+            return
+        for (kind, key), obj in plan.others.items():
+            self._add_object(kind, key, obj)
+        for item, planned in made:
+            self._take(planned, item.where)
 
-        async def planned() -> tuple[Plan, list[Planned]]:
-            plan = Plan(self.request.namespace, given, self.request.replicas)
-            return plan, await plan.make([*others, *creators])
-
-        plan, made = asyncio.run(planned())
-        self._problems += plan.problems
-        for kind, objects in plan.others(self.scheduler.needs.kinds).items():
-            store = table.watch_kind(kind)
-            for key, raw in objects.items():
-                if key not in store:
-                    self._placements.add_object(kind, key, decoded_object(raw, kind, key))
-        for each in made:
-            self._take(each, "objects")
+    def _add_object(self, kind: str, key: str, obj: Mapping[str, Any]) -> None:
+        """Add an object that plugins read, unless the cluster has one of that name."""
+        if kind not in self.scheduler.needs.kinds or key in self.scheduler.cache.table.watch_kind(kind):
+            return
+        try:
+            self._placements.add_object(kind, key, decoded_object(msgspec.json.encode(obj), kind, key))
+        except ObjectError as error:
+            path = f"{obj['kind']} {key}: {error.path}" if error.path else f"{obj['kind']} {key}"
+            self._faults.append(FieldError(path, error.problem))
 
     def _read_workloads(self) -> None:
         for number, planned in enumerate(self.request.workloads):
@@ -243,9 +194,9 @@ class _Evaluation:
         for pod in workload.pods:
             if self.scheduler.queue.get(pod.uid) or self.scheduler.cache.pod(pod.uid):
                 self._faults.append(FieldError(where, f"pod {pod.key} exists: name it in pods"))
-            elif pod.uid in self._uids:
+            elif pod.key in self._keys:
                 self._faults.append(FieldError(where, f"pod {pod.key} is in the request twice"))
-            self._uids.add(pod.uid)
+            self._keys.add(pod.key)
         self._workloads.append(workload)
 
     def _find_pods(self) -> None:
@@ -294,17 +245,16 @@ class _Evaluation:
 
     # The nodes.
 
-    def _remove(self, wanted: RemovedNodes) -> Removed:
+    def _remove(self, names: list[str]) -> Removed:
         """Remove nodes; the pods that their controllers create again are evaluated."""
         cache = self.scheduler.cache
-        names = self._names(wanted)
         pods = [
             pod
             for name in names
             if (row := cache.table.row_of(name)) is not None
             for pod in cache.table.pods_on(row).values()
         ]
-        removed = Removed(names, 0, [], 0, [])
+        removed = Removed(names, 0, [], 0, [], self._refused(pods))
         again: list[PodInfo] = []
         for pod in pods:
             self._placements.evict(pod)
@@ -333,11 +283,31 @@ class _Evaluation:
             if name not in names:
                 self._faults.append(FieldError(f"remove.nodes[{number}]", f"there is no node {name}"))
         if wanted.labels:
-            found = [node.name for node in table.nodes if _has(node, wanted.labels)]
+            found = [node.name for node in table.nodes if has_labels(node, wanted.labels)]
             if not found:
                 self._faults.append(FieldError("remove.labels", "no node has these labels"))
             names += found
         return sorted(set(names))
+
+    def _refused(self, pods: Iterable[PodInfo]) -> list[RefusedEviction] | None:
+        """Return the pods whose eviction budgets refuse, if all of them are evicted at once; None if budgets are not read.
+
+        As in a drain, pods that belong to their node are not evicted.
+        """
+        objects = self.scheduler.cache.table.objects(BUDGETS)
+        if objects is None:
+            return None
+        budgets = EvictionBudgets({key: msgspec.json.encode(each) for key, each in objects.items()})
+        found = []
+        for pod in pods:
+            if pod.is_terminating or (_controller_of(pod) or ("",))[0] in _OF_A_NODE:
+                continue
+            refused = budgets.refusal(pod)
+            if refused is None:
+                budgets.note(pod)
+            else:
+                found.append(RefusedEviction(pod.key, pod.node_name, refused.budgets, refused.why))
+        return found
 
     def _release_claims(self, uids: set[str]) -> None:
         """Release the devices of ResourceClaims that only removed pods use: their pods get new claims."""
@@ -363,7 +333,7 @@ class _Evaluation:
             )
         else:
             pool, problem = (
-                [node for node in table.nodes if _has(node, wanted.labels)],
+                [node for node in table.nodes if has_labels(node, wanted.labels)],
                 "no node has these labels",
             )
         if not pool:
@@ -460,19 +430,6 @@ def smallest(most: int, is_enough: Callable[[int], bool]) -> int:
     return low
 
 
-def creates_pods(obj: Mapping[str, Any]) -> bool:
-    """Return whether an object has a template of pods."""
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return False
-    if obj["kind"] == "CronJob":
-        job = spec.get("jobTemplate")
-        spec = (job.get("spec") if isinstance(job, dict) else None) or {}
-    template = spec.get("template") if isinstance(spec, dict) else None
-    inner = template.get("spec") if isinstance(template, dict) else None
-    return isinstance(inner, dict) and isinstance(inner.get("containers"), list)
-
-
 def verdict(answer: Answer) -> str:
     """Return the result in plain words."""
     count, starting = answer.pods, answer.starting
@@ -483,6 +440,11 @@ def verdict(answer: Answer) -> str:
         if removed.ended:
             sentences.append(
                 f"{_pods(len(removed.ended))} without a controller would be lost: {some_of(removed.ended)}."
+            )
+        if removed.refused:
+            refused = [f"{each.pod} ({', '.join(each.budgets)})" for each in removed.refused]
+            sentences.append(
+                f"PodDisruptionBudgets refuse the eviction of {_pods(len(refused))} now: {some_of(refused)}."
             )
         if removed.not_evaluated:
             sentences.append(f"{_pods(len(removed.not_evaluated))} of other schedulers were not evaluated.")
@@ -532,10 +494,6 @@ def _by_controller(pods: Iterable[PodInfo]) -> list[Workload]:
         kind, name = _controller_of(pod) or ("Pod", pod.name)
         groups[kind, pod.namespace, name].append(pod)
     return [Workload(*key, members) for key, members in groups.items()]
-
-
-def _has(node: NodeObject, labels: Mapping[str, str]) -> bool:
-    return all(node.labels.get(key) == value for key, value in labels.items())
 
 
 def _copy_of(pod: PodInfo, node_name: str) -> PodInfo:

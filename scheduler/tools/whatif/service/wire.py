@@ -8,13 +8,13 @@ import msgspec
 
 from scheduler.configuration.manifests import read_documents, read_items
 from scheduler.errors import FieldError, SchedulerError
-from scheduler.tools.whatif.start_preview import Planned
+from scheduler.tools.whatif.start_preview import MOST_PODS, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-MOST_PODS: Final = 5000
-"""The number of pods of one request that are evaluated."""
+    from scheduler.objects.node import NodeObject
+
 MOST_NODES: Final = 1000
 """The number of nodes that one request adds."""
 _MOST_FAULTS: Final = 50
@@ -38,6 +38,15 @@ class RemovedNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     nodes: list[str] = []
     labels: dict[str, str] = {}
+
+    def names(self, node: NodeObject) -> bool:
+        """Return whether a node is one of them."""
+        return node.name in self.nodes or (bool(self.labels) and has_labels(node, self.labels))
+
+
+def has_labels(node: NodeObject, labels: Mapping[str, str]) -> bool:
+    """Return whether a node has all of some labels."""
+    return all(node.labels.get(key) == value for key, value in labels.items())
 
 
 class AddedNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -159,6 +168,22 @@ class WorkloadResult(msgspec.Struct, rename="camel"):
     results: list[PodResult]
 
 
+class RefusedEviction(msgspec.Struct, rename="camel"):
+    """A pod whose eviction PodDisruptionBudgets refuse.
+
+    Attributes:
+        pod: `namespace/name`.
+        node: its node.
+        budgets: the names of the budgets, in the namespace of the pod.
+        why: the reason, as the rest of a sentence about the pod.
+    """
+
+    pod: str
+    node: str
+    budgets: list[str]
+    why: str
+
+
 class Removed(msgspec.Struct, rename="camel"):
     """What happens to the pods of the removed nodes; those with a controller are among the evaluated pods.
 
@@ -168,6 +193,8 @@ class Removed(msgspec.Struct, rename="camel"):
         ended: `namespace/name` of the pods without a controller, which are lost.
         daemon_set_pods: number of pods that belong to their node, which are not created again.
         not_evaluated: `namespace/name` of the pods of other schedulers.
+        refused: the pods whose eviction PodDisruptionBudgets refuse, if all pods are evicted at once; null if no plugin reads
+            the budgets.
     """
 
     nodes: list[str]
@@ -175,6 +202,7 @@ class Removed(msgspec.Struct, rename="camel"):
     ended: list[str]
     daemon_set_pods: int
     not_evaluated: list[str]
+    refused: list[RefusedEviction] | None
 
 
 class Added(msgspec.Struct, rename="camel"):
@@ -204,7 +232,6 @@ class Answer(msgspec.Struct, rename="camel"):
         groups: the explanations of the groups of the pods.
         removed: what happens to the pods of the removed nodes.
         added: how many of the added nodes help.
-        problems: objects that the API server would reject, with the reason.
     """
 
     verdict: str
@@ -214,7 +241,6 @@ class Answer(msgspec.Struct, rename="camel"):
     groups: list[dict[str, Any]] = []
     removed: Removed | None = None
     added: Added | None = None
-    problems: list[str] = []
 
 
 def read_request(body: bytes, query: Mapping[str, Sequence[str]]) -> WhatIf:

@@ -23,6 +23,7 @@ from scheduler.errors import ApiError, ObjectError
 from scheduler.framework.interface import Needs
 from scheduler.kube.client.status_queue import merged_status
 from scheduler.kube.http.request import JSON, MERGE_PATCH
+from scheduler.objects.admission import class_of
 from scheduler.objects.api_types import api_type
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.api.handlers import Api, Request
@@ -42,7 +43,6 @@ from scheduler.simulator.controllers.volumes import (
     bound_claim,
 )
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.kinds.persistent_volumes import class_of
 from scheduler.simulator.node_agents.volume_drivers import keys_of_driver, provisioned_volume, segment_of_node
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store

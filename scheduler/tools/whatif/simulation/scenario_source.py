@@ -11,11 +11,10 @@ import msgspec
 from scheduler.clock import SystemClock
 from scheduler.configuration.manifests import item_of
 from scheduler.configuration.yaml_text import read
-from scheduler.errors import ConfigurationError, FieldError, ObjectError
+from scheduler.errors import AdmissionError, ConfigurationError, FieldError, ObjectError
+from scheduler.objects.admission import set_priority
 from scheduler.objects.wording import child, entry
-from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.kinds.pods import set_priority
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 from scheduler.simulator.scenarios.scenario import load_scenario
@@ -164,9 +163,9 @@ class _PriorityClasses:
             return pod
         admitted = {**pod, "spec": {**spec}}
         try:
-            set_priority(admitted, self._registry)
-        except StatusError as error:
-            raise ConfigurationError([FieldError(where, error.message)]) from error
+            set_priority(admitted["spec"], self._registry)
+        except AdmissionError as error:
+            raise ConfigurationError([FieldError(where, str(error))]) from error
         return admitted
 
 

@@ -98,16 +98,19 @@ def test_victims_have_their_preemptor_and_their_protections() -> None:
     assert "1 pod would be evicted: default/low." in answer.verdict
 
 
-def test_a_violated_disruption_budget_is_counted() -> None:
-    low = pod_object("low", cpu="3", node="n1", labels={"app": "low"})
-    budget = {
+def budget(app: str, allowed: int) -> Object:
+    return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "low", "namespace": "default", "uid": "low"},
-        "spec": {"selector": {"matchLabels": {"app": "low"}}},
-        "status": {"disruptionsAllowed": 0},
+        "metadata": {"name": app, "namespace": "default", "uid": app},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
     }
-    answer = asked(N1, low, budget, objects=[new("high", "2", priority=5)])
+
+
+def test_a_violated_disruption_budget_is_counted() -> None:
+    low = pod_object("low", cpu="3", node="n1", labels={"app": "low"})
+    answer = asked(N1, low, budget("low", 0), objects=[new("high", "2", priority=5)])
 
     assert answer.workloads[0].results[0].pdb_violations == 1
 
@@ -122,21 +125,52 @@ def test_replicas_are_copies_of_a_pod() -> None:
     ]
 
 
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": new("x", "2")["spec"]},
+    },
+}
+
+
 def test_objects_that_create_pods_are_expanded() -> None:
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": new("x", "2")["spec"]},
-        },
-    }
-    answer = asked(N1, N2, objects=[deployment], namespace="shop")
+    answer = asked(N1, N2, objects=[DEPLOYMENT], namespace="shop")
 
     (web,) = answer.workloads
     assert (web.kind, web.namespace, web.pods, web.starting) == ("Deployment", "shop", 3, 3)
+
+
+def test_objects_of_the_request_affect_its_pods_as_in_admission() -> None:
+    defaults = [{"type": "Container", "defaultRequest": {"cpu": "3"}}]
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "defaults"},
+        "spec": {"limits": defaults},
+    }
+    pod = new("web")
+    pod["spec"]["containers"] = [{"name": "main", "image": "nginx"}]
+
+    assert asked(N1, N2, objects=[pod, limits], replicas=3).starting == 1
+
+
+def test_pods_of_a_daemon_set_are_on_the_nodes_that_stay() -> None:
+    daemon_set = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": new("x")["spec"]},
+        },
+    }
+    (agent,) = asked(N1, N2, objects=[daemon_set], remove={"nodes": ["n1"]}).workloads
+
+    assert agent.nodes == {"n2": 1}
 
 
 def test_a_priority_class_of_the_request_gives_the_priority() -> None:
@@ -152,10 +186,7 @@ def test_a_priority_class_of_the_request_gives_the_priority() -> None:
 
     assert asked(N1, low, objects=[pod, urgent]).starting == 1
     (without,) = asked(N1, low, objects=[pod]).workloads
-    assert (
-        without.problem
-        == "PriorityClass urgent is not in the request: add it to objects, or set spec.priority"
-    )
+    assert without.problem == "PriorityClass urgent is not known: add it to the objects, or set spec.priority"
 
 
 def test_pending_pods_of_the_cluster_are_evaluated_by_name_or_all_together() -> None:
@@ -218,6 +249,40 @@ def test_the_pods_of_removed_nodes_are_placed_elsewhere_or_pending() -> None:
     assert answer.verdict.startswith(
         "Without n1, 1 pod would be created again. 1 pod without a controller would be lost"
     )
+
+
+def test_a_drain_names_the_pods_whose_eviction_a_budget_refuses() -> None:
+    web, db = {"labels": {"app": "web"}}, {"labels": {"app": "db"}}
+    answer = asked(
+        N1,
+        N2,
+        owned("web-1", "n1", **web),
+        owned("web-2", "n1", **web),
+        owned("web-3", "n2", **web),
+        owned("agent", "n1", "DaemonSet", **db),
+        pod_object("db", node="n1", **db),
+        budget("web", 1),
+        budget("db", 0),
+        remove={"nodes": ["n1"]},
+    )
+
+    removed = answer.removed
+    assert removed is not None
+    assert removed.refused is not None
+    refused = {each.pod: (each.node, each.budgets, each.why) for each in removed.refused}
+    assert refused == {
+        "default/web-2": ("n1", ["web"], "has a PodDisruptionBudget (web) that allows 1 eviction now"),
+        "default/db": ("n1", ["db"], "has a PodDisruptionBudget (db) that allows 0 evictions now"),
+    }
+    assert "refuse the eviction of 2 pods now: default/" in answer.verdict
+
+
+def test_budgets_that_no_plugin_reads_are_not_known() -> None:
+    config = profile_with().replace("enabled:", "disabled:\n      - name: DefaultPreemption")
+    answer = asked(N1, N2, owned("web", "n1"), config=config, remove={"nodes": ["n1"]})
+
+    assert answer.removed is not None
+    assert answer.removed.refused is None
 
 
 def test_removed_nodes_are_found_by_their_labels() -> None:
@@ -414,6 +479,26 @@ def test_a_body_without_kind_is_a_request_and_any_other_one_has_objects() -> Non
             {"objects": [{"kind": "Pod"}]},
             {"objects[0]": "apiVersion, metadata.name: must be a string that is not empty"},
             id="an object without a name",
+        ),
+        pytest.param(
+            {"objects": [{**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": "3"}}]},
+            {"objects[0].spec.replicas": "Expected `int | null`, got `str`"},
+            id="a wrong number of pods",
+        ),
+        pytest.param(
+            {"objects": [{**DEPLOYMENT, "spec": {"template": {"spec": {"containers": [{"resources": 1}]}}}}]},
+            {"objects[0].spec.template.spec.containers[0].resources": "expected `object`, got `int`"},
+            id="a wrong field of a template",
+        ),
+        pytest.param(
+            {"objects": [{**DEPLOYMENT, "spec": {}}]},
+            {"objects[0].spec": "has no template with a list of containers"},
+            id="a controller without a template",
+        ),
+        pytest.param(
+            {"objects": [{**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 10**9}}]},
+            {"objects[0]": "at most 5000 pods are evaluated, there are 1000000000"},
+            id="too many pods of a controller",
         ),
         pytest.param(
             {"objects": [N1]}, {"objects[0]": "is a Node: nodes are added by add.template"}, id="a node"

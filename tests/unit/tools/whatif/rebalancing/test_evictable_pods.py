@@ -139,7 +139,7 @@ def test_evictions_that_do_not_wait_for_each_other_use_up_a_budget():
     p, q = cluster.pods["default/p"], cluster.pods["default/q"]
     assert not cluster.evictable.why_not(q)
 
-    cluster.evictable.note(p)
+    cluster.evictable.budgets.note(p)
 
     assert "allows 1 eviction now" in cluster.evictable.why_not(q)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from scheduler.framework.preemption import RecentEvictions
 from scheduler.tools.whatif.rebalancing.rebalancer import Refusal, VoidPlanError
 from tests.support.builders import node_object, pod_object
 from tests.unit.tools.whatif.rebalancing.rebalanced_clusters import (
+    PACKING,
     ZONE,
     budget,
     moves,
@@ -319,3 +322,43 @@ class TestConfirm:
         pod = cluster.pods["default/q"]
 
         assert [cluster.value_on(pod, name) for name in ("n1", "n2", "n3", "gone")] == [1, 2, 2, float("inf")]
+
+
+class TestLimitsOfEvictions:
+    LIMITED = f"{PACKING}  - name: DefaultPreemption\n    args: {{protection: {{evictionsPerHour: {{controller: 1}}}}}}\n"
+    PODS = (replica("p", "n1", "2"), replica("q", "n2"), replica("r", "n3", "500m"))
+
+    def test_the_evictions_of_a_plan_count_for_the_limits(self):
+        objects = [*nodes("n1", "n2", "n3"), *self.PODS]
+
+        assert moves(rebalancer_of(*objects)) == ["r n3 n1", "q n2 n1"]
+        cluster = rebalancer_of(*objects, config=self.LIMITED)
+        plan = cluster.plan(most_evictions=20, most_tries=2000)
+
+        assert [step.pod for step in plan.steps] == ["default/r"]
+        (why,) = [text for text in plan.not_evicted if text.startswith("is protected")]
+        assert why.endswith(", by evictionsPerHour.controller of the profile")
+
+    def test_moves_that_are_undone_do_not_count(self):
+        cluster = rebalancer_of(*nodes("n1", "n2", "n3"), *self.PODS, config=self.LIMITED)
+        q, r = cluster.pods["default/q"], cluster.pods["default/r"]
+
+        moved = cluster.move(q)
+        assert not isinstance(moved, Refusal)
+        assert "evictionsPerHour" in cluster.evictable.why_not(r)
+        cluster.undo(moved)
+
+        assert cluster.evictable.why_not(r) == ""
+
+    def test_evictions_that_were_carried_out_count_when_a_plan_is_confirmed(self):
+        cluster = rebalancer_of(*nodes("n1", "n2", "n3"), *self.PODS, config=self.LIMITED)
+        steps = cluster.plan(most_evictions=1, most_tries=2000).steps
+        now = rebalancer_of(*nodes("n1", "n2", "n3"), *self.PODS, config=self.LIMITED)
+        assert now.confirm(steps) == "n1"
+        carried_out = RecentEvictions()
+        carried_out.note([now.pods["default/p"]], time.monotonic())
+
+        now.count(carried_out)
+
+        with pytest.raises(VoidPlanError, match=r"by evictionsPerHour\.controller"):
+            now.confirm(steps)

@@ -9,44 +9,40 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from scheduler.errors import AdmissionError
 from scheduler.objects.decode import typed_object
 from scheduler.objects.quantity import parse_quantity, quantity_text
 from scheduler.objects.resources import pod_limits, pod_requests
 from scheduler.objects.v1 import Pod
-from scheduler.simulator.apimachinery.status import forbidden_resource
-from scheduler.simulator.apimachinery.strategy import Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
     from scheduler.objects.quantity import Quantity
-    from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.apimachinery.strategy import Cluster
+
+    Object = dict[str, Any]
 
 
-class LimitRangeStrategy(Strategy):
-    """The rules of LimitRanges."""
-
-    create_on_update = True
-
-    def default(self, obj: Object) -> None:
-        for item in obj["spec"].get("limits", ()):
-            if item.get("type") != "Container":
-                continue
-            limits = item.get("max", {}) | item.get("default", {})
-            requests = item.get("min", {}) | limits | item.get("defaultRequest", {})
-            for field, amounts in (("default", limits), ("defaultRequest", requests)):
-                if amounts:
-                    item[field] = amounts
+def default_limit_range(limit_range: Object) -> None:
+    """Set the defaults of a LimitRange."""
+    for item in limit_range["spec"].get("limits", ()):
+        if item.get("type") != "Container":
+            continue
+        limits = item.get("max", {}) | item.get("default", {})
+        requests = item.get("min", {}) | limits | item.get("defaultRequest", {})
+        for field, amounts in (("default", limits), ("defaultRequest", requests)):
+            if amounts:
+                item[field] = amounts
 
 
-def apply_limit_ranges(pod: Object, cluster: Cluster) -> None:
-    """Add the defaults of the namespace to a new pod, and check its limits.
+def apply_limit_ranges(pod: Object, limit_ranges: Iterable[Object]) -> None:
+    """Add the defaults of the LimitRanges of its namespace to a new pod, and check its limits.
 
     Raises:
-        StatusError: 403, a limit is violated.
+        AdmissionError: a limit is violated.
     """
-    items = _items(pod, cluster)
+    items = _items(pod, limit_ranges)
     if not items:
         return
     notes = [note for limits in items for note in _add_defaults(pod, limits)]
@@ -61,38 +57,38 @@ def apply_limit_ranges(pod: Object, cluster: Cluster) -> None:
         elif item["type"] == "Pod":
             spec = typed_object(pod, Pod)
             problems += _problems(item, pod_requests(spec), pod_limits(spec))
-    _refuse("pods", pod, problems)
+    _refuse(problems)
 
 
-def check_claim(claim: Object, cluster: Cluster) -> None:
+def check_claim(claim: Object, limit_ranges: Iterable[Object]) -> None:
     """Check the storage that a PersistentVolumeClaim requests.
 
     Raises:
-        StatusError: 403, a limit of the namespace is violated.
+        AdmissionError: a limit of the namespace is violated.
     """
     requests = _parsed(claim["spec"].get("resources", {}).get("requests", {}))
     problems: list[str] = []
-    for item in (item for limits in _items(claim, cluster) for item in limits):
+    for item in (item for limits in _items(claim, limit_ranges) for item in limits):
         if item["type"] == "PersistentVolumeClaim":
             problems += _below(item, requests, {})
             problems += _above(item, "request", requests)
-    _refuse("persistentvolumeclaims", claim, problems)
+    _refuse(problems)
 
 
-def _items(obj: Object, cluster: Cluster) -> list[list[Object]]:
+def _items(obj: Object, limit_ranges: Iterable[Object]) -> list[list[Object]]:
     """Return the limits of each LimitRange in the namespace of an object."""
     namespace = obj["metadata"].get("namespace", "")
     return [
         found["spec"].get("limits", [])
-        for found in cluster.each("limitranges")
+        for found in limit_ranges
         if found["metadata"]["namespace"] == namespace
     ]
 
 
-def _refuse(resource: str, obj: Object, problems: list[str]) -> None:
+def _refuse(problems: list[str]) -> None:
     if problems:
         text = problems[0] if len(problems) == 1 else f"[{', '.join(dict.fromkeys(problems))}]"
-        raise forbidden_resource("", resource, obj["metadata"].get("name", ""), text)
+        raise AdmissionError(text)
 
 
 def _containers(pod: Object) -> list[Object]:
