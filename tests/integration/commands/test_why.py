@@ -364,6 +364,7 @@ def test_pods_that_do_not_exist_yet_are_evaluated_by_a_daemon_that_answers(tmp_p
             assert "no daemon answers" not in asked.err
             decided = await world.why("-f", "-", "--offline", stdin=json.dumps(pod))
             assert decided.out.startswith("Evaluated now with kube-scheduler's default plugins:")
+            await fewer_and_more_nodes(world)
             unserved = await world.why("-f", "-", stdin=json.dumps(other))
             assert "has schedulerName default-scheduler, which this scheduler does not serve" in unserved.err
             assert unserved.out.startswith("Evaluated now with kube-scheduler's default plugins:")
@@ -371,10 +372,33 @@ def test_pods_that_do_not_exist_yet_are_evaluated_by_a_daemon_that_answers(tmp_p
     in_a_world(tmp_path, scenario)
 
 
+async def fewer_and_more_nodes(world: World) -> None:
+    """The daemon and the command itself give the same answers about removed and added nodes."""
+    flags = ("-f", "-", "--replicas", "4", "--remove-node", "n3", "--add-nodes", "3:n1")
+    pod = json.dumps(pod_object("new", cpu="4"))
+    asked, decided = await world.told(*flags, stdin=pod), await world.told(*flags, "--offline", stdin=pod)
+    for answer in (asked, decided):
+        assert (answer["removed"]["nodes"], answer["removed"]["ended"]) == (["n3"], ["default/runs"])
+        assert (answer["added"]["helps"], answer["added"]["needed"]) == (3, 3)
+    drained = await world.why("--remove-node", "n3")
+    assert "Without n3, 0 pods would be created again." in drained.out
+    node = json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(pod), TEMPLATE]})
+    added = await world.why("-f", "-", "--replicas", "4", "--add-nodes", "5", stdin=node)
+    assert "That takes 1 node like large more." in added.out, added.err
+
+
+TEMPLATE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "large"},
+    "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+}
+
+
 def test_a_refusal_by_the_api_server_is_printed_in_its_own_text(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         (web,) = await world.told("-f", "-", stdin=DEPLOYMENT)
-        assert web["problem"] == 'pods "web" is forbidden: no PriorityClass with name urgent was found'
+        assert web["problem"].startswith("PriorityClass urgent is not known: add it to the objects")
 
         (other,) = await world.told(
             "-f", "-", "-n", "nowhere", stdin=json.dumps(pod_object("p", namespace=""))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.configuration.load import parse
+from scheduler.configuration.load import default, parse
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.simulator.faults import requests
 from scheduler.tools.whatif.cluster_file import ClusterFile
@@ -19,29 +19,27 @@ from scheduler.tools.whatif.rebalancing.evictable_pods import Wanted
 from scheduler.tools.whatif.rebalancing.execution import Execution, SurpriseError
 from scheduler.tools.whatif.rebalancing.rebalancer import Rebalancer
 from tests.support.builders import node_object
+from tests.support.daemon_accounts import Account
 from tests.support.daemon_harness import cluster
+from tests.support.helm import templated
 from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from scheduler.framework.preemption import RecentEvictions
     from scheduler.tools.whatif.rebalancing.execution import CarriedOut
     from scheduler.tools.whatif.rebalancing.rebalancer import Step
     from tests.support.daemon_harness import Cluster
 
 PACKING = (MANIFESTS / "examples" / "rebalance" / "scheduler.yaml").read_text()
+ROLE = "custom-scheduler-rebalance"
+USER = "system:serviceaccount:kube-system:daemon-8"
+RBAC = "rbac.authorization.k8s.io"
+OF_OTHER_VERSIONS = {("devicetaintrules", "list"), ("workloads", "list")}
+"""Rights that plugins use with gates, or in another version of Kubernetes."""
 DEPLOYMENTS, PDBS = "deployments.apps", "poddisruptionbudgets.policy"
-
-
-class Owner:
-    """The owner of the server; an `Authorization`."""
-
-    def header(self) -> str | None:
-        return "Bearer owner"
-
-    def rejected(self) -> None:
-        raise AssertionError("the owner is known")
 
 
 class World:
@@ -56,6 +54,10 @@ class World:
         given = await read_cluster(self._connection, scheduler.needs.kinds | {BUDGETS})
         scheduler.fill(given)
         return Rebalancer(scheduler, given, "nodes", Wanted())
+
+    async def read_for_default_plugins(self) -> None:
+        """Read the cluster as a profile with the default plugins, which the role of the chart is for."""
+        await read_cluster(self._connection, OfflineScheduler(ClusterFile(), default()).needs.kinds)
 
     async def steps(self) -> list[Step]:
         return (await self.now()).plan(most_evictions=20, most_tries=2000).steps
@@ -97,12 +99,20 @@ class World:
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[World]:
-    """Run a cluster in which a node has two pods of `web` and another node has one."""
+    """Run a cluster in which a node has two pods of `web` and another node has one; the account has the role of the chart."""
     async with (
-        cluster(folder, kubelet=True, controllers=True, token="owner") as it,
+        cluster(folder, kubelet=True, controllers=True) as it,
         it.daemon(PACKING),
-        ApiConnection(it.endpoint, authorization=Owner()) as connection,
+        ApiConnection(it.endpoint, authorization=Account(it.server, 8)) as connection,
     ):
+        (role,) = [
+            each for each in templated({"rebalance": {"enabled": True}}) if each["metadata"]["name"] == ROLE
+        ]
+        it.server.store.create(f"clusterroles.{RBAC}", role)
+        subject = {"kind": "User", "name": USER, "apiGroup": RBAC}
+        reference = {"kind": "ClusterRole", "name": ROLE, "apiGroup": RBAC}
+        binding = {"metadata": {"name": ROLE}, "roleRef": reference, "subjects": [subject]}
+        it.server.store.create(f"clusterrolebindings.{RBAC}", binding)
         world = World(it, connection)
         it.add_nodes(node_object("n1"), node_object("n2"))
         world.deployment("night", 2)
@@ -125,6 +135,11 @@ async def test_a_plan_is_carried_out_by_the_daemon_that_places_the_replacements(
         assert done.replacement != done.pod
         assert world.nodes_of("web") == [done.node] * 3
         assert await world.steps() == [], "nothing is left to improve"
+        grants = world.it.server.grants
+        await world.read_for_default_plugins()
+        unused = grants.unused(f"ClusterRole/{ROLE}", USER)
+        assert {(each.resource, each.verb) for each in unused} == OF_OTHER_VERSIONS
+        assert grants.refused_to(USER) == []
 
 
 async def test_the_execution_stops_when_a_budget_refuses_an_eviction(tmp_path: Path) -> None:
@@ -156,6 +171,35 @@ async def test_the_execution_stops_when_a_budget_refuses_an_eviction(tmp_path: P
 def _always(known: Rebalancer) -> Any:
     async def now() -> Rebalancer:
         return known
+
+    return now
+
+
+async def test_evictions_that_were_carried_out_count_for_the_limits(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        execution = world.execution()
+        (step,) = await world.steps()
+        seen: list[int] = []
+        execution._now = _counting(world, seen)
+
+        await anext(execution.run([step]))
+        with pytest.raises(SurpriseError):
+            await anext(execution.run([step]))
+
+        assert seen == [0, 1]
+
+
+def _counting(world: World, seen: list[int]) -> Any:
+    async def now() -> Rebalancer:
+        rebalancer = await world.now()
+        count = rebalancer.count
+
+        def noted(evictions: RecentEvictions) -> None:
+            seen.append(len(evictions))
+            count(evictions)
+
+        rebalancer.count = noted  # type: ignore[method-assign]
+        return rebalancer
 
     return now
 

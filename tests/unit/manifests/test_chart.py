@@ -33,6 +33,7 @@ RBAC = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 EXAMPLE = yaml.safe_load((MANIFESTS / "examples" / "chart-values.yaml").read_text())
+CONFIG = (MANIFESTS / "base" / "config.yaml").read_text()
 WITHOUT_ROLES = {"rbac": {"create": False}}
 
 
@@ -92,6 +93,7 @@ EVERYTHING = {
     "args": ["--v=2"],
     "priorityClassName": "mine",
     "board": {"enabled": True},
+    "rebalance": {"enabled": True},
     "whatif": {"enabled": True},
     "schedulerProfiles": {"enabled": True},
     "nodeSelector": {"pool": "system"},
@@ -169,6 +171,29 @@ def test_the_what_if_role_permits_what_if_requests_only() -> None:
     assert role["rules"] == [
         {"nonResourceURLs": ["/v1/whatif"], "verbs": ["post"]},
         {"nonResourceURLs": ["/v1/whatif/openapi.json"], "verbs": ["get"]},
+    ]
+
+
+def listed(role: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return what a role lists: group and resource."""
+    rules = [rule for rule in role["rules"] if "list" in rule["verbs"]]
+    return {(group, each) for rule in rules for group in rule["apiGroups"] for each in rule["resources"]}
+
+
+@pytest.mark.parametrize(
+    "disabled", [[], [{"name": "DefaultPreemption"}]], ids=["the default plugins", "without preemption"]
+)
+def test_the_role_of_rebalance_lists_what_the_plugins_read_and_evicts_pods(disabled: list[Any]) -> None:
+    plugins = {"multiPoint": {"disabled": disabled}}
+    profile = {"schedulerName": "custom-scheduler", "plugins": plugins}
+    made = roles(json.dumps({**yaml.safe_load(CONFIG), "profiles": [profile]}), Named(NAMES[1], NAMES[0]))
+    objects = templated({"rebalance": {"enabled": True}, "rbac": {"roles": made}})
+    role, daemon = (one(objects, "ClusterRole", f"custom-scheduler{end}") for end in ("-rebalance", ""))
+
+    kubernetes_validate.validate(role, "1.36", strict=True)
+    assert listed(role) == listed(daemon) | {("policy", "poddisruptionbudgets")}
+    assert [rule for rule in role["rules"] if rule["verbs"] != ["list"]] == [
+        {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
     ]
 
 
