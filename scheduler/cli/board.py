@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.options import command, features_options, file_option, option, port_option
+from scheduler.cli.options import command, file_option, option, port_option, profiles_options
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock, rfc3339
-from scheduler.configuration.load import default, load
-from scheduler.configuration.overrides import with_features
 from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.tools.board.cluster_observer import WatchOnDemand
@@ -30,10 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from scheduler.cli.options import GivenProfiles
     from scheduler.configuration.load import Configuration
-    from scheduler.configuration.overrides import GivenFeatures
-
-_UPSTREAM_NAME = "default-scheduler"
 
 
 @command()
@@ -55,22 +51,14 @@ _UPSTREAM_NAME = "default-scheduler"
     metavar="TIME",
     help="With --recording: a time in UTC, for example 2026-11-22T03:04:05Z.",
 )
-@file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
-@features_options
-@option(
-    "--scheduler-name",
-    help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
-    metavar="NAME",
-)
+@profiles_options
 @port_option("--port", default=0, help="Port on 127.0.0.1; 0 for any free port.")
 def board(
     cluster: str | None,
     kubeconfig: Path | None,
     recording: Path | None,
     at: datetime | None,
-    config: Path | None,
-    features: GivenFeatures,
-    scheduler_name: str | None,
+    profiles: GivenProfiles,
     port: int,
 ) -> None:
     """Show a cluster in the browser: its nodes, its pending pods with reasons, and which nodes fit each pod."""
@@ -78,21 +66,15 @@ def board(
         raise click.UsageError("one of --cluster FILE, --kubeconfig FILE and --recording DIR is needed")
     if at is not None and recording is None:
         raise click.UsageError("--at needs --recording")
-    if config is not None and scheduler_name is not None:
-        raise click.UsageError(
-            "--scheduler-name is for the default plugins: with --config, the profiles define the names"
-        )
     configure_logging(logging.WARNING, LogFormat.TEXT)
     if recording is not None:
         run_in_loop(_of_recording(recording, at, port))
         return
-    name = scheduler_name or _UPSTREAM_NAME
-    version = features.version if cluster else None
-    configuration = default(name) if config is None else load(config, version=version)
     if not cluster:
-        run_in_loop(_of_cluster(kubeconfig, configuration, ServerVersions(features), port))
+        versions = ServerVersions(profiles.features)
+        run_in_loop(_of_cluster(kubeconfig, profiles.read(version=None), versions, port))
         return
-    run_in_loop(_of_file(cluster, with_features(configuration, features), port))
+    run_in_loop(_of_file(cluster, profiles.configuration(), port))
 
 
 def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine[Any, Any, None]:

@@ -7,15 +7,12 @@ import logging
 import math
 import sys
 from collections import Counter
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
-from scheduler.configuration.load import Configuration, default, load
-from scheduler.configuration.overrides import with_features
+from scheduler.cli.options import Output, command, fail, file_option, option, output_option, profiles_options
 from scheduler.daemon.app.loop_watch import watching_plugins
 from scheduler.engine.cycle.explanation import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
@@ -35,17 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from scheduler.configuration.overrides import GivenFeatures
+    from scheduler.cli.options import GivenProfiles
+    from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
-
-_UPSTREAM_NAME = "default-scheduler"
-
-
-class Output(Enum):
-    """How explanations are written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @command()
@@ -61,16 +50,7 @@ class Output(Enum):
 )
 @file_option("--token-file", help="With --server: file with the bearer token.")
 @option("--insecure-skip-tls-verify", is_flag=True, help="With --server: accept any certificate.")
-@file_option(
-    "--config",
-    help="KubeSchedulerConfiguration file with the profiles to use; without it, kube-scheduler's default plugins.",
-)
-@features_options
-@option(
-    "--scheduler-name",
-    help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
-    metavar="NAME",
-)
+@profiles_options
 @option(
     "--pod",
     help="Show only this pod; NAME alone is in the namespace default. For a pod on a node: where it would go now.",
@@ -95,7 +75,7 @@ class Output(Enum):
     "every pending pod whether this event would requeue it.",
     metavar="FILE",
 )
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+@output_option()
 @option(
     "--all-nodes",
     is_flag=True,
@@ -106,9 +86,7 @@ def explain(
     server: str | None,
     token_file: Path | None,
     insecure_skip_tls_verify: bool,
-    config: Path | None,
-    features: GivenFeatures,
-    scheduler_name: str | None,
+    profiles: GivenProfiles,
     pod: str | None,
     group: str | None,
     sequence: bool,
@@ -121,10 +99,10 @@ def explain(
         fail("exactly one of --cluster FILE and --server URL is needed")
     _check_event(event, cluster)
     of_file = {
-        "--config": config,
-        "--scheduler-name": scheduler_name,
-        "--emulated-version": features.version,
-        "--feature-gates": features.gates,
+        "--config": profiles.config,
+        "--scheduler-name": profiles.scheduler_name,
+        "--emulated-version": profiles.features.version,
+        "--feature-gates": profiles.features.gates,
         "--sequence": sequence,
     }
     _check_in_vain(
@@ -137,15 +115,8 @@ def explain(
         _explain_live(server, pod, group, token_file, insecure_skip_tls_verify, output, all_nodes=all_nodes)
         return
     assert cluster is not None
-    if config is not None and scheduler_name is not None:
-        fail("--scheduler-name is for the default plugins: with --config, the profiles define the names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
-    configuration = with_features(
-        default(scheduler_name or _UPSTREAM_NAME)
-        if config is None
-        else load(config, version=features.version),
-        features,
-    )
+    configuration = profiles.configuration()
     context = click.get_current_context()
     context.with_resource(watching_plugins())
     gc.disable()  # the objects stay until the process ends: collecting garbage takes a third of the time

@@ -6,16 +6,18 @@ import sys
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
 from scheduler.configuration.feature_gates import parse_gates, parse_version, written_gates
-from scheduler.configuration.overrides import GivenFeatures
+from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.objects.wording import GO_BOOLEANS, Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from scheduler.configuration.load import Configuration
 
 
 class GoFlagsCommand(click.Command):
@@ -216,3 +218,77 @@ def features_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, features=GivenFeatures(emulated_version, feature_gates), **more)
 
     return _emulated_version(_feature_gates(with_features))
+
+
+class Output(Enum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+output_option = partial(choice_option, Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+
+_UPSTREAM_NAME: Final = "default-scheduler"
+
+
+class GivenProfiles(NamedTuple):
+    """The profiles that a command evaluates pods with.
+
+    Attributes:
+        config: configuration with the profiles; None for the default plugins.
+        features: emulated version and gates that override the configuration's.
+        scheduler_name: schedulerName of the default plugins; None for that of kube-scheduler.
+    """
+
+    config: Path | None
+    features: GivenFeatures
+    scheduler_name: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """The schedulerNames that get the default plugins; empty with a configuration."""
+        return [] if self.config is not None else [self.scheduler_name or _UPSTREAM_NAME]
+
+    def read(self, *, version: str | None) -> Configuration:
+        """Return the configuration for a version of Kubernetes; None for any.
+
+        Raises:
+            ConfigurationError: it is wrong.
+        """
+        from scheduler.configuration.load import (
+            default,
+            load,
+        )  # takes a while to import, and --help none of it
+
+        return default(*self.names) if self.config is None else load(self.config, version=version)
+
+    def configuration(self) -> Configuration:
+        """Return the configuration with the given features.
+
+        Raises:
+            ConfigurationError: it is wrong.
+        """
+        return with_features(self.read(version=self.features.version), self.features)
+
+
+def profiles_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--config`, `--emulated-version`, `--feature-gates` and `--scheduler-name`, as its argument `profiles`."""
+
+    @wraps(function)
+    def with_profiles(
+        *args: Any, config: Path | None, features: GivenFeatures, scheduler_name: str | None, **more: Any
+    ) -> Any:
+        if config is not None and scheduler_name is not None:
+            fail("--scheduler-name is for the default plugins: with --config, the profiles define the names")
+        return function(*args, profiles=GivenProfiles(config, features, scheduler_name), **more)
+
+    with_name = option(
+        "--scheduler-name",
+        help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
+        metavar="NAME",
+    )(with_profiles)
+    return file_option(
+        "--config",
+        help="KubeSchedulerConfiguration file with the profiles to use; without it, kube-scheduler's default plugins.",
+    )(features_options(with_name))

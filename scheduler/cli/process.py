@@ -8,10 +8,11 @@ import shlex
 import shutil
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduler.cli.options import choice_option, file_option
+from scheduler.cli.options import choice_option, file_option, option
 from scheduler.daemon.logs import LogFormat
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ T = TypeVar("T")
 kubeconfig_option = file_option(
     "--kubeconfig",
     help="Kubeconfig of the API server; without it, $KUBECONFIG, and else the ServiceAccount of this pod.",
+)
+context_option = partial(
+    option, "--context", metavar="NAME", help="Context of the kubeconfig; without it, the current one."
 )
 logging_format_option = choice_option(
     LogFormat,

@@ -17,15 +17,12 @@ from scheduler.cli.options import (
     command,
     duration_option,
     fail,
-    features_options,
-    file_option,
     option,
+    profiles_options,
 )
-from scheduler.cli.process import kubeconfig_option, run_in_loop
+from scheduler.cli.process import context_option, kubeconfig_option, run_in_loop
 from scheduler.cli.why_current import Lookup
 from scheduler.cli.why_output import write_json
-from scheduler.configuration.load import default, load
-from scheduler.configuration.overrides import with_features
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.errors import ObjectError
 from scheduler.kube.client.resources import POD_DISRUPTION_BUDGETS
@@ -53,11 +50,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from scheduler.configuration.overrides import GivenFeatures
+    from scheduler.cli.options import GivenProfiles
     from scheduler.objects.wording import Duration
     from scheduler.tools.whatif.rebalancing.rebalancer import Plan
 
-_UPSTREAM_NAME: Final = "default-scheduler"
 _STOPPED: Final = 3
 """Exit status: the execution stopped at a surprise, or the judge does not accept an eviction."""
 
@@ -89,16 +85,7 @@ class _Task(NamedTuple):
     "input.",
     metavar="FILE",
 )
-@file_option(
-    "--config",
-    help="KubeSchedulerConfiguration file with the profiles to use; without it, kube-scheduler's default plugins.",
-)
-@features_options
-@option(
-    "--scheduler-name",
-    help=f"Without --config: consider the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
-    metavar="NAME",
-)
+@profiles_options
 @option(
     "--objective",
     type=click.Choice([*OBJECTIVES]),
@@ -148,12 +135,10 @@ class _Task(NamedTuple):
 )
 @choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
 @kubeconfig_option
-@option("--context", metavar="NAME", help="Context of the kubeconfig; without it, the current one.")
+@context_option()
 def rebalance(
     cluster: str | None,
-    config: Path | None,
-    features: GivenFeatures,
-    scheduler_name: str | None,
+    profiles: GivenProfiles,
     objective: str,
     namespaces: tuple[str, ...],
     selector: str | None,
@@ -168,8 +153,6 @@ def rebalance(
 ) -> None:
     """Show which pods, evicted in which order, the scheduler would place better; with --execute, evict them."""
     _check_flags(cluster, judged, execute=execute, live=kubeconfig or context)
-    if config is not None and scheduler_name is not None:
-        fail("--scheduler-name is for the default plugins: with --config, the profiles define the names")
     if patience.nanoseconds <= 0:
         fail(f"--patience: more than 0s is expected, was {patience}")
     try:
@@ -186,22 +169,19 @@ def rebalance(
         patience.seconds if execute else None,
         output,
     )
-    name = scheduler_name or _UPSTREAM_NAME
     if cluster is None:
         look = Lookup(
             None if kubeconfig is None else str(kubeconfig),
             context or "",
             None,
-            config,
-            features,
+            profiles.config,
+            profiles.features,
             as_json=False,
             all_nodes=False,
         )
-        status = run_in_loop(_live(look, [name] if config is None else [], task))
+        status = run_in_loop(_live(look, profiles.names, task))
     else:
-        configuration = with_features(
-            default(name) if config is None else load(config, version=features.version), features
-        )
+        configuration = profiles.configuration()
         try:
             given = cluster_file.load(cluster)
             scheduler = OfflineScheduler(given, configuration)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail
+from scheduler.cli.options import Output, command, fail, output_option
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.replay.script import Summary, stretches, summary
 
 
-class Output(Enum):
-    """How the summary is written."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 @command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+@output_option()
 def recording(folder: Path, output: Output) -> None:
     """Show a summary of a recording: when, which cluster, which decisions, and what is missing."""
     try:

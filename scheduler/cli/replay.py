@@ -7,14 +7,14 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
+from scheduler.cli.options import Output, command, fail, features_options, file_option, option, output_option
+from scheduler.cli.workload_options import processes_option
 from scheduler.clock import rfc3339_micro
 from scheduler.configuration.load import load
 from scheduler.configuration.overrides import GivenFeatures, with_features
@@ -170,13 +170,6 @@ def _explain_here(difference: Difference, replay: Replay) -> None:
         _show({"pod": key, **explain(attempt.decision, attempt.names)}, all_nodes=False)
 
 
-class Output(Enum):
-    """How results are written."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 class Asked(NamedTuple):
     """A request for a backtest.
 
@@ -266,16 +259,11 @@ _BACKTEST = "With another configuration"
 )
 @features_options
 @file_option("--html", help="Also write an HTML page with charts to this file.", section=_BACKTEST)
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.", section=_BACKTEST)
+@output_option(section=_BACKTEST)
 @option(
     "--seed", type=int, default=1, help="Seed for ties that the recording does not decide.", section=_BACKTEST
 )
-@option(
-    "--processes",
-    type=click.IntRange(1),
-    help="Number of configurations that run at a time.  [default: one per CPU]",
-    section=_BACKTEST,
-)
+@processes_option("configurations", section=_BACKTEST)
 def replay(
     folder: Path,
     pod: str | None,

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from scheduler.cli.options import (
-    choice_option,
+    Output,
     command,
     fail,
     features_options,
     file_option,
     longest_wait_option,
     option,
+    output_option,
 )
-from scheduler.cli.workload_options import workload_options
+from scheduler.cli.workload_options import arrivals_option, processes_option, seeds_option, workload_option
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
 from scheduler.errors import SchedulerError
@@ -36,15 +36,8 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.simulation.workload import Workload
 
 
-class Output(Enum):
-    """How results are written."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 @command()
-@workload_options
+@workload_option
 @file_option(
     "--config",
     multiple=True,
@@ -52,12 +45,7 @@ class Output(Enum):
 )
 @features_options
 @option("--seed", type=int, default=1, help="Seed for ties between nodes and for random samples.")
-@option(
-    "--seeds",
-    type=click.IntRange(1, 1000),
-    default=1,
-    help="Number of seeds, starting at --seed; the mean is shown.",
-)
+@seeds_option(default=1, help="Number of seeds, starting at --seed; the mean is shown.")
 @option(
     "--inflate",
     type=click.FloatRange(0.01, 10.0),
@@ -65,29 +53,20 @@ class Output(Enum):
     help="Add pods, in random order and drawn from the trace, until they request this share of the cluster's GPUs. No pod "
     "ends, and a pod that does not fit is removed.",
 )
-@option(
-    "--arrivals",
-    type=click.IntRange(1),
-    metavar="NUMBER",
-    help="Draw this number of pods from the trace, over the same time; their run times are scaled so that the load stays.",
-)
+@arrivals_option()
 @option(
     "--first-of-equals",
     is_flag=True,
     help="If several nodes are best, choose the smallest name, as the simulator of the paper does, instead of a random one.",
 )
 @longest_wait_option
-@option(
-    "--processes",
-    type=click.IntRange(1),
-    help="Number of simulations that run at a time.  [default: one per CPU]",
-)
+@processes_option("simulations")
 @option(
     "--typical-pods",
     is_flag=True,
     help="Print the most frequent kinds of pods (95 %), in the form of FragmentationGradientDescent's arguments, and exit.",
 )
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+@output_option()
 def simulate(
     source: GivenSource,
     config: tuple[Path, ...],

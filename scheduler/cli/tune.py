@@ -5,15 +5,28 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, fail, features_options, file_option, option
-from scheduler.cli.workload_options import workload_options
+from scheduler.cli.options import (
+    Output,
+    choice_option,
+    command,
+    fail,
+    features_options,
+    file_option,
+    option,
+    output_option,
+)
+from scheduler.cli.workload_options import (
+    arrivals_option,
+    processes_option,
+    seeds_option,
+    workload_by_kind_options,
+)
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
 from scheduler.errors import SchedulerError
@@ -43,15 +56,8 @@ _STUDY: Final = "Study"
 _HELD_OUT: Final = "Seeds and parts"
 
 
-class Output(Enum):
-    """How results are written."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 @command()
-@workload_options
+@workload_by_kind_options
 @file_option(
     "--config", help="Today's KubeSchedulerConfiguration; without it, kube-scheduler's default plugins."
 )
@@ -89,13 +95,9 @@ class Output(Enum):
     default=3,
     help="Number of the best trials that are compared with today's profile.",
 )
-@option(
-    "--processes",
-    type=click.IntRange(1),
-    help="Number of simulations that run at a time.  [default: one per CPU]",
-)
+@processes_option("simulations")
 @file_option("--out", default=Path("tuned"), help="Folder of the study and of the results.")
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+@output_option()
 @option(
     "--seed",
     type=int,
@@ -103,13 +105,7 @@ class Output(Enum):
     help="First seed of the trials, and seed of the sampler.",
     section=_HELD_OUT,
 )
-@option(
-    "--seeds",
-    type=click.IntRange(1, 1000),
-    default=2,
-    help="Number of seeds of each trial.",
-    section=_HELD_OUT,
-)
+@seeds_option(default=2, help="Number of seeds of each trial.", section=_HELD_OUT)
 @option(
     "--held-out-seeds",
     type=click.IntRange(2, 1000),
@@ -131,14 +127,7 @@ class Output(Enum):
     help="Number of parts at the end that no trial plays: only the comparison does.",
     section=_HELD_OUT,
 )
-@option(
-    "--arrivals",
-    type=click.IntRange(1),
-    metavar="NUMBER",
-    help="Draw this number of pods from the workload for each seed, over the same time; their run times are scaled so that "
-    "the load stays.",
-    section=_HELD_OUT,
-)
+@arrivals_option(section=_HELD_OUT)
 @option(
     "--storage",
     metavar="URL",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from scheduler.cli.options import choice_option, command, features_options, file_option, option
-from scheduler.cli.process import run_in_loop
+from scheduler.cli.options import Output, command, features_options, file_option, option, output_option
+from scheduler.cli.process import context_option, run_in_loop
 from scheduler.daemon.app.rights import Named
 from scheduler.daemon.logs import LogFormat, configure_logging
 
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
 _LEASE: Final = "kube-system/custom-scheduler"
 _OF_THE_DAEMON: Final = "The daemon"
 _POD_WORDS: Final = frozenset({"pod", "pods", "po"})
-
-
-class Output(Enum):
-    """How results are written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def _lease(text: str) -> Named:
@@ -85,7 +77,7 @@ def _lease(text: str) -> Named:
     "--node", help="Show the result and scores of this node, beside those of the chosen node.", metavar="NAME"
 )
 @option("--watch", "-w", is_flag=True, help="Watch until the pod is on a node, and print each change.")
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+@output_option()
 @option("--all-nodes", is_flag=True, help="Show every node in tables.")
 @file_option(
     "--config",
@@ -100,12 +92,7 @@ def _lease(text: str) -> Named:
     metavar="FILE",
     section="The cluster, as for kubectl",
 )
-@option(
-    "--context",
-    help="Context of the kubeconfig; without it, the current one.",
-    metavar="NAME",
-    section="The cluster, as for kubectl",
-)
+@context_option(section="The cluster, as for kubectl")
 @option(
     "--namespace",
     "-n",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.backtest.recorded_workload import is_own_recording, read_own_recording
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, load
 from scheduler.tools.whatif.simulation.edits import EditError, scaled, with_nodes, without
@@ -18,10 +20,24 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.simulation.workload import Workload
 
 
+class SourceError(SchedulerError):
+    """A source of another kind than expected."""
+
+
+class SourceKind(Enum):
+    """The kind of a source."""
+
+    TRACE = "trace"
+    SCENARIO = "scenario"
+    RECORDING = "recording"
+    CLUSTER = "cluster"
+
+
 def read_source(
     source: str,
     nodes: Path | None = None,
     *,
+    expected: SourceKind | None = None,
     gpu_nodes_only: bool = False,
     add_nodes: Sequence[str] = (),
     leave_out: Sequence[str] = (),
@@ -32,6 +48,7 @@ def read_source(
     Args:
         source: pods of a trace, a scenario, a recording, or a cluster; `-` and pipes are clusters.
         nodes: the nodes of a trace.
+        expected: the kind that the source must have; None for any.
         gpu_nodes_only: whether to ignore a trace's nodes without GPUs.
         add_nodes: see `edits.with_nodes`; all edits apply only to clusters.
         leave_out: see `edits.without`.
@@ -40,15 +57,17 @@ def read_source(
     Raises:
         SchedulerError: a part that cannot be read, with its place, or an invalid edit.
     """
-    has_edits = bool(add_nodes or leave_out or scale)
-    if nodes is not None:
-        other: Workload | None = read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
-    else:
-        other = _other_than_cluster(source) if _can_be_looked_at(source) else None
-    if other is not None:
-        if has_edits:
+    kind = SourceKind.TRACE if nodes is not None else _kind_of(source)
+    if expected not in {None, kind}:
+        raise SourceError(f"{source} is a {kind.value}, expected a {expected.value}")
+    if kind is not SourceKind.CLUSTER:
+        if add_nodes or leave_out or scale:
             raise EditError("--add-nodes, --without and --scale apply only to a cluster from kubectl")
-        return other
+        if nodes is not None:
+            return read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+        if kind is SourceKind.SCENARIO:
+            return read_scenario(source)
+        return read_own_recording(source) if is_own_recording(source) else read_recording(source)
     cluster = load(source)
     for text in leave_out:
         cluster = without(cluster, text)
@@ -59,16 +78,17 @@ def read_source(
     return of_cluster(cluster)
 
 
-def _other_than_cluster(source: str) -> Workload | None:
+def _kind_of(source: str) -> SourceKind:
+    """Return the kind of a source that is no trace with its nodes; one that cannot be read is a cluster, whose reader reports it."""
+    if not _can_be_looked_at(source):
+        return SourceKind.CLUSTER
     if Path(source).is_file() and is_pod_table(Path(source)):
         raise TraceError(
             f"{source} is the table of a trace's pods: a trace needs --nodes FILE, the table of its nodes"
         )
-    if is_own_recording(source):
-        return read_own_recording(source)
-    if is_recording(source):
-        return read_recording(source)
-    return read_scenario(source) if is_scenario(Path(source).read_bytes()) else None
+    if is_own_recording(source) or is_recording(source):
+        return SourceKind.RECORDING
+    return SourceKind.SCENARIO if is_scenario(Path(source).read_bytes()) else SourceKind.CLUSTER
 
 
 def _can_be_looked_at(source: str) -> bool:

@@ -14,6 +14,7 @@ from scheduler.configuration.yaml_text import read
 from scheduler.errors import AdmissionError, ConfigurationError, FieldError, ObjectError
 from scheduler.objects.admission import set_priority
 from scheduler.objects.wording import child, entry
+from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store

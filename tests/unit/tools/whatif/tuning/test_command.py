@@ -27,7 +27,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def run(out: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(tune, [str(EXAMPLE), "--out", str(out), *arguments])
+    return CliRunner().invoke(tune, ["--scenario", str(EXAMPLE), "--out", str(out), *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,24 @@ def test_nonsense_is_refused_before_anything_runs(tmp_path: Path, arguments: lis
     assert answer.exit_code == 2
     assert message in answer.stderr
     assert not (tmp_path / "tuned").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "exactly one of --recording DIR, --trace FILE, --scenario FILE and --cluster FILE is needed"),
+        (["--recording", "x", "--trace", "y"], "exactly one of --recording DIR"),
+        (["--recording", str(EXAMPLE)], f"{EXAMPLE} is a scenario, expected a recording"),
+        (["--trace", str(EXAMPLE)], f"{EXAMPLE} is a scenario, expected a trace"),
+        (["--scenario", str(EXAMPLE), "--nodes", "x"], "--nodes needs --trace"),
+        (["--cluster", "gone"], "gone: cannot be read"),
+    ],
+)
+def test_exactly_one_workload_of_the_given_kind_is_needed(tmp_path: Path, arguments: list[str], message: str):
+    answer = CliRunner().invoke(tune, [*arguments, "--out", str(tmp_path / "tuned")])
+
+    assert answer.exit_code == 2
+    assert message in answer.stderr
 
 
 def test_an_interrupted_search_says_that_it_can_be_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
