@@ -1,10 +1,11 @@
-"""All pages of the board can be read and used by everyone: in light and dark colours, on a desktop and on a phone."""
+"""All pages of the board and of `tune` can be read and used by everyone: in light and dark colours, on a desktop and on a phone."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 from playwright.async_api import expect
@@ -12,6 +13,8 @@ from playwright.async_api import expect
 from scheduler.http_server.messages import ServerRequest, json_answer
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.sign_in import SignIn
+from scheduler.tools.board.tune_page import page_of
+from scheduler.tools.whatif.tuning.comparison import Candidate, Change, Compared, Measured, Searched, Tuned
 from tests.integration.board.test_board_in_a_browser import ALONE, add, board_of_a_daemon, nodes, panel
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group
 from tests.integration.plugins.test_fair_queues import CRDS, DEFINITION, EXAMPLE, QUEUES, queue, several
@@ -162,6 +165,64 @@ async def test_the_form_for_a_token_is_accessible(options: dict[str, Any]) -> No
     async with browsing(**options) as (page, complaints):
         await page.set_content(form.body.decode())
         await expect(page.get_by_role("alert")).to_contain_text("cannot get path")
+        await assert_accessible_in_all_colours(page)
+        if options:
+            await assert_fits_a_phone(page)
+        assert complaints == []
+
+
+def tuned() -> Tuned:
+    """A result of `tune` with two objectives, two candidates and long names."""
+    changes = [Change(parameter="NodeResourcesFit.weight", today=1, value=7)]
+
+    def of(name: str, trial: int, verdict: str, difference: float) -> Candidate:
+        compared = Compared(
+            today=40.0, value=40.0 + difference, spread=1.5, difference=difference, noise=2.4, verdict=verdict
+        )
+        objectives = {"nodes": compared, "wait-p99": msgspec.structs.replace(compared, verdict="same")}
+        return Candidate(
+            name=name,
+            trial=trial,
+            changes=changes,
+            left_out=["ImageLocality.weight"],
+            placed=0,
+            objectives=objectives,
+        )
+
+    def measured(name: str) -> Measured:
+        values = [[40.0, 41.0], [39.0, 42.0]]
+        return Measured(name=name, placed=100, values={"nodes": values, "wait-p99": values})
+
+    return Tuned(
+        source=f"{LONG}/recording",
+        profile=LONG,
+        objectives=["nodes", "wait-p99"],
+        parameters=[Searched(name="NodeResourcesFit.weight", today=1, values="1..10")],
+        complete=4,
+        pruned=0,
+        rejected=1,
+        parts=4,
+        played=2,
+        held_out=2,
+        seeds=[1],
+        held_out_seeds=[2, 3],
+        today=measured("today"),
+        measured=[measured("candidate 1"), measured("candidate 2")],
+        candidates=[of("candidate 1", 2, "better", -20.0), of("candidate 2", 3, "same", -1.0)],
+        recommended="candidate 1",
+        same_candidates=[("candidate 1", "candidate 2")],
+        history=[(number, [40.0 - number, 12.0]) for number in range(4)],
+        front=[[37.0, 12.0], [38.0, 11.0]],
+    )
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+async def test_the_page_of_tune_is_accessible(options: dict[str, Any]) -> None:
+    async with browsing(**options) as (page, complaints):
+        await page.set_content(page_of(tuned()))
+        await expect(page.get_by_role("region", name="Charts").locator("canvas").first).to_be_visible()
+        await assert_accessible_in_all_colours(page)
+        await open_everything(page)
         await assert_accessible_in_all_colours(page)
         if options:
             await assert_fits_a_phone(page)
