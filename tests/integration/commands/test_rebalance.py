@@ -32,7 +32,7 @@ def test_a_plan_has_its_gain_and_for_each_step_both_nodes_and_scores() -> None:
     assert shown.output.splitlines()[:3] == [
         "nodes in use: 3 -> 2",
         "pods above maxSkew: 0 -> 0",
-        "fragmentation: 0.0% -> 6.3%",
+        "fragmentation: 21.4% -> 21.4%",
     ]
     assert "1. shop/api-2: node-3 -> node-1 (nodes in use 3 -> 2 with 2 evictions; score " in shown.output
     assert "1: has no controller, so no pod would replace it" in shown.output

@@ -20,7 +20,8 @@ from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.whatif.live_cluster import read_objects
-from scheduler.tools.whatif.rebalancing.rebalancer import NO_GAIN, Plan, VoidPlanError, gain
+from scheduler.tools.whatif.rebalancing.objectives import NO_GAIN
+from scheduler.tools.whatif.rebalancing.rebalancer import Plan, VoidPlanError, gain
 from scheduler.tools.whatif.simulation.object_versions import controller_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from scheduler.tools.whatif.rebalancing.rebalancer import NO_GAIN, Refusal, gain
+from scheduler.tools.whatif.rebalancing.objectives import NO_GAIN
+from scheduler.tools.whatif.rebalancing.rebalancer import Refusal, gain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,19 +8,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
-from statistics import fmean
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from scheduler.objects.selectors import LabelRule, Operator, Requirement, SelectorError, parse_label_selector
 from scheduler.objects.v1 import HONOR, IGNORE, NO_EXECUTE, NO_SCHEDULE
+from scheduler.tools.whatif.evaluation import is_pending
 from scheduler.tools.whatif.rebalancing.evictable_pods import is_of_its_node
-from scheduler.tools.whatif.simulation.simulation_measures import fragmentation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scheduler.engine.state.cache import Cache
     from scheduler.objects.node import NodeObject
@@ -30,9 +29,25 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.cluster_file import ClusterFile
 
 _KINDS: Final = 20
-"""The number of the most frequent kinds of pods that count for fragmentation, as in simulations."""
+"""The number of the most frequent kinds of pods that count for fragmentation."""
 _SHARE_OF_A_NODE: Final = 0.1
 """The least gain of fragmentation, in the mean free capacity of a node."""
+
+
+NO_GAIN: Final = 1e-9
+"""Numbers of an objective that differ by less than this are equal."""
+
+
+class Level(NamedTuple):
+    """How good a cluster is for an objective.
+
+    Attributes:
+        value: the number of the objective.
+        fitting: the number of pending pods that fit, if the objective counts them.
+    """
+
+    value: float
+    fitting: int = 0
 
 
 class Objective(ABC):
@@ -51,6 +66,16 @@ class Objective(ABC):
     @abstractmethod
     def value(self) -> float:
         """Return the number for the cluster as it is now."""
+
+    def level(self) -> Level:
+        """Return how good the cluster is now."""
+        return Level(self.value())
+
+    def is_gain(self, before: Level, after: Level) -> bool:
+        """Return whether moves from one level to another are worth the evictions."""
+        if after.value <= before.value - self.least_gain + NO_GAIN:
+            return True
+        return after.fitting > before.fitting and after.value < before.value - NO_GAIN
 
     @abstractmethod
     def moved(self, pod: PodInfo, old: str, new: str) -> None:
@@ -251,7 +276,7 @@ def _counts(node: NodeObject, pod: PodInfo, constraint: TopologySpreadConstraint
 
 
 class Fragmentation(_ByNode):
-    """The share of free capacity on nodes that pods do not fit, averaged over kinds of pods and over resources."""
+    """The share of pods that do not fit, and would if the free capacity were on one node; averaged over kinds of pods."""
 
     title = "fragmentation"
 
@@ -260,30 +285,41 @@ class Fragmentation(_ByNode):
         snapshot = cache.snapshot()
         self.least_gain = _SHARE_OF_A_NODE / max(snapshot.n_nodes, 1)
         self._resources = ["cpu", "memory", *sorted(name for name in snapshot.resources if "/" in name)]
-        pods = [*_staying(cluster), *(pod for pod in cluster.pods if not (pod.node_name or pod.is_terminal))]
+        pending = [pod for pod in cluster.pods if is_pending(pod)]
+        self._kinds = self._most_frequent([*_staying(cluster), *pending])
+        self._pending = self._most_frequent(pending)
+
+    def _most_frequent(self, pods: Iterable[PodInfo]) -> dict[_Kind, int]:
+        """Return the most frequent kinds of pods with requests, and the number of each."""
         counts = Counter(
-            tuple(pod.resources.requests.get(name, 0) for name in self._resources) for pod in pods
+            tuple((name, amount) for name in self._resources if (amount := pod.resources.requests.get(name)))
+            for pod in pods
         )
-        kinds = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_KINDS]
-        number = sum(count for _, count in kinds)
-        self._kinds: list[tuple[dict[str, float], float]] = [
-            (dict(zip(self._resources, kind, strict=True)), count / number) for kind, count in kinds
-        ]
+        kinds = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+        return dict([each for each in kinds if each[0]][:_KINDS])
 
     def value(self) -> float:
+        return self.level().value
+
+    def level(self) -> Level:
         free = self._free(self._cache.snapshot())
-        lost = fragmentation(free, self._kinds)
-        return round(fmean(lost.values()), 6)
+        missing, fitting = 0.0, 0
+        for kind in {**self._kinds, **self._pending}:
+            fits = int(_fitting(free, kind).sum())
+            joined = int(min(float(free[name].sum()) // amount for name, amount in kind))
+            missing += self._kinds.get(kind, 0) * (1 - fits / joined if joined else 0.0)
+            fitting += min(self._pending.get(kind, 0), fits)
+        return Level(round(missing / max(sum(self._kinds.values()), 1), 6), fitting)
 
     def candidates(self) -> Iterator[Sequence[PodInfo]]:
-        """Yield the pods of each node, the node with most lost capacity first; small pods first."""
+        """Yield the pods of each node, the node with most unusable capacity first; small pods first."""
         snapshot = self._cache.snapshot()
         free = self._free(snapshot)
         lost = np.zeros(snapshot.n_nodes)
-        for wanted, share in self._kinds:
-            fits = np.logical_and.reduce([amounts >= wanted[name] for name, amounts in free.items()])
-            for amounts in free.values():
-                lost += np.where(fits, 0.0, share * amounts / max(float(amounts.sum()), 1.0))
+        for kind, count in self._kinds.items():
+            scarcest, amount = min(kind, key=lambda each: float(free[each[0]].sum()) / each[1])
+            unusable = free[scarcest] - _fitting(free, kind) * amount
+            lost += count * unusable / max(float(free[scarcest].sum()), 1.0)
         for _, name in sorted((-float(lost[row]), name) for row, name in enumerate(snapshot.names)):
             pods = [*self._pods[name].values()]
             if pods:
@@ -298,6 +334,16 @@ class Fragmentation(_ByNode):
             name: np.maximum(snapshot.allocatable[name] - snapshot.requested[name], 0).astype(np.float64)
             for name in self._resources
         }
+
+
+_Kind = tuple[tuple[str, int], ...]
+"""The requests of a kind of pods: resource and amount."""
+
+
+def _fitting(free: Mapping[str, Float64s], kind: _Kind) -> Float64s:
+    """Return how many pods of a kind fit each node."""
+    fitting: Float64s = np.minimum.reduce([free[name] // amount for name, amount in kind])
+    return fitting
 
 
 OBJECTIVES: Final[Mapping[str, type[NodesInUse | SpreadExcess | Fragmentation]]] = {

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
     from scheduler.tools.whatif.cluster_file import ClusterFile
     from scheduler.tools.whatif.offline import OfflineScheduler
-    from scheduler.tools.whatif.rebalancing.objectives import Objective
+    from scheduler.tools.whatif.rebalancing.objectives import Level, Objective
 
 _MOST_TOGETHER: Final = 10
 """The number of pods of one node that are moved before there is a gain, unless the objective needs all."""
-NO_GAIN: Final = 1e-9
-"""Numbers of an objective that differ by less than this are equal."""
+_RARELY: Final = 10
+"""A pod returns rarely to its node if this many nodes are equally good, the node itself included."""
 PENDING: Final = "would be pending"
 _NOW: Final = "2026-01-01T00:00:00Z"
 """Any time of deletion."""
@@ -281,7 +281,7 @@ class Rebalancer:
             VoidPlanError: a pod is not where the plan has it, may not be evicted or would not be placed elsewhere, or
                 the rest of the plan is no gain any more.
         """
-        before, moves = self.objective.value(), list[Move]()
+        before, moves = self.objective.level(), list[Move]()
         for step in steps:
             pod = self.pods.get(step.pod)
             if pod is None or pod.uid != step.uid:
@@ -294,14 +294,12 @@ class Rebalancer:
             if isinstance(moved, Refusal):
                 raise VoidPlanError(f"pod {step.pod} {moved.text}")
             moves.append(moved)
-        after = self.objective.value()
+        after = self.objective.level()
         for move in reversed(moves):
             self.undo(move)
-        if after > before - self.objective.least_gain + NO_GAIN:
-            shown = self.objective.shown
-            raise VoidPlanError(
-                f"the rest of the plan gains nothing any more ({self.objective.title} {shown(before)} -> {shown(after)})"
-            )
+        if not self.objective.is_gain(before, after):
+            change = gain(self.objective, before.value, after.value)
+            raise VoidPlanError(f"the rest of the plan gains nothing any more ({change})")
         return moves[0].node_name
 
 
@@ -342,7 +340,7 @@ class _Search:
         objective, left = self._objective, self._most_evictions - len(self.steps)
         if objective.needs_all and (len(pods) > left or any(map(self._why_not, pods))):
             return False
-        value, has_gained = objective.value(), False
+        level, has_gained = objective.level(), False
         moves: list[tuple[Move, float]] = []  # without a gain yet, with the numbers after them
         for pod in pods:
             if len(moves) >= left or self._rebalancer.tries >= self._most_tries:
@@ -355,10 +353,11 @@ class _Search:
                 if objective.needs_all:
                     break
                 continue
-            moves.append((moved, objective.value()))
-            if moves[-1][1] <= value - objective.least_gain + NO_GAIN:
-                self._keep(moves, value)
-                value, left, has_gained, moves = moves[-1][1], left - len(moves), True, []
+            reached = objective.level()
+            moves.append((moved, reached.value))
+            if objective.is_gain(level, reached):
+                self._keep(moves, level, reached)
+                level, left, has_gained, moves = reached, left - len(moves), True, []
             elif not objective.needs_all and len(moves) >= _MOST_TOGETHER:
                 break
         for move, _ in reversed(moves):
@@ -373,8 +372,10 @@ class _Search:
             self._refused[pod.uid] = why_not
         return why_not
 
-    def _keep(self, moves: Sequence[tuple[Move, float]], before: float) -> None:
-        why = gain(self._objective, before, moves[-1][1])
+    def _keep(self, moves: Sequence[tuple[Move, float]], before: Level, after: Level) -> None:
+        why = gain(self._objective, before.value, after.value)
+        if after.fitting > before.fitting:
+            why += f", pending pods that fit {before.fitting} -> {after.fitting}"
         if len(moves) > 1:
             why += f" with {len(moves)} evictions"
         for move, value in moves:
@@ -412,15 +413,19 @@ def _replacement(pod: PodInfo, snapshot: Snapshot) -> PodInfo:
 
 
 def _move(pod: PodInfo, counted: PodInfo, decision: Decision, snapshot: Snapshot) -> Move:
-    """Return the move that a decision for a node means: to the best node with the smallest name, or to none if the old node is as good."""
+    """Return the move that a decision for a node means: to the best node with the smallest name.
+
+    It is no move if the old node is one of few that are equally good.
+    """
     scores = decision.scores
     if scores is None:
         return Move(pod, counted, decision, decision.node_name)
     old = snapshot.row_of(pod.node_name)
-    if old is not None and (scores.best == old).any():
+    best = {*map(int, scores.best)}
+    if old is not None and old in best and len(best) < _RARELY:
         row = old
     else:
-        row = min(map(int, scores.best), key=snapshot.name_of)
+        row = min(best - {old} or best, key=snapshot.name_of)
     return Move(
         pod,
         counted,

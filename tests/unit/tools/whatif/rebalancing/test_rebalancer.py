@@ -227,8 +227,45 @@ class TestFragmentation:
         assert [(step.pod, step.to_node) for step in plan.steps] == [("default/small-2", "n1")]
         assert plan.after["fragmentation"] < plan.before["fragmentation"]
 
+    def half_full(self, count: int, pending: int) -> list[Any]:
+        """Return nodes with one free core each, and pending pods that need all four cores of a node."""
+        names = [f"n{number:02}" for number in range(count)]
+        small = [replica(f"{name}-{number}", name) for name in names for number in range(3)]
+        return [*nodes(*names), *small, *(pod_object(f"big-{number}", cpu="4") for number in range(pending))]
+
+    def test_a_node_is_emptied_for_a_pending_pod_that_fits_no_node(self):
+        cluster = rebalancer_of(*self.half_full(12, 1), objective="fragmentation")
+
+        plan = cluster.plan(most_evictions=20, most_tries=2000)
+
+        assert [step.from_node for step in plan.steps] == ["n00"] * 3, "there is no other pending pod"
+        assert all(step.why.endswith("pending pods that fit 0 -> 1 with 3 evictions") for step in plan.steps)
+        assert plan.after["fragmentation"] < plan.before["fragmentation"]
+
+    def test_capacity_of_a_resource_that_pods_lack_nowhere_does_not_count(self):
+        full = [replica("p", "n1", "4")]
+        cluster = rebalancer_of(*nodes("n1", "n2"), *full, replica("q", "n2", "2"), objective="fragmentation")
+
+        assert cluster.numbers()["fragmentation"] == 0, "memory of n1 is free, but cpus are scarce"
+
+    def test_free_capacity_that_no_pod_can_use_is_the_fragmentation(self):
+        cluster = rebalancer_of(*self.half_full(4, 12), objective="fragmentation")
+
+        assert cluster.numbers()["fragmentation"] == 0.5, (
+            "half of the pods need four cores, and none of them fits"
+        )
+
 
 class TestMove:
+    @pytest.mark.parametrize(("count", "moves_away"), [(9, False), (10, True)])
+    def test_one_of_few_equal_nodes_is_likely_the_old_one(self, count: int, moves_away: bool):
+        names = [f"n{number}" for number in range(count)]
+        cluster = rebalancer_of(*nodes(*names), *(replica(f"p-{name}", name) for name in names))
+
+        moved = cluster.move(cluster.pods["default/p-n0"])
+
+        assert (moved == Refusal("would be placed on its node again")) is not moves_away
+
     def test_the_replacement_of_a_terminating_pod_finds_its_capacity_still_used(self):
         # With the terminating pod both nodes are equally full, so the replacement may return.
         cluster = rebalancer_of(*nodes("n1", "n2"), replica("p", "n1"), replica("q", "n2"))
