@@ -68,7 +68,6 @@ def _lease(text: str) -> Named:
 @option(
     "--add-nodes",
     "added",
-    default="",
     help="With -f or --remove-node: show how many more nodes are needed, up to this number. They are copies of a NODE, of the "
     "first node with LABEL=VALUE, or of a Node in the files.",
     metavar="NUMBER[:NODE]",
@@ -127,7 +126,7 @@ def why(
     filenames: tuple[str, ...],
     replicas: int | None,
     removed: tuple[str, ...],
-    added: str,
+    added: str | None,
     node: str | None,
     watch: bool,
     output: Output,
@@ -151,7 +150,7 @@ def why(
         raise click.UsageError("one of POD, --group, --pending, -f FILE and --remove-node is needed")
     for flag, is_given, wanted in (
         ("--replicas", replicas is not None, bool(filenames)),
-        ("--add-nodes", bool(added), bool(filenames or removed)),
+        ("--add-nodes", added is not None, bool(filenames or removed)),
         ("--node", node is not None, pod is not None),
         ("--watch", watch, pod is not None),
     ):

@@ -54,13 +54,13 @@ class Change(NamedTuple):
         replicas: number of pods of each object; None for its own.
         remove: the nodes that are removed: names, and labels as `KEY=VALUE`.
         add: the nodes that are added: `NUMBER:NODE`, `NUMBER:KEY=VALUE,...`, or `NUMBER` for copies of a Node in the files;
-            "" for none.
+            None for none.
     """
 
     filenames: tuple[str, ...] = ()
     replicas: int | None = None
     remove: tuple[str, ...] = ()
-    add: str = ""
+    add: str | None = None
 
 
 async def look_at_change(look: Lookup, change: Change, ask: Ask | None) -> None:
@@ -115,13 +115,13 @@ async def look_at_change(look: Lookup, change: Change, ask: Ask | None) -> None:
     )
 
 
-def _added(text: str, templates: list[Item]) -> AddedNodes | None:
+def _added(text: str | None, templates: list[Item]) -> AddedNodes | None:
     """Read the nodes that are added."""
-    found = _MORE_NODES.fullmatch(text)
-    if not text:
+    if text is None:
         if templates:
             raise click.UsageError(f"{templates[0].where} is a Node: --add-nodes NUMBER adds copies of it")
         return None
+    found = _MORE_NODES.fullmatch(text)
     if found is None or not 1 <= int(found["count"]) <= MOST_NODES:
         problem = f"1 to {MOST_NODES} nodes are expected, as NUMBER:NODE, NUMBER:LABEL=VALUE or NUMBER, was {text!r}"
         raise click.BadParameter(problem, param_hint="--add-nodes")
