@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
-_NOT_IN_THE_DAEMON = ("scheduler/simulator", "scheduler/testing", "scheduler/tools")
+_NOT_IN_THE_DAEMON = (
+    "scheduler/objects/admission.py",  # what the API server and the controllers write
+    "scheduler/objects/created_pods.py",
+    "scheduler/objects/limit_ranges.py",
+    "scheduler/simulator",
+    "scheduler/testing",
+    "scheduler/tools",
+)
 _LEVELS = {"warning", "error", "exception", "critical"}
 _VALUE = "…"
 _WORD = re.compile(r"[A-Za-z]{2,}")
