@@ -6,11 +6,15 @@ import tomllib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.why import why
 from scheduler.cli.why_output import show_pod
+from scheduler.cli.why_planned import _added, _removed
+from scheduler.configuration.manifests import item_of
+from scheduler.tools.whatif.service.wire import AddedNodes, RemovedNodes
 from tests.support.manifests import ROOT
 
 if TYPE_CHECKING:
@@ -47,6 +51,16 @@ def test_conflicting_options_are_refused(arguments: list[str], problem: str) -> 
 
     assert said.exit_code == 2
     assert problem in said.output
+
+
+def test_nodes_are_named_as_in_what_if_requests() -> None:
+    assert _removed(["n1", "pool=old,zone=a"]) == RemovedNodes(["n1"], {"pool": "old", "zone": "a"})
+    assert _removed([]) is None
+    assert _added("5:n1", []) == AddedNodes(5, like="n1")
+    assert _added("5:pool=old", []) == AddedNodes(5, labels={"pool": "old"})
+    template = item_of(b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}', "")
+    assert _added("5", [template]) == AddedNodes(5, template={**msgspec.json.decode(template.raw)})
+    assert _added(None, []) is None
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,49 @@ def test_pods_are_created_with_their_claims() -> None:
     ]
 
 
+def test_pods_have_the_claims_of_their_volumes_and_templates_and_merged_selectors() -> None:
+    class_ = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "example.com/disk",
+    }
+    devices = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+    devices_template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "gpu"},
+        "spec": {"spec": devices},
+    }
+    (claim,) = CLAIMED["volumeClaimTemplates"]
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    pod = {
+        "volumes": [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": claim["spec"]}}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+        "topologySpreadConstraints": [spread],
+    }
+    plan, (made,) = planned(workload("Deployment", pod=pod), class_, devices_template)
+
+    (web,) = made.pods
+    name, labels = web["metadata"]["name"], web["metadata"]["labels"]
+    volume = plan.others["v1/persistentvolumeclaims", f"shop/{name}-tmp"]
+    assert volume["metadata"]["ownerReferences"][0]["uid"] == web["metadata"]["uid"]
+    assert volume["spec"]["storageClassName"] == "fast"
+    (status,) = web["status"]["resourceClaimStatuses"]
+    assert (
+        plan.others["resource.k8s.io/v1/resourceclaims", f"shop/{status['resourceClaimName']}"]["spec"]
+        == devices
+    )
+    assert web["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchExpressions"] == [
+        {"key": "pod-template-hash", "operator": "In", "values": [labels["pod-template-hash"]]}
+    ]
+
+
 @pytest.mark.parametrize(
     ("manifest", "problem"),
     [

@@ -170,7 +170,7 @@ def test_pods_of_a_daemon_set_are_on_the_nodes_that_stay() -> None:
     }
     (agent,) = asked(N1, N2, objects=[daemon_set], remove={"nodes": ["n1"]}).workloads
 
-    assert agent.nodes == {"n2": 1}
+    assert (agent.pods, agent.nodes) == (1, {"n2": 1})
 
 
 def test_a_priority_class_of_the_request_gives_the_priority() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scheduler.tools.whatif.rebalancing.eviction_list import Listed
 from scheduler.tools.whatif.rebalancing.judging import judge
 from tests.support.builders import node_object, pod_object
-from tests.unit.tools.whatif.rebalancing.rebalanced_clusters import budget, rebalancer_of, replica
+from tests.unit.tools.whatif.rebalancing.rebalanced_clusters import PACKING, budget, rebalancer_of, replica
 
 NODES = [node_object(f"n{number}") for number in range(1, 5)]
 
@@ -90,3 +90,13 @@ def test_the_numbers_of_all_objectives_are_those_after_the_evictions():
     assert (judgement.before["nodes"], judgement.after["nodes"]) == (2, 1)
     assert judgement.evictions[0].why == "nodes in use 2 -> 1"
     assert judgement.after.keys() == {"nodes", "spread", "fragmentation"}
+
+
+def test_an_eviction_in_vain_counts_for_the_limits_too():
+    limits = "{protection: {evictionsPerHour: {controller: 1}}}"
+    config = f"{PACKING}  - name: DefaultPreemption\n    args: {limits}\n"
+    cluster = rebalancer_of(*NODES, replica("a", "n1"), replica("p", "n2"), config=config)
+
+    judgement = judge(cluster, "nodes", [Listed(1, "default/p"), Listed(2, "default/a")])
+
+    assert [each.result for each in judgement.evictions] == ["returns", "refused"]

@@ -234,7 +234,7 @@ class TestFragmentation:
         return [*nodes(*names), *small, *(pod_object(f"big-{number}", cpu="4") for number in range(pending))]
 
     def test_a_node_is_emptied_for_a_pending_pod_that_fits_no_node(self):
-        cluster = rebalancer_of(*self.half_full(12, 1), objective="fragmentation")
+        cluster = rebalancer_of(*self.half_full(40, 1), objective="fragmentation")
 
         plan = cluster.plan(most_evictions=20, most_tries=2000)
 
@@ -247,6 +247,16 @@ class TestFragmentation:
         cluster = rebalancer_of(*nodes("n1", "n2"), *full, replica("q", "n2", "2"), objective="fragmentation")
 
         assert cluster.numbers()["fragmentation"] == 0, "memory of n1 is free, but cpus are scarce"
+
+    def test_the_node_with_most_unusable_capacity_of_the_scarce_resource_is_tried_first(self):
+        pods = [replica("p", "n1", "4", memory="1Gi"), replica("q", "n2", "3100m", memory="2Gi")]
+        waiting = [pod_object(f"w{number}", cpu="1", memory="1Gi") for number in range(5)]
+        small = [node_object("n1", cpu="4", memory="64Gi"), node_object("n2", cpu="4", memory="16Gi")]
+        cluster = rebalancer_of(*small, *pods, *waiting, objective="fragmentation")
+
+        first = next(iter(cluster.objective.candidates()))
+
+        assert [pod.name for pod in first] == ["q"], "n1 has more free memory, but no free cpu"
 
     def test_free_capacity_that_no_pod_can_use_is_the_fragmentation(self):
         cluster = rebalancer_of(*self.half_full(4, 12), objective="fragmentation")
