@@ -182,7 +182,7 @@ def test_other_files_are_not_scenarios():
         pytest.param("nodes: []\nsteps: [{at: 1s}]", "must have exactly one of addNodes, removeNode", id="nothing happens"),
         pytest.param("nodes: []\nsteps: [{at: 1s, resize: {name: x, cpu: 1}}]".replace("1}", "'1'}"), "steps[0].resize.name: there is no pod default/x", id="unknown pod"),
         pytest.param("workloads: [{name: x}]\nsteps: [{at: 1s, resize: {name: x-0, container: c, cpu: '1'}}]", "steps[0].resize.container: pod default/x-0 has no container c", id="unknown container"),
-        pytest.param("workloads: [{name: x, spec: {priorityClassName: none}}]", 'workloads[0]: no PriorityClass with name none was found', id="unknown priority"),
+        pytest.param("workloads: [{name: x, spec: {priorityClassName: none}}]", "workloads[0]: no PriorityClass with name none was found", id="unknown priority"),
         pytest.param("nodes: []\nmanifests: [{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: a b}, value: 1}]", "manifests: ", id="an invalid PriorityClass"),
         pytest.param("nodes: [{name: n, cpu: x}]\n", "cpu", id="no quantity"),
         pytest.param("workloads: [{name: a, cpu: x}]", "cpu", id="no quantity of a pod"),
