@@ -428,29 +428,29 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if self._waiting_order.kept_back:
             self._activator.activate(self._whose_turn_it_is(self._cluster.snapshot()))
 
-    # Recordings.
+    # State for another process.
 
-    def recorded_state(self) -> Any:
+    def saved_state(self) -> Any:
         history = self._ledger.history
         return {
-            "pending": self._pending.recorded(),
-            "order": self._waiting_order.recorded(),
+            "pending": self._pending.saved(),
+            "order": self._waiting_order.saved(),
             "evicting": [[uid, [pod.uid for pod in pods]] for uid, pods in self._evicting.items()],
-            "history": None if history is None else history.recorded(),
+            "history": None if history is None else history.saved(),
         }
 
-    def resume_state(self, recorded: Any) -> None:
+    def resume_state(self, saved: Any) -> None:
         snapshot = self._cluster.snapshot()
         run_to_end(self._ledger.reading(snapshot))
         self._pending.follow(self._ledger.tree)
-        self._pending.resume(recorded["pending"], self._queued)
-        self._waiting_order.resume(recorded["order"])
+        self._pending.resume(saved["pending"], self._queued)
+        self._waiting_order.resume(saved["order"])
         there = {pod.uid: pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)}
-        for uid, victims in recorded["evicting"]:
+        for uid, victims in saved["evicting"]:
             self._evicting[uid] = [there[each] for each in victims if each in there]
             self._ledger.evicting.update({pod.uid: pod for pod in self._evicting[uid]})
-        if self._ledger.history is not None and recorded["history"] is not None:
-            self._ledger.history.resume(recorded["history"])
+        if self._ledger.history is not None and saved["history"] is not None:
+            self._ledger.history.resume(saved["history"])
 
     # PreEnqueue.
 
@@ -740,7 +740,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     # Helpers.
 
     def _waiting(self) -> Iterator[str]:
-        """Yield the pending pods in a fixed order, so that a simulation and a replay decide in the same order."""
+        """Yield the pending pods in a fixed order, so that equal runs decide in the same order."""
         return (uid for pods in self._pending.by_queue.values() for uid in pods)
 
     def _whose_turn_it_is(self, snapshot: Snapshot) -> list[str]:

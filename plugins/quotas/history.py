@@ -140,17 +140,17 @@ class UsageHistory:
             return None, None
         return float(self._counting[place]), datetime.fromtimestamp(float(self._times[place]), UTC)
 
-    def recorded(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, Any]:
         """Return the averages and their times, as JSON values."""
         columns = (self._averages, self._counting, self._times, self._shares)
         names = [queue.name for queue in self._tree.queues]
         rows = [list(row) for row in zip(names, *(column.tolist() for column in columns), strict=True)]
         return {"at": self._at, "next": self._next, "queues": rows}
 
-    def resume(self, recorded: Mapping[str, Any]) -> None:
-        """Continue with averages that `recorded` returned."""
-        self._at, self._next = recorded["at"], recorded["next"]
-        rows = recorded["queues"]
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continue with averages that `saved` returned."""
+        self._at, self._next = saved["at"], saved["next"]
+        rows = saved["queues"]
         self._tree = Tree(Queue(row[0]) for row in rows)
         columns = np.array([row[1:] for row in rows], dtype=np.float64).reshape(-1, 4).T
         self._averages, self._counting, self._times, self._shares = columns

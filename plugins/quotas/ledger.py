@@ -317,20 +317,20 @@ class PendingRequests:
         for uid in hopeless:
             self.give_up(uid)
 
-    def recorded(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, Any]:
         """Return the uids by queue, and those of pods that could run nowhere, as JSON values."""
         by_queue = [[name, list(pods)] for name, pods in self.by_queue.items()]
         return {"byQueue": by_queue, "hopeless": sorted(self._hopeless)}
 
-    def resume(self, recorded: Mapping[str, Any], queued: QueuedPods) -> None:
-        """Take over the pods that `recorded` returned; the tree must be the same."""
-        for name, uids in recorded["byQueue"]:
+    def resume(self, saved: Mapping[str, Any], queued: QueuedPods) -> None:
+        """Take over the pods that `saved` returned; the tree must be the same."""
+        for name, uids in saved["byQueue"]:
             self.by_queue.setdefault(name, {})
             for uid in uids:
                 found = queued.get(uid)
                 if found is not None:
                     self.put(found.pod)
-        for uid in recorded["hopeless"]:
+        for uid in saved["hopeless"]:
             self.give_up(uid)
 
     def sweep(self, queued: QueuedPods, plugin: str) -> None:

@@ -182,7 +182,7 @@ class WaitingOrder:
             self.release(uid)
         return bool(gone)
 
-    def recorded(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, Any]:
         """Return the kept back pods and the reservations, as JSON values."""
         held = [
             [leaf, each.pod.uid, each.node, each.since, each.group]
@@ -195,10 +195,10 @@ class WaitingOrder:
             "held": held,
         }
 
-    def resume(self, recorded: Mapping[str, Any]) -> None:
-        """Take over what `recorded` returned."""
-        self.kept_back, self.sent_elsewhere = set(recorded["keptBack"]), set(recorded["sentElsewhere"])
-        for leaf, uid, node, since, group in recorded["held"]:
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Take over what `saved` returned."""
+        self.kept_back, self.sent_elsewhere = set(saved["keptBack"]), set(saved["sentElsewhere"])
+        for leaf, uid, node, since, group in saved["held"]:
             found = self._queued.get(uid)
             if found is not None:
                 reserved = Held(found.pod, node, since, None if group is None else GroupKey(*group))

@@ -191,15 +191,15 @@ class Plugin(ABC):
         several.
         """
 
-    def recorded_state(self) -> Any:
+    def saved_state(self) -> Any:
         """Return the plugin's own data of the past that its decisions depend on, as new JSON values; None, the default, for none.
 
-        A recording has them at the beginning of each file except the first of a run, so that a replay can begin there.
+        With them, and with the same cluster and queue, another process can continue and decide the same.
         """
         return None
 
-    def resume_state(self, recorded: Any) -> None:
-        """Continue with what `recorded_state` returned; called before any other call, with the same cluster and queue."""
+    def resume_state(self, saved: Any) -> None:
+        """Continue with what `saved_state` returned; called before any other call, with the same cluster and queue."""
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         """Explain a rejection in more detail than its reason: the conflicting object, and a way to resolve it.

@@ -1,8 +1,9 @@
 """How much memory and CPU the daemon takes for a cluster of a size: `python -m tests.bench.cluster_size 100 1000 5000`.
 
-Each size in a process of its own, with the whole daemon, whose connection is answered from memory: what is measured are
-lists, watches and the cluster as it is kept, and no simulated server beside it. Nodes and pods are as large as kubelets
-and controllers make them. What `scheduler/daemon/app/size.py` is taken from.
+Each size has a process of its own, with the whole daemon, whose connection is answered from memory: there is no simulated
+server beside it. Nodes and pods are as large as kubelets and controllers make them. The figures are the time until the lists
+are read and the first pod is bound, memory, CPU of a minute without new pods, in which a fifth of the nodes change their
+status and a thousandth come and go, and CPU of a pod of each kind. The values in `scheduler/daemon/app/size.py` are from here.
 """
 
 from __future__ import annotations
@@ -31,13 +32,19 @@ from scheduler.simulator.scenarios.clusters import heterogeneous
 from tests.bench.process_size import usage_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
     from scheduler.kube.http.request import Request
 
 PODS_PER_NODE = 30
 PENDING = 2000
 PER_OWNER = 20
+_STATUS_MINUTES = 5
+"""A kubelet writes an unchanged status of its node so often."""
+_CHURN = 1000
+"""One of so many nodes comes or goes in a minute."""
+_IDLE_SECONDS = 5.0
+_ZONE = "topology.kubernetes.io/zone"
 _MIB = 2**20
 _END = {"k8s.io/initial-events-end": "true"}
 _EMPTY = '{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
@@ -52,19 +59,36 @@ class FromMemory(ApiConnection):
         self._nodes, self._pods = nodes, pods
         self._changes: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
         self._version = 1
+        self._pending: dict[str, dict[str, Any]] = {}  # name -> pod
         self.bound = 0
 
-    def create_pod(self, number: int) -> None:
-        self._tell("ADDED", a_pod(number, self._nodes, is_bound=False))
+    def create_pod(self, pod: dict[str, Any]) -> None:
+        self._pending[pod["metadata"]["name"]] = pod
+        self._tell("ADDED", pod)
+
+    def pass_a_minute(self) -> None:
+        """Tell the daemon of all that nodes do in a minute."""
+        changing = heterogeneous(self._nodes, seed=7)[: max(1, self._nodes // _STATUS_MINUTES)]
+        for number, node in enumerate(changing):
+            as_kubelets_write(node)
+            if number < self._nodes // _CHURN:
+                self._tell("DELETED", node, "/api/v1/nodes")
+                self._tell("ADDED", node, "/api/v1/nodes")
+            else:
+                self._tell("MODIFIED", node, "/api/v1/nodes")
+            node["status"].pop("images")
+
+    @property
+    def has_told_all(self) -> bool:
+        """Whether the daemon has read all changes."""
+        return all(changes.empty() for changes in self._changes.values())
 
     async def send(self, request: Request, before_sending: Any = None) -> Response:
         await asyncio.sleep(0)
         if request.path.endswith("/binding"):
-            number = int(request.path.split("/")[-2].rpartition("-")[2])
             assert request.body is not None
-            target = msgspec.json.decode(request.body)["target"]["name"]
-            pod = a_pod(number, self._nodes, is_bound=False)
-            pod["spec"]["nodeName"] = target
+            pod = self._pending.pop(request.path.split("/")[-2])
+            pod["spec"]["nodeName"] = msgspec.json.decode(request.body)["target"]["name"]
             self._tell("MODIFIED", pod)
             self.bound += 1
         return Response(200, _EMPTY.encode())
@@ -80,13 +104,19 @@ class FromMemory(ApiConnection):
         kind = {"/api/v1/nodes": "Node", "/api/v1/pods": "Pod"}.get(request.path, "Other")
         metadata = {"resourceVersion": str(self._version), "annotations": _END}
         yield [*lines, _line("BOOKMARK", {"kind": kind, "apiVersion": "v1", "metadata": metadata})]
+        changes = self._changes[request.path]
         while True:
-            yield [await self._changes[request.path].get()]
+            lines = [await changes.get()]
+            while not changes.empty() and len(lines) < _LINES_AT_A_TIME:
+                lines.append(changes.get_nowait())
+            yield lines
+            await asyncio.sleep(0)
 
     def _objects(self, path: str) -> Iterator[dict[str, Any]]:
         if path == "/api/v1/nodes":
             for node in heterogeneous(self._nodes, seed=7):
                 yield as_kubelets_write(node)
+                del node["status"]["images"]  # or the benchmark would need more memory than the daemon
         elif path == "/api/v1/pods":
             for number in range(self._pods):
                 yield a_pod(number, self._nodes, is_bound=True)
@@ -99,10 +129,10 @@ class FromMemory(ApiConnection):
                     "spec": {"replicas": PER_OWNER, "selector": {"matchLabels": {"app": f"app-{number}"}}},
                 }
 
-    def _tell(self, type_: str, pod: dict[str, Any]) -> None:
+    def _tell(self, type_: str, obj: dict[str, Any], path: str = "/api/v1/pods") -> None:
         self._version += 1
-        pod["metadata"]["resourceVersion"] = str(self._version)
-        self._changes["/api/v1/pods"].put_nowait(_line(type_, pod))
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        self._changes[path].put_nowait(_line(type_, obj))
 
 
 def _line(type_: str, obj: dict[str, Any]) -> bytes:
@@ -213,8 +243,52 @@ def as_kubelets_write(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
+def _selected(number: int) -> dict[str, Any]:
+    return {"matchLabels": {"app": f"app-{number // PER_OWNER}"}}
+
+
+def _spread(number: int, when_unsatisfiable: str) -> dict[str, Any]:
+    constraint = {
+        "topologyKey": _ZONE,
+        "whenUnsatisfiable": when_unsatisfiable,
+        "labelSelector": _selected(number),
+    }
+    return {"topologySpreadConstraints": [{"maxSkew": 5, **constraint}]}
+
+
+def _affinity(number: int, kind: str, key: str) -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": _selected(number)}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+_KINDS: Mapping[str, Callable[[int], dict[str, Any]]] = {
+    "plain": lambda _: {},
+    "all different": lambda _: {},
+    "spread over zones": lambda number: _spread(number, "DoNotSchedule"),
+    "affinity in the zone": lambda number: _affinity(number, "podAffinity", _ZONE),
+    "anti-affinity on the host": lambda number: _affinity(
+        number, "podAntiAffinity", "kubernetes.io/hostname"
+    ),
+}
+"""Kind -> what its pods have in their specs. Half of the pods of the kind `mixed` are plain, and half of the other kinds."""
+_MIXED = "mixed"
+
+
+def _pods_of(kind: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
+    """Yield pending pods of a kind."""
+    kinds = list(_KINDS)
+    for number in range(first, first + PENDING):
+        its = kind if kind != _MIXED else kinds[0 if number % 2 else number // 2 % len(kinds)]
+        pod = a_pod(number, nodes, is_bound=False)
+        del pod["spec"]["topologySpreadConstraints"]
+        pod["spec"] |= _KINDS[its](number)
+        if its == "all different":
+            pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = f"{32_000 + number - first}Ki"
+        yield pod
+
+
 async def measure(nodes: int, pods: int) -> None:
-    """Run the daemon for a cluster, have it place pods, and print what that took."""
+    """Run the daemon for a cluster, have it place pods of each kind, and print what that took."""
     settle_memory()
     connection = FromMemory(nodes, pods)
     daemon = Daemon(
@@ -225,23 +299,49 @@ async def measure(nodes: int, pods: int) -> None:
     running = asyncio.create_task(daemon.run(stop))
     while not daemon.has_synced:  # noqa: ASYNC110 - the daemon tells nobody
         await asyncio.sleep(0.1)
-    listed, read_seconds = usage_of("self"), time.perf_counter() - began
-    before, began = usage_of("self"), time.perf_counter()
-    for number in range(pods, pods + PENDING):
-        connection.create_pod(number)
-    while connection.bound < PENDING:  # noqa: ASYNC110 - likewise
-        await asyncio.sleep(0.05)
-    seconds = time.perf_counter() - began
+    listed, listed_seconds = usage_of("self"), time.perf_counter() - began
+    connection.create_pod(a_pod(pods, nodes, is_bound=False))
+    await _until_bound(connection, 1)
+    first_seconds = time.perf_counter() - began
+    _show("lists are read after", f"{listed_seconds:.1f} s ({listed.cpu_seconds:.1f} s of CPU)")
+    _show("the first pod is bound after", f"{first_seconds:.1f} s")
+    _show("memory", f"{listed.resident_bytes / _MIB:.0f} MiB")
+    _show("CPU of a minute without new pods", f"{await _idle_minute(connection):.2f} s")
+    for place, kind in enumerate([*_KINDS, _MIXED]):
+        before = usage_of("self")
+        for pod in _pods_of(kind, pods + 1 + place * PENDING, nodes):
+            connection.create_pod(pod)
+        await _until_bound(connection, 1 + (place + 1) * PENDING)
+        seconds = usage_of("self").cpu_seconds - before.cpu_seconds
+        _show(f"CPU of a pod, {kind}", f"{seconds / PENDING * 1000:.2f} ms")
     gc.collect()
     now = usage_of("self")
     stop.set()
     await running
-    milli = (now.cpu_seconds - before.cpu_seconds) / PENDING * 1000
-    sys.stdout.write(
-        f"{nodes:6} nodes {pods:7} pods: {listed.resident_bytes / _MIB:5.0f} MiB after lists of {read_seconds:.1f} s, "
-        f"{now.resident_bytes / _MIB:5.0f} MiB after {PENDING} placed in {seconds:.1f} s ({milli:.2f} ms of CPU each), "
-        f"most {now.peak_bytes / _MIB:5.0f} MiB\n"
+    _show(
+        "memory in the end", f"{now.resident_bytes / _MIB:.0f} MiB, at most {now.peak_bytes / _MIB:.0f} MiB"
     )
+
+
+def _show(what: str, value: str) -> None:
+    sys.stdout.write(f"  {what:40} {value}\n")
+    sys.stdout.flush()
+
+
+async def _until_bound(connection: FromMemory, count: int) -> None:
+    while connection.bound < count:  # noqa: ASYNC110 - the daemon tells nobody
+        await asyncio.sleep(0.01)
+
+
+async def _idle_minute(connection: FromMemory) -> float:
+    """Return the CPU seconds of what nodes do in a minute, and of a minute in which nothing happens."""
+    connection.pass_a_minute()
+    before = usage_of("self").cpu_seconds
+    while not connection.has_told_all:  # noqa: ASYNC110 - likewise
+        await asyncio.sleep(0.01)
+    changed = usage_of("self").cpu_seconds
+    await asyncio.sleep(_IDLE_SECONDS)
+    return changed - before + (usage_of("self").cpu_seconds - changed) * 60 / _IDLE_SECONDS
 
 
 def main() -> None:
@@ -255,6 +355,8 @@ def main() -> None:
         asyncio.run(measure(arguments.nodes[0], arguments.nodes[0] * arguments.pods_per_node))
         return
     for nodes in arguments.nodes:
+        sys.stdout.write(f"{nodes} nodes, {nodes * arguments.pods_per_node} pods\n")
+        sys.stdout.flush()
         command = [sys.executable, "-m", "tests.bench.cluster_size", str(nodes), "--here"]
         subprocess.run([*command, "--pods-per-node", str(arguments.pods_per_node)], check=True)
 

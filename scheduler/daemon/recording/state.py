@@ -45,7 +45,7 @@ class State(msgspec.Struct, kw_only=True):
         in_turn: uid and place, in the queue's order.
         flushes: uid, and when the pod is retried without any event, in that order.
         evictions: as `RecentEvictions.kept`.
-        plugins: profile, plugin and its own data, as `Plugin.recorded_state`.
+        plugins: profile, plugin and its own data, as `Plugin.saved_state`.
     """
 
     configuration: str
@@ -167,7 +167,7 @@ def _states_of_plugins(generation: Generation) -> Iterator[tuple[str, str, Any]]
     """Yield profile, plugin and data of the plugins with data to record; an error of a plugin is logged."""
     for profile, plugin in _plugins(generation):
         try:
-            recorded = msgspec.to_builtins(plugin.recorded_state())
+            recorded = msgspec.to_builtins(plugin.saved_state())
         except Exception:
             fields = {"plugin": plugin.name, "profile": profile}
             logger.exception("State of a plugin cannot be recorded", extra=fields)
