@@ -22,6 +22,7 @@ from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from scheduler.daemon.app.memory import collect_young_objects
 from scheduler.loop_work import is_plugin_call, work_in
 
 if TYPE_CHECKING:
@@ -189,9 +190,10 @@ def _fields(holder: Holder) -> dict[str, str]:
 
 @asynccontextmanager
 async def watching_loop(metrics: LoopMetrics) -> AsyncIterator[None]:
-    """Watch the running loop while the block runs."""
+    """Watch the running loop while the block runs, and keep its garbage collections short."""
     watch, over = LoopWatch(metrics), threading.Event()
     turns = asyncio.create_task(watch.run(), name="loop watch")
+    collections = asyncio.create_task(collect_young_objects(), name="garbage collection")
     thread = threading.Thread(target=watch.look_until, args=(over,), name="loop watch", daemon=True)
     gc.callbacks.append(watch.collecting)
     dump_if_silent()
@@ -202,6 +204,7 @@ async def watching_loop(metrics: LoopMetrics) -> AsyncIterator[None]:
         over.set()
         faulthandler.cancel_dump_traceback_later()
         turns.cancel()
+        collections.cancel()
         gc.callbacks.remove(watch.collecting)
 
 

@@ -7,7 +7,7 @@ import sys
 
 BEGIN = """
 import gc
-from scheduler.daemon.app.memory import settle_memory
+from scheduler.daemon.app.memory import collect_if_many, settle_memory
 
 class Known:
     pass
@@ -66,3 +66,24 @@ print(int(seen() is not None))
     )
 
     assert found == [0]
+
+
+def test_few_objects_are_young_while_new_objects_replace_old_ones() -> None:
+    youngest, young, frozen = prints(
+        """
+pods = [Known() for _ in range(300_000)]
+gc.collect(1)
+youngest = young = 0
+for number in range(200_000):
+    pods[number] = Known()
+    if number % 5000 == 0:
+        youngest = max(youngest, len(gc.get_objects(0)))
+        young = max(young, len(gc.get_objects(1)))
+        collect_if_many()
+print(youngest, young, gc.get_freeze_count())
+"""
+    )
+
+    assert youngest <= 15_000
+    assert young <= 30_000
+    assert frozen > 250_000
