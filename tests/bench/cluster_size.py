@@ -312,8 +312,9 @@ async def measure(nodes: int, pods: int) -> None:
         for pod in _pods_of(kind, pods + 1 + place * PENDING, nodes):
             connection.create_pod(pod)
         await _until_bound(connection, 1 + (place + 1) * PENDING)
-        seconds = usage_of("self").cpu_seconds - before.cpu_seconds
-        _show(f"CPU of a pod, {kind}", f"{seconds / PENDING * 1000:.2f} ms")
+        now = usage_of("self")
+        milli = (now.cpu_seconds - before.cpu_seconds) / PENDING * 1000
+        _show(f"CPU of a pod, {kind}", f"{milli:.2f} ms, then {now.resident_bytes / _MIB:.0f} MiB")
     gc.collect()
     now = usage_of("self")
     stop.set()
