@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any, Final
 
@@ -50,6 +51,9 @@ def description() -> dict[str, Any]:
     (request, answer), schemas = msgspec.json.schema_components(
         [WhatIf, Answer], ref_template="#/components/schemas/{name}"
     )
+    for schema in schemas.values():
+        if text := schema.get("description"):
+            schema["description"] = inspect.cleandoc(text)  # Python before 3.13 keeps the indentation
     failed = {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}}
     objects = {"type": "string", "description": "API objects in YAML or JSON, as kubectl reads them."}
     parameters = [

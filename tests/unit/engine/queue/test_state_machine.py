@@ -45,10 +45,13 @@ def uid(name: str) -> str:
     return f"uid-of-default-{name}"
 
 
+HINTS = logging.getLogger("scheduler.engine.queue.hints")
+
+
 class QueueMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
-        logging.getLogger("scheduler.engine.queue.hints").disabled = True  # Broken would fill the output
+        HINTS.disabled = True  # Broken would fill the output
         self.cluster = Cluster(
             initial_backoff_seconds=INITIAL, max_backoff_seconds=MOST, max_in_unschedulable_seconds=FLUSH
         )
@@ -194,6 +197,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Every pod that is neither gated nor in flight is tried in the end, without further events."""
+        HINTS.disabled = False
         if not hasattr(self, "queue"):
             return
         self.cluster.held.clear()
