@@ -179,7 +179,7 @@ class Stage:
             **fields,
         )
         del made["metadata"]["uid"], made["spec"]["priority"], made["spec"]["preemptionPolicy"]
-        made["spec"]["terminationGracePeriodSeconds"] = 0
+        made["spec"].setdefault("terminationGracePeriodSeconds", 0)
         return made
 
     async def own_nodes(self, names: Sequence[str], **fields: Any) -> None:

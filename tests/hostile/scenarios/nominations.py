@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 _GRACE_SECONDS = 3600
 
 
+def _is_running(pod: dict[str, Any]) -> bool:
+    return bool(pod["status"].get("phase") == "Running")
+
+
 def _is_nominated(pod: dict[str, Any]) -> bool:
     return bool(pod["status"].get("nominatedNodeName"))
 
@@ -24,7 +28,7 @@ async def nominated_pods(it: Stage) -> None:
     count = it.n(4000, least=4)
     names = [f"kept-{number}" for number in range(count)]
     await it.own_nodes(names)
-    await it.api.create_all(
+    victims = [
         it.pod(
             f"victim-{number}",
             on=name,
@@ -33,7 +37,13 @@ async def nominated_pods(it: Stage) -> None:
             terminationGracePeriodSeconds=_GRACE_SECONDS,
         )
         for number, name in enumerate(names)
-    )
+    ]
+    for victim in victims:
+        victim["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": _GRACE_SECONDS}}}
+    await it.api.create_all(victims)
+    if it.is_small:  # its kubelets remove a pod that does not run yet at once, without preStop hooks
+        for number in range(count):
+            await it.wait_for(f"victim-{number}", _is_running, 60)
     await it.api.create_all(
         it.pod(f"high-{number}", cpu="3", priorityClassName=high, **it.own()) for number in range(count)
     )
