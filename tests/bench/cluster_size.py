@@ -40,9 +40,9 @@ PODS_PER_NODE = 30
 PENDING = 2000
 PER_OWNER = 20
 _STATUS_MINUTES = 5
-"""A kubelet writes an unchanged status of its node so often."""
+"""A kubelet reports an unchanged node status every five minutes."""
 _CHURN = 1000
-"""One of so many nodes comes or goes in a minute."""
+"""In one minute, one of 1000 nodes is deleted and created again."""
 _IDLE_SECONDS = 5.0
 _ZONE = "topology.kubernetes.io/zone"
 _MIB = 2**20
