@@ -276,6 +276,14 @@ class NodeResourceTopologyMatch(
             }
         )
 
+    def saved_state(self) -> Any:
+        return {"reservations": self._reservations.saved(), "waiting": list(self._waiting)}
+
+    def resume_state(self, saved: Any) -> None:
+        run_to_end(self._topologies.reading(self._objects.objects(NODE_TOPOLOGIES)))
+        self._reservations.resume(saved["reservations"])
+        self._waiting.update(dict.fromkeys(saved["waiting"]))
+
     # Filter.
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:

@@ -13,8 +13,9 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  # msgspec resolves annotations
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -26,14 +27,13 @@ from plugins.node_resource_topology.requests import (
     whole_request,
 )
 from plugins.node_resource_topology.topologies import Topologies
-from plugins.node_resource_topology.topology_objects import NODE_TOPOLOGIES
+from plugins.node_resource_topology.topology_objects import NODE_TOPOLOGIES, NodeTopology
 from plugins.node_resource_topology.zone_table import ZoneTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable
     from typing import Self
 
-    from plugins.node_resource_topology.topology_objects import NodeTopology
     from scheduler.framework import ClusterObjects
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -142,12 +142,25 @@ class Reservations(Protocol):
         """Return why the data of a node are not used."""
         ...
 
+    def saved(self) -> Any:
+        """Return what does not follow from the cluster while no pod is being bound, as JSON values."""
+        ...
+
+    def resume(self, saved: Any) -> None:
+        """Continue with what `saved` returned."""
+        ...
+
 
 class _WithoutPlacements:
     """The base of the reservations that do not compare which pods an object includes."""
 
     def freed(self, node_name: str, pods: Collection[str]) -> Mapping[tuple[int, str], int] | None:
         return {}
+
+    def saved(self) -> Any:
+        return None
+
+    def resume(self, saved: Any) -> None: ...
 
 
 class NoReservations(_WithoutPlacements):
@@ -416,6 +429,19 @@ class SubtractedRequests(_Following):
             return others
         of_zones = node.used.resources
         return [pod for pod in others if takes_exclusive_resources(pod, of_zones)]
+
+    def saved(self) -> Any:
+        return msgspec.to_builtins(self._nodes, str_keys=True)
+
+    def resume(self, saved: Any) -> None:
+        for name, node in msgspec.convert(saved, dict[str, _Node], str_keys=True).items():
+            newest = self._topologies.newest.get(name)
+            if newest is not None:
+                # Objects are compared by identity.
+                node.used = newest if node.used == newest else node.used
+                node.compared = newest if node.compared == newest else None
+                self._nodes[name] = node
+                self._show(name, node)
 
     # Placed pods.
 

@@ -9,8 +9,9 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  # msgspec resolves annotations
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,9 +21,6 @@ from scheduler.objects.decode import typed_object
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.resource_names import CPU
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NODE_TOPOLOGIES: Final = "topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 

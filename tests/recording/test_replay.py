@@ -505,32 +505,6 @@ async def fill_zones(folder: Path, recorder: Recorder) -> None:
             await asyncio.sleep(5.0)
 
 
-async def recorded_story(
-    story: Callable[[Path, Recorder], Coroutine[Any, Any, None]], folder: Path, notes_of_a_file: int
-) -> Taped:
-    made = Taped(LoopClock())
-    made.tape.notes_of_a_file = notes_of_a_file
-    await story(folder, made.recorder)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("story", "notes_of_a_file"),
-    [
-        pytest.param(protect, 60, id="the evictions of the last hour"),
-        pytest.param(fill_sets, 40, id="node sets"),
-    ],
-)
-def test_decisions_are_replayed_from_every_file(
-    story: Callable[[Path, Recorder], Coroutine[Any, Any, None]], notes_of_a_file: int, tmp_path: Path
-) -> None:
-    tape = virtual_time.run(recorded_story(story, tmp_path, notes_of_a_file))
-    assert len(tape.tape.files) > 2
-    for begin in (0, *tape.tape.files):
-        made = tape.replay(begin=begin)
-        assert (made.difference, made.ended) == (None, ""), begin
-
-
 QUEUES = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -570,24 +544,29 @@ async def share(folder: Path, recorder: Recorder) -> None:
                 await asyncio.sleep(10.0)
 
 
-def test_decisions_by_the_history_of_queues_are_replayed_from_every_file(tmp_path: Path) -> None:
-    """The averages, the waiting pods and the reservations are part of the state at the beginning of each file."""
+async def recorded_story(
+    story: Callable[[Path, Recorder], Coroutine[Any, Any, None]], folder: Path, notes_of_a_file: int
+) -> Taped:
+    made = Taped(LoopClock())
+    made.tape.notes_of_a_file = notes_of_a_file
+    await story(folder, made.recorder)
+    return made
 
-    async def story() -> Taped:
-        made = Taped(LoopClock())
-        made.tape.notes_of_a_file = 150
-        await share(tmp_path, made.recorder)
-        return made
 
-    tape = virtual_time.run(story())
+@pytest.mark.parametrize(
+    ("story", "notes_of_a_file"),
+    [
+        pytest.param(protect, 60, id="the evictions of the last hour"),
+        pytest.param(fill_sets, 40, id="node sets"),
+        pytest.param(share, 150, id="averages, waiting pods and reservations of queues"),
+        pytest.param(fill_zones, 60, id="what pods take of NUMA zones"),
+    ],
+)
+def test_decisions_are_replayed_from_every_file(
+    story: Callable[[Path, Recorder], Coroutine[Any, Any, None]], notes_of_a_file: int, tmp_path: Path
+) -> None:
+    tape = virtual_time.run(recorded_story(story, tmp_path, notes_of_a_file))
     assert len(tape.tape.files) > 2
     for begin in (0, *tape.tape.files):
         made = tape.replay(begin=begin)
         assert (made.difference, made.ended) == (None, ""), begin
-
-
-def test_decisions_by_numa_zones_are_replayed(tmp_path: Path) -> None:
-    """What is subtracted from zones is internal state of the plugin, so the replay begins with the first file."""
-    made = virtual_time.run(recorded_story(fill_zones, tmp_path, 60)).replay()
-    assert (made.difference, made.ended) == (None, "")
-    assert made.decisions > 10
