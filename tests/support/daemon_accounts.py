@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.generation import Generation
     from scheduler.engine.runtime.registry import Registry
     from scheduler.extensions.extenders import Extenders
+    from scheduler.kube.client.login import Headers
     from scheduler.simulator.server import ApiServer
 
 NAMESPACE: Final = "kube-system"
@@ -67,8 +68,8 @@ class Account:
         self._user = service_account_name(*self._named)
         self._rights: dict[Right, str] = {}
 
-    def header(self) -> str | None:
-        return f"Bearer token of {self._named.name}"
+    def headers(self) -> Headers:
+        return (("Authorization", f"Bearer token of {self._named.name}"),)
 
     def rejected(self) -> None:
         raise AssertionError(f"{self._named} is not known")

@@ -28,6 +28,7 @@ from scheduler.urls import shown_url
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from scheduler.kube.client.login import Headers
     from scheduler.kube.client.port_forward import Forwarded
 
 ASKING_ACCOUNT: Final = "custom-scheduler-why"
@@ -50,10 +51,10 @@ class Bearer:
     """A bearer token; an `Authorization`."""
 
     def __init__(self, token: str) -> None:
-        self._header = f"Bearer {token}"
+        self._headers = (("Authorization", f"Bearer {token}"),)
 
-    def header(self) -> str | None:
-        return self._header
+    def headers(self) -> Headers:
+        return self._headers
 
     def rejected(self) -> None:
         return

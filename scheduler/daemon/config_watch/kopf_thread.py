@@ -54,6 +54,9 @@ class _ConnectionInfo(kopf.ConnectionInfo):
 
     login: Login
 
+    def as_http_headers(self) -> dict[str, str]:
+        return self.login.headers  # type: ignore[return-value]  # aiohttp takes pairs; several headers may have one name
+
     def as_ssl_context(self) -> ssl.SSLContext:
         context = self.login.tls()
         name = self.login.server_hostname
@@ -298,14 +301,7 @@ async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
     credentials = Credentials(kubeconfig)
     await credentials.load()
     login = credentials.login
-    scheme, _, token = (login.authorization or "").partition(" ")
-    return _ConnectionInfo(
-        server=login.server,
-        login=login,
-        scheme=scheme if token else None,
-        token=token or None,
-        proxy_url=credentials.proxy or None,
-    )
+    return _ConnectionInfo(server=login.server, login=login, proxy_url=credentials.proxy or None)
 
 
 def _is_no_failed_request(record: logging.LogRecord) -> bool:

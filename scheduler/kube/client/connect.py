@@ -9,13 +9,14 @@ import asyncio
 import logging
 import os
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.login import ExecLogin, Kubeconfig, Login, LoginError, login_of_pod
+from scheduler.kube.client.login import ExecLogin, Headers, Kubeconfig, Login, LoginError, login_of_pod
 from scheduler.kube.http.endpoint import Endpoint, is_http, proxy_of
 from scheduler.worker_thread import in_a_thread
 
@@ -135,8 +136,8 @@ class Credentials:
             raise self._broken(str(error)) from error
         self.login = login
 
-    def header(self) -> str | None:
-        return self.login.authorization
+    def headers(self) -> Headers:
+        return self.login.headers
 
     def rejected(self) -> None:
         self._rejected.set()
@@ -203,7 +204,8 @@ class Credentials:
                 )
 
                 self._provider = ProviderLogin()
-            return await self._provider.login(self._kubeconfig, kubeconfig.context)
+            login = await self._provider.login(self._kubeconfig, kubeconfig.context)
+            return replace(login, impersonation=kubeconfig.impersonation())
         if kubeconfig.asks_plugin:
             self._plugin = self._plugin or ExecLogin()
             return await self._plugin.login(kubeconfig, aside)

@@ -18,6 +18,7 @@ from scheduler.kube.http.request import JSON, USER_AGENT, Request, Response, tar
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
+    from scheduler.kube.client.login import Headers
     from scheduler.kube.http.endpoint import Endpoint
     from scheduler.kube.http.protocol import HttpProtocol
 
@@ -36,8 +37,8 @@ _BYTES_AT_A_TIME = 2**17  # of lines, of which one may be longer
 class Authorization(Protocol):
     """Authenticates requests to the API server."""
 
-    def header(self) -> str | None:
-        """Return the Authorization header for the next request; None for client certificates or anonymous requests."""
+    def headers(self) -> Headers:
+        """Return the headers of the next request: Authorization, unless a client certificate authenticates, and impersonation."""
         ...
 
     def rejected(self) -> None:
@@ -94,7 +95,7 @@ class ApiConnection:
         self._pool = ConnectionPool(endpoint)
         self._host = endpoint.host
         self._authorization = authorization
-        self._authorized_by: str | None = None
+        self._authorized_by: Headers = ()
         self._head: tuple[str, str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -109,9 +110,9 @@ class ApiConnection:
         return self._pool.endpoint
 
     @property
-    def authorization(self) -> str | None:
-        """The Authorization header of the next request, for other clients of the same server; None for none."""
-        return None if self._authorization is None else self._authorization.header()
+    def authorization(self) -> str:
+        """The lines of the headers that authenticate the next request, for other clients of the same server."""
+        return _lines(() if self._authorization is None else self._authorization.headers())
 
     @property
     def silent_since(self) -> float | None:
@@ -213,10 +214,10 @@ class ApiConnection:
             self._pool.give_back(connection)
 
     def _encode(self, request: Request) -> bytes:
-        header = None if self._authorization is None else self._authorization.header()
-        if self._head is None or header != self._authorized_by:
-            self._authorized_by = header
-            self._head = self._build_head(header)
+        headers = () if self._authorization is None else self._authorization.headers()
+        if self._head is None or headers != self._authorized_by:
+            self._authorized_by = headers
+            self._head = self._build_head(headers)
         prefix, constant = self._head
         query = f"?{urlencode(request.params)}" if request.params else ""
         if request.accept != JSON:
@@ -228,15 +229,13 @@ class ApiConnection:
         head = f"{head}Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
-    def _build_head(self, authorization: str | None) -> tuple[str, str]:
+    def _build_head(self, headers: Headers) -> tuple[str, str]:
         """Return the constant parts before and after the path of every request."""
         endpoint = self._pool.endpoint
         constant = (
             f" HTTP/1.1\r\nHost: {endpoint.host}\r\nUser-Agent: {self.user_agent}{_ACCEPT}"
-            f"Accept-Encoding: identity\r\n{endpoint.headers}"
+            f"Accept-Encoding: identity\r\n{endpoint.headers}{_lines(headers)}"
         )
-        if authorization is not None:
-            constant += f"Authorization: {authorization}\r\n"
         return endpoint.target_prefix, constant
 
     def _observe(self, request: Request, status: int, seconds: float, received: int | None) -> None:
@@ -257,6 +256,10 @@ class ApiConnection:
         if connection.status == 401 and self._authorization is not None:
             self._authorization.rejected()
         return answer_error(str(request), connection.status, connection.header(b"retry-after"), body)
+
+
+def _lines(headers: Headers) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers)
 
 
 def _ignore() -> None:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -36,6 +36,10 @@ Pem: TypeAlias = Path | bytes
 """Certificates or a key: the path of a file, or the content."""
 
 _FOR_EXEC = "client.authentication.k8s.io/exec"
+_HEADER_CHARACTERS = "!#$&'*+-.^_`|~"
+"""Characters of the names of headers, beside letters and digits; the others, and %, are escaped."""
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+"""(name, value); names may occur several times."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -56,6 +60,7 @@ class Login:
         verifies: whether the server's certificate is verified.
         server_hostname: name in the server's certificate, if it is not the URL's.
         proxy: URL of an HTTP proxy; "" for none.
+        impersonation: the headers of the user that requests impersonate.
     """
 
     server: str
@@ -66,12 +71,19 @@ class Login:
     verifies: bool = True
     server_hostname: str | None = None
     proxy: str = ""
+    impersonation: Headers = ()
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that authenticate a request."""
+        own = () if self.authorization is None else (("Authorization", self.authorization),)
+        return (*own, *self.impersonation)
 
     def check(self) -> None:
         """Check the values that a connection needs.
 
         Raises:
-            LoginError: the server or the token is invalid.
+            LoginError: the server, the token or the user to impersonate is invalid.
         """
         if not self.server:
             raise LoginError("the cluster of the context has no server")
@@ -84,6 +96,9 @@ class Login:
             raise LoginError(f"{shown_url(self.server)!r} is not the URL of a server")
         if self.authorization is not None and not self.authorization.isprintable():
             raise LoginError("the token is more than one line of text")
+        for name, value in self.impersonation:
+            if not value.isprintable():
+                raise LoginError(f"the value of the header {name} is more than one line of text")
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context of connections.
@@ -220,7 +235,39 @@ class Kubeconfig:
             verifies=not cluster.get("insecure-skip-tls-verify"),
             server_hostname=cluster.get("tls-server-name"),
             proxy=cluster.get("proxy-url") or "",
+            impersonation=self.impersonation(),
         )
+
+    def impersonation(self) -> Headers:
+        """Return the headers of the user that requests impersonate: those of `as` and the fields beside it.
+
+        Raises:
+            LoginError: a field has another type, or only the fields beside `as` are given.
+
+        Source:
+            client-go, transport/round_trippers.go, impersonatingRoundTripper, and tools/clientcmd/validation.go.
+        """
+        user = self._user.values
+        name, uid, groups = user.get("as"), user.get("as-uid"), user.get("as-groups") or []
+        extra = user.get("as-user-extra") or {}
+        try:
+            found = (
+                *_headers("as", "User", [name] if name else []),
+                *_headers("as-uid", "Uid", [uid] if uid else []),
+                *_headers("as-groups", "Group", groups),
+                *(
+                    header
+                    for key, values in extra.items()
+                    for header in _headers(
+                        "as-user-extra", f"Extra-{quote(key, safe=_HEADER_CHARACTERS)}", values
+                    )
+                ),
+            )
+        except (AttributeError, TypeError):
+            raise LoginError("as-user-extra: should hold lists of texts by key") from None
+        if found and not name:
+            raise LoginError("as: is missing beside as-uid, as-groups or as-user-extra")
+        return found
 
     def _authorization(self) -> str | None:
         user, folder = self._user
@@ -239,6 +286,12 @@ class Kubeconfig:
             password = f"{user['username']}:{user['password']}"
             return f"Basic {base64.b64encode(password.encode()).decode()}"
         return None
+
+
+def _headers(field: str, name: str, values: object) -> Headers:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise LoginError(f"{field}: should hold text" + ("" if field in {"as", "as-uid"} else "s in a list"))
+    return tuple((f"Impersonate-{name}", value) for value in values)
 
 
 def _pem(where: _Entry, field: str) -> Pem | None:

@@ -96,7 +96,7 @@ class Forwarded:
         Raises:
             OSError: the server refuses it, or the connection was lost.
         """
-        endpoint, authorization = self._connection.endpoint, self._connection.authorization
+        endpoint = self._connection.endpoint
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
             f"GET {endpoint.target_prefix}{self._path} HTTP/1.1",
@@ -106,9 +106,9 @@ class Forwarded:
             "Sec-WebSocket-Version: 13",
             f"Sec-WebSocket-Protocol: {PROTOCOL}",
             f"Sec-WebSocket-Key: {key}",
-            *([] if authorization is None else [f"Authorization: {authorization}"]),
         ]
-        writer.write(("\r\n".join(lines) + f"\r\n{endpoint.headers}\r\n").encode())
+        headers = f"{endpoint.headers}{self._connection.authorization}"
+        writer.write(("\r\n".join(lines) + f"\r\n{headers}\r\n").encode())
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

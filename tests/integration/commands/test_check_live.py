@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.configuration.load import Configuration
+    from scheduler.kube.client.login import Headers
     from scheduler.simulator.server import ApiServer
     from tests.support.daemon_harness import Cluster
 
@@ -35,8 +36,8 @@ EVENTS = "events.events.k8s.io"
 class Administrator:
     """Who may do everything."""
 
-    def header(self) -> str | None:
-        return "Bearer root"
+    def headers(self) -> Headers:
+        return (("Authorization", "Bearer root"),)
 
     def rejected(self) -> None:
         raise AssertionError("the administrator is not known")

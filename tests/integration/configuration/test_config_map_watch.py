@@ -125,6 +125,20 @@ async def test_a_config_map_is_followed_with_a_certificate_that_the_kubeconfig_d
         assert len(heard.versions) == 1
 
 
+async def test_kopf_impersonates_the_user_of_the_kubeconfig(tmp_path: Path) -> None:
+    async with ApiServer(token="secret", rbac=True) as server:
+        server.store.create("configmaps", {"metadata": {"name": "cs"}})
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        content = json.loads(kubeconfig.read_text())
+        content["users"][0]["user"]["as"] = "jane"
+        kubeconfig.write_text(json.dumps(content))
+        heard = Heard(kubeconfig)
+        async with heard.thread:
+            await until(lambda: any(each.status == 403 for each in server.requests))
+
+        assert not heard.versions
+
+
 async def test_a_crashed_kopf_is_reported_and_restarted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

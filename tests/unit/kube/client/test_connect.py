@@ -37,14 +37,16 @@ def kubeconfig(folder: Path, *, server: str = "http://127.0.0.1:1", **user: Any)
 
 
 class Listener:
-    """A real server on loopback that answers everything with 200 and records the received tokens."""
+    """A real server on loopback that answers everything with 200 and records the received tokens and users to impersonate."""
 
     def __init__(self) -> None:
         self.tokens: list[str | None] = []
+        self.users: list[str | None] = []
         self.status = 200
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.tokens.append(request.headers.get("Authorization"))
+        self.users.append(request.headers.get("Impersonate-User"))
         return web.Response(status=self.status)
 
     async def __aenter__(self) -> Self:
@@ -207,12 +209,12 @@ async def test_the_token_of_a_service_account_is_read_again(tmp_path: Path, monk
 
     await credentials.load()
     assert credentials.login.server == "https://[fd00::1]:443"
-    assert credentials.header() == "Bearer one"
+    assert credentials.login.authorization == "Bearer one"
     token.write_text("two\n")
     await credentials.wait_stale()
     await credentials.load()
 
-    assert credentials.header() == "Bearer two"
+    assert credentials.login.authorization == "Bearer two"
 
 
 def test_a_token_of_the_kubeconfig_is_sent(tmp_path: Path):
@@ -223,6 +225,21 @@ def test_a_token_of_the_kubeconfig_is_sent(tmp_path: Path):
             return listener.tokens
 
     assert asyncio.run(attempt()) == ["Bearer secret"]
+
+
+@pytest.mark.parametrize("is_of_plugin", [False, True])
+def test_requests_impersonate_the_user_of_the_kubeconfig(tmp_path: Path, *, is_of_plugin: bool):
+    """Without the header, a request would have the rights of the account that may impersonate."""
+    user = {"as": "jane", **(answering(tmp_path, token="t") if is_of_plugin else {"token": "t"})}
+
+    async def attempt() -> Listener:
+        async with Listener() as listener:
+            async with connect(kubeconfig(tmp_path, server=listener.url, **user)) as connection:
+                await connection.send(Request("GET", "/version"))
+            return listener
+
+    listener = asyncio.run(attempt())
+    assert (listener.tokens, listener.users) == (["Bearer t"], ["jane"])
 
 
 async def test_a_token_file_is_read_again(tmp_path: Path):
@@ -318,7 +335,7 @@ def test_a_plugin_beside_the_kubeconfig_is_found_from_any_working_directory(
 
     asyncio.run(credentials.load())
 
-    assert credentials.header() == "Bearer run-1"
+    assert credentials.login.authorization == "Bearer run-1"
 
 
 def answering(
@@ -338,7 +355,7 @@ def test_a_plugin_may_return_null_for_optional_fields(tmp_path: Path):
 
     asyncio.run(credentials.load())
 
-    assert credentials.header() == "Bearer it"
+    assert credentials.login.authorization == "Bearer it"
 
 
 def test_a_plugin_may_write_much_to_stderr(tmp_path: Path):
@@ -347,7 +364,7 @@ def test_a_plugin_may_write_much_to_stderr(tmp_path: Path):
 
     asyncio.run(asyncio.wait_for(credentials.load(), 10.0))
 
-    assert credentials.header() == "Bearer it"
+    assert credentials.login.authorization == "Bearer it"
 
 
 @pytest.mark.parametrize(
@@ -380,7 +397,7 @@ def test_the_terminal_prompt_of_a_plugin_is_visible(
 
     asyncio.run(credentials.load())
 
-    assert credentials.header() == "Bearer it"
+    assert credentials.login.authorization == "Bearer it"
     assert capfd.readouterr().err == "enter code 7\n"
 
 
@@ -392,7 +409,7 @@ async def test_a_plugin_whose_credentials_expire_at_the_zero_time_of_go_runs_aga
     await credentials.load()
     await credentials.load()
 
-    assert credentials.header() == "Bearer it"
+    assert credentials.login.authorization == "Bearer it"
 
 
 @pytest.mark.parametrize(

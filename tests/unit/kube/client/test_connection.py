@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT, ApiConnection
+from scheduler.kube.client.login import Headers
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Request
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
@@ -19,8 +20,8 @@ class Token:
         self.value = "Bearer one"
         self.was_rejected = False
 
-    def header(self) -> str | None:
-        return self.value
+    def headers(self) -> Headers:
+        return (("Authorization", self.value),)
 
     def rejected(self) -> None:
         self.was_rejected = True

@@ -67,6 +67,43 @@ def test_a_user_is_authenticated_by_the_fields_of_its_kubeconfig(
     assert login(tmp_path, **user).authorization == header
 
 
+def test_a_user_to_impersonate_is_in_the_headers(tmp_path: Path):
+    user = {
+        "token": "t",
+        "as": "jane",
+        "as-uid": "7",
+        "as-groups": ["dev", "ops"],
+        "as-user-extra": {"example.com/a b": ["x", "y"]},
+    }
+
+    assert login(tmp_path, **user).headers == (
+        ("Authorization", "Bearer t"),
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-example.com%2Fa%20b", "x"),
+        ("Impersonate-Extra-example.com%2Fa%20b", "y"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "problem"),
+    [
+        ({"as": 7}, "as: should hold text"),
+        ({"as": ["jane"]}, "as: should hold text"),
+        ({"as": "jane", "as-groups": "dev"}, "as-groups: should hold texts in a list"),
+        ({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra: should hold lists of texts by key"),
+        ({"as": "jane", "as-user-extra": {"a": [1]}}, "as-user-extra: should hold texts in a list"),
+        ({"as-groups": ["dev"]}, "as: is missing"),
+        ({"as": "jane\nX-Remote-User: root"}, "Impersonate-User is more than one line"),
+    ],
+)
+def test_an_invalid_user_to_impersonate_is_named(tmp_path: Path, user: dict[str, Any], problem: str):
+    with pytest.raises(LoginError, match=problem):
+        login(tmp_path, **user).check()
+
+
 def test_the_first_of_several_files_with_a_value_takes_precedence(tmp_path: Path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -19,6 +19,8 @@ from tests.unit.kube.http.raw_server import Visit, raw_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from scheduler.kube.client.login import Headers
+
 pytestmark = pytest.mark.run(by=asyncio.run)
 
 POD = "kube-system/leader"
@@ -29,8 +31,8 @@ class Token:
     def __init__(self, token: str) -> None:
         self._token = token
 
-    def header(self) -> str | None:
-        return f"Bearer {self._token}"
+    def headers(self) -> Headers:
+        return (("Authorization", f"Bearer {self._token}"),)
 
     def rejected(self) -> None:
         return
