@@ -1,5 +1,5 @@
 // The active configuration: profiles, plugins, the last reload, extenders.
-import { html } from "./dom.js";
+import { divisible, html } from "./dom.js";
 import { count, seconds } from "./format.js";
 import { Ago } from "./moment.js";
 import { Yaml } from "./object.js";
@@ -43,6 +43,6 @@ function Profile({ profile, written }) {
   return html`<section class="panel" aria-label=${`Profile ${profile.name}`}><header><h2>Profile ${profile.name}</h2><a href="#/try">Try changes</a></header><div class="scroll"><table>
     <caption class="unseen">Plugins</caption>
     <thead><tr><${Column}>plugin<//><${Column} n>weight<//><${Column}>arguments<//><${Column} wide>extension points<//></tr></thead>
-    <tbody>${profile.plugins.map((plugin) => html`<tr><td class="plugin">${plugin.name}</td><td class="n">${plugin.weight ?? ""}</td><td>${args.has(plugin.name) && Object.keys(args.get(plugin.name)).length > 0 && html`<${Yaml} title="arguments" of=${plugin.name} value=${args.get(plugin.name)} />`}</td><td class="wide">${plugin.points.join(", ")}</td></tr>`)}</tbody></table></div>
+    <tbody>${profile.plugins.map((plugin) => html`<tr><td class="plugin">${divisible(plugin.name)}</td><td class="n">${plugin.weight ?? ""}</td><td>${args.has(plugin.name) && Object.keys(args.get(plugin.name)).length > 0 && html`<${Yaml} title="arguments" of=${plugin.name} value=${args.get(plugin.name)} />`}</td><td class="wide">${plugin.points.join(", ")}</td></tr>`)}</tbody></table></div>
     ${written && html`<${Yaml} title="The profile as YAML" value=${written} />`}</section>`;
 }

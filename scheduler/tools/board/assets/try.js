@@ -1,5 +1,5 @@
 // Tries changes of a profile: which pending pods would get which node, with nothing written.
-import { html, useState } from "./dom.js";
+import { divisible, html, useState } from "./dom.js";
 import { count, many } from "./format.js";
 import { NodeLink, PodLink } from "./node.js";
 import { ask, useAnswer, useTopic } from "./store.js";
@@ -51,7 +51,7 @@ function Row({ plugin, isAdded, value, change, drop }) {
   const weight = isOn && value !== "on" ? value ?? plugin.weight ?? "" : plugin.weight ?? "";
   const turn = () => (isAdded ? drop() : change(plugin.name, isOn ? "off" : null));
   const weigh = (event) => change(plugin.name, event.target.value === String(plugin.weight) ? null : event.target.value || (isAdded ? "on" : null));
-  return html`<tr class=${value === undefined ? "" : "chosen"}><td class="plugin">${plugin.name}</td>
+  return html`<tr class=${value === undefined ? "" : "chosen"}><td class="plugin">${divisible(plugin.name)}</td>
     <td><input type="checkbox" checked=${isOn} onChange=${turn} aria-label=${`${plugin.name} enabled`} /></td>
     <td>${(plugin.weight !== null || isAdded) && html`<input type="number" min="1" max="100" value=${weight} disabled=${!isOn} onInput=${weigh} aria-label=${`weight of ${plugin.name}`} />`}</td>
     <td class="wide">${plugin.points.join(", ")}</td></tr>`;

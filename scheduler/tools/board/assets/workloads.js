@@ -57,23 +57,22 @@ export function Controller({ namespace, owner }) {
         <dt>requests</dt><dd>${asked(answer.requests)}</dd></dl>
       ${causes.length > 0 && html`<h3>Why pods are pending</h3><ul class="rejections">${causes.map(([message, n]) => html`<li>${many(n, "pod")}: ${message || "no attempt yet"}</li>`)}</ul>`}</section>
     <section class="panel" aria-label="Pods"><h2>Pods</h2>
-      <${Paged} rows=${answer.pods} caption=${answer.count > answer.pods.length ? `The first ${count(answer.pods.length)} of ${count(answer.count)} pods` : many(answer.count, "pod")} head=${html`<${Column}>pod<//><${Column}>node<//><${Column}>queue<//><${Column}>message<//>`}
-        row=${(each) => html`<tr key=${each.pod}><td><${PodLink} pod=${each.pod} /></td><td>${each.node && html`<${NodeLink} node=${each.node} />`}</td><td class="w">${each.node || each.place === "outside" ? "" : each.place}</td><td>${each.message}</td></tr>`} /></section>`;
+      <${Paged} rows=${answer.pods} caption=${answer.count > answer.pods.length ? `The first ${count(answer.pods.length)} of ${count(answer.count)} pods` : many(answer.count, "pod")} head=${html`<${Column}>pod<//><${Column}>node<//><${Column}>queue<//><${Column} wide>message<//>`}
+        row=${(each) => html`<tr key=${each.pod}><td><${PodLink} pod=${each.pod} /></td><td>${each.node && html`<${NodeLink} node=${each.node} />`}</td><td class="w">${each.node || each.place === "outside" ? "" : each.place}</td><td class="wide">${each.message}</td></tr>`} /></section>`;
 }
 
 export function Preemptions() {
   const answer = useAnswer("preemptions", AGAIN_MS);
   if (!answer) return html`<p class="dim">Loading…</p>`;
   const { problem, preemptions, count: kept } = answer;
-  const hasQuotas = preemptions?.some((each) => each.quota);
   return html`<section class="panel" aria-label="Preemptions"><header><h2>Preemptions</h2></header>
     ${problem && html`<p class="dim">${problem}</p>`}
     ${preemptions?.length === 0 && html`<p class="dim">None by this process.</p>`}
     ${preemptions?.length > 0 && html`<${Paged} rows=${preemptions} caption=${kept > preemptions.length ? `The last ${count(preemptions.length)} of ${count(kept)} preemptions in memory` : `${many(kept, "preemption")} by this process`}
-      head=${html`<${Column}>time<//><${Column}>for<//>${hasQuotas && html`<${Column}>queue or quota<//>`}<${Column}>cause<//><${Column} wide>node<//><${Column}>victims<//><${Column} wide>plugin<//>`}
+      head=${html`<${Column}>time<//><${Column}>for<//><${Column}>cause<//><${Column} wide>node<//><${Column}>victims<//><${Column} wide>plugin<//>`}
       row=${(each) => html`<tr key=${`${each.at} ${each.preemptor}`}><td class="w"><${Ago} at=${each.at} /></td>
-        <td>${each.kind === "pod" ? html`<${PodLink} pod=${each.preemptor} />` : html`<${GroupLink} group=${each.preemptor} />`}<div class="dim">priority ${each.priority}${each.placed ? html`, now on <${NodeLink} node=${each.placed} />` : ""}</div></td>
-        ${hasQuotas && html`<td>${each.quota && html`<a href=${quotaPath(each.quota)}>${each.quota}</a>`}</td>`}
+        <td>${each.kind === "pod" ? html`<${PodLink} pod=${each.preemptor} />` : html`<${GroupLink} group=${each.preemptor} />`}<div class="dim">priority ${each.priority}${each.placed ? html`, now on <${NodeLink} node=${each.placed} />` : ""}</div>
+          ${each.quota && html`<div class="dim">queue or quota <a href=${quotaPath(each.quota)}>${each.quota}</a></div>`}</td>
         <td>${each.cause}</td><td class="wide">${each.node && html`<${NodeLink} node=${each.node} />`}</td>
         <td>${each.victims.map(({ pod, priority }) => html`<div><${PodLink} pod=${pod} /> <span class="dim">priority ${priority}</span></div>`)}${each.count > each.victims.length ? html`<div class="dim">and ${count(each.count - each.victims.length)} more</div>` : ""}</td>
         <td class="dim wide">${each.plugin}</td></tr>`} />`}</section>`;
