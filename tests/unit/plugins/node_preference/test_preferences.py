@@ -43,6 +43,7 @@ class TestMaximum:
             pytest.param("30%", 2, 9, False, id="a percentage is rounded down"),
             pytest.param("30%", 0, 3, False, id="a percentage of too few replicas"),
             pytest.param("100%", 9, 10, True, id="all replicas"),
+            pytest.param("100%", 10, 10, False, id="more than all replicas"),
             pytest.param(0, 0, 10, False, id="no pods at all"),
         ],
     )
