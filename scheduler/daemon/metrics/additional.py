@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.daemon.metrics.families import exponential_buckets
 
@@ -296,6 +296,10 @@ class ConsistencyMetrics:
             self._drift[each].add(0)
 
 
+_LAG_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""In seconds; nothing that a tenant creates holds the loop for more than 0.1."""
+
+
 class LoopMetrics:
     """Metrics of the loop that all decisions, watches, bindings, HTTP endpoints and the lease share."""
 
@@ -303,13 +307,13 @@ class LoopMetrics:
         self._lag = families.histograms(
             "custom_scheduler_loop_lag_seconds",
             "How late a task of the main loop ran, measured ten times a second, in seconds.",
-            bounds=exponential_buckets(0.001, 2, 15),
+            bounds=_LAG_BOUNDS,
         )[()]
         self._lag_cpu = families.histograms(
             "custom_scheduler_loop_lag_cpu_seconds",
             "How much of that the main loop had the processor, at most, in seconds. In the rest it waited for the "
             "processor or for a disk.",
-            bounds=exponential_buckets(0.001, 2, 15),
+            bounds=_LAG_BOUNDS,
         )[()]
         self._stalls = families.counters(
             "custom_scheduler_loop_stalls_total",
