@@ -25,6 +25,7 @@ from scheduler.kube.client.connect import Credentials, connected
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.wording import did_you_mean
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.evaluation import evaluate_each, is_pending
 from scheduler.tools.whatif.explanation_text import show_group
@@ -118,6 +119,8 @@ class Lookup:
         return "kube-scheduler's default plugins" if self.config is None else f"the profiles of {self.config}"
 
 
+_SIMILARITY: Final = 0.8
+"""Of schedulerNames: many of them end in "-scheduler"."""
 _NOT_FOUND: Final = 404
 _ASK_AGAIN_SECONDS: Final = 2.0
 _DECIDE_AGAIN_SECONDS: Final = 10.0
@@ -250,10 +253,10 @@ async def _decided(
     }
     if pod.is_terminal or pod.is_terminating:
         return answer
-    scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
+    scheduler, cluster = await look.scheduler(connection, [pod.scheduler_name])
     (judged,) = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, [pod])])
     when = "now" if pod.node_name else "attempt"
-    sentences = (why_not_asked or _unserved(pod), judged.explanation["verdict"])
+    sentences = (why_not_asked or _unserved(pod, cluster.pods), judged.explanation["verdict"])
     return {
         **answer,
         "verdict": " ".join(filter(None, sentences)),
@@ -262,13 +265,20 @@ async def _decided(
     }
 
 
-def _unserved(pod: PodInfo) -> str:
-    """Return that a pending pod seems to have no scheduler; "" if its scheduler reported about it, or need not."""
+def _unserved(pod: PodInfo, pods: Iterable[PodInfo]) -> str:
+    """Return that a pending pod seems to have no scheduler; "" if its scheduler reported about it, or need not.
+
+    Args:
+        pod: the pod.
+        pods: the pods of the cluster; a similar schedulerName of one that is on a node is suggested.
+    """
     if pod.node_name or pod.pod.spec.scheduling_gates or pod.group is not None or last_message(pod):
         return ""
-    return (
-        f"No scheduler reported about pod {pod.key}: does one serve its schedulerName {pod.scheduler_name}?"
-    )
+    name = pod.scheduler_name
+    others = sorted({each.scheduler_name for each in pods if each.node_name} - {name})
+    hint = did_you_mean(name, others, similarity=_SIMILARITY)
+    question = f"does one serve its schedulerName {name}{hint or '?'}"
+    return f"No scheduler reported about pod {pod.key}: {question}"
 
 
 def _without_times(answer: dict[str, Any]) -> object:
@@ -407,7 +417,7 @@ async def _verdicts_of_this_process(
     if not pods:
         return {}
     try:
-        scheduler, _ = await look.scheduler(connection, [pod.scheduler_name for pod in pods])
+        scheduler, cluster = await look.scheduler(connection, [pod.scheduler_name for pod in pods])
     except SchedulerError as error:
         click.echo(f"{len(pods)} groups of pods have no verdict: {error}", err=True)
         return {}
@@ -415,7 +425,7 @@ async def _verdicts_of_this_process(
     found = {}
     for pod, each in zip(pods, judged, strict=True):
         sentence, remedies, causes = _with_best_remedy(each.explanation)
-        found[pod.key] = " ".join(filter(None, (_unserved(pod), sentence))), remedies, causes
+        found[pod.key] = " ".join(filter(None, (_unserved(pod, cluster.pods), sentence))), remedies, causes
     return found
 
 

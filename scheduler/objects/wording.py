@@ -50,12 +50,18 @@ def was(value: object) -> str:
     return f"was {value}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion to follow a sentence, as in `, did you mean "plugins"?`; "" if nothing is similar."""
+def did_you_mean(name: str, known: Iterable[str], *, similarity: float = 0.6) -> str:
+    """Return a suggestion to follow a sentence, as in `, did you mean "plugins"?`; "" if nothing is similar.
+
+    Args:
+        name: the unknown name.
+        known: the names to suggest one of.
+        similarity: how similar a suggestion is at least, from 0 to 1.
+    """
     if len(name) > _LONGEST_SHOWN:
         return ""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=similarity)
     return f", did you mean {quoted(by_lower_case[near[0]])}?" if near else ""
 
 

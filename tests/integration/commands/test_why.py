@@ -257,6 +257,19 @@ def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
     in_a_world(tmp_path, scenario)
 
 
+def test_a_misspelled_scheduler_name_is_named_with_a_similar_one(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.add("pods", pod_object("runs", node="n1"), pod_object("web", scheduler_name="custom-schedular"))
+
+        found = await world.why("web", "--offline")
+        assert (
+            'schedulerName custom-schedular, did you mean "custom-scheduler"? Pod default/web fits'
+            in found.out
+        )
+
+    in_a_world(tmp_path, scenario)
+
+
 def test_a_watch_prints_changes_until_the_pod_is_on_a_node(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.may_be_asked()
