@@ -325,7 +325,8 @@ def rows_to_try(diagnosis: Diagnosis) -> Rows:
     """Return the nodes that rejected the pod for a reason that removing pods might resolve, ascending."""
     if diagnosis.pre_filter_status is not None:
         mendable = diagnosis.pre_filter_status.code is Code.UNSCHEDULABLE
-        return np.arange(diagnosis.n_nodes if mendable else 0, dtype=np.intp)
+        # The nodes outside of those to which the attempt is limited are not examined.
+        return np.flatnonzero((diagnosis.rejected_by != NOT_EXAMINED) & mendable)
     found = np.zeros(diagnosis.n_nodes, dtype=bool)
     for place, table in enumerate(diagnosis.tables):
         resolvable = [outcome.code is Code.UNSCHEDULABLE for outcome in table]

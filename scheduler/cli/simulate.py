@@ -21,6 +21,7 @@ from scheduler.cli.options import (
 from scheduler.cli.workload_options import arrivals_option, processes_option, seeds_option, workload_option
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_features
+from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all
 from scheduler.tools.whatif.simulation.workload import typical_pods as kinds_of
@@ -59,6 +60,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="If several nodes are best, choose the smallest name, as the simulator of the paper does, instead of a random one.",
 )
+@option(
+    "--shards",
+    type=click.IntRange(1, BUCKETS),
+    default=1,
+    help="Number of replicas that share the nodes. Each places pods on its own nodes, and passes on a pod that fits on none "
+    "of them (docs/sharding.md).",
+)
 @longest_wait_option
 @processes_option("simulations")
 @option(
@@ -76,6 +84,7 @@ def simulate(
     inflate: float | None,
     arrivals: int | None,
     first_of_equals: bool,
+    shards: int,
     pod_max_in_unschedulable_pods_duration: Duration,
     processes: int | None,
     typical_pods: bool,
@@ -100,6 +109,7 @@ def simulate(
             arrivals=arrivals,
             first_of_equals=first_of_equals,
             max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
+            shards=shards,
         )
     except ValueError as error:
         fail(str(error))

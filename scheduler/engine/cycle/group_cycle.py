@@ -18,6 +18,7 @@ from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
 from scheduler.engine.cycle.group_preemption import GroupPreemption
 from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch, Members
 from scheduler.engine.runtime.budget import OverBudgetError
+from scheduler.engine.sharding.buckets import key_of
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework.pod_groups import SAME_SCHEDULER
@@ -77,6 +78,7 @@ class PodGroupCycle:
         release: GroupRelease,
         attempts: GroupLog,
     ) -> None:
+        self._shared = shared
         self._freeze, self._cache = shared.freeze, shared.cache
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
@@ -256,6 +258,9 @@ class PodGroupCycle:
             are assumed on their nodes.
         """
         options = _ENTITY if group.is_entity else EVERYWHERE
+        found = await self._in_one_shard(group, plugin, attempts, options)
+        if found is not None:
+            return found, None
         tried, held = await self._first(self._placements.run(group, plugin, attempts, options))
         pauses = self._pauses.count
         found = tried if tried.is_placed else await self._search(tried, attempts)
@@ -278,6 +283,24 @@ class PodGroupCycle:
         if not group.preempts_as_one:
             return tried, Status.unschedulable()
         return tried, await self._room.make(tried, attempts)
+
+    async def _in_one_shard(
+        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], options: PassOptions
+    ) -> Pass | None:
+        """Return a pass that places the group on the nodes of one replica; None without one, or if no replicas share nodes.
+
+        A group without one is tried on all nodes, as by the leader after the replicas have released their nodes.
+        """
+        shards = self._shared.shards
+        if shards is None:
+            return None
+        for name in shards.order(key_of(attempts[0].queued.pod, group.key)):
+            rows = shards.rows(name, self._cache.snapshot())
+            within = replace(options, within=rows, may_preempt=False)
+            tried, _ = await self._first(self._placements.run(group, plugin, attempts, within))
+            if tried.is_placed:
+                return tried
+        return None
 
     async def _first(self, run: Awaitable[Pass]) -> tuple[Pass, Sequence[Preemption]]:
         """Return a pass, undone unless it places the group, and the preemptions that plugins requested."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions, decide
+from scheduler.engine.sharding.buckets import key_of
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime, run_to_end
 from scheduler.framework.status import Status
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.sampling import NodeSampling
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.sharding.buckets import NodeShards
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -52,6 +54,7 @@ class PodCycle:
         attempts: AttemptLog,
         long: LongAttempts,
     ) -> None:
+        self._shared = shared
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
@@ -136,8 +139,15 @@ class PodCycle:
         self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
     ) -> tuple[Decision, Snapshot]:
         """Decide on the current cluster, and return the snapshot too."""
-        snapshot, pod = self._cache.snapshot(), attempt.queued.pod
-        decision = await decide(
+        snapshot = self._cache.snapshot()
+        shards = self._shared.shards
+        if shards is None or options is not BY_ITSELF or attempt.queued.pod.node_name:
+            return await self._decide(attempt, snapshot, options), snapshot
+        return await self._decide_in_shards(attempt, snapshot, shards), snapshot
+
+    async def _decide(self, attempt: Attempt, snapshot: Snapshot, options: DecisionOptions) -> Decision:
+        pod = attempt.queued.pod
+        return await decide(
             attempt.framework,
             pod,
             snapshot,
@@ -149,7 +159,31 @@ class PodCycle:
             attempt=attempt.queued.attempts,
             options=options,
         )
-        return decision, snapshot
+
+    async def _decide_in_shards(self, attempt: Attempt, snapshot: Snapshot, shards: NodeShards) -> Decision:
+        """Decide as replicas that share the nodes: each tries the pod on its own nodes, and passes it on to the next one.
+
+        No replica preempts pods before all of them have tried the pod. If the pod has a nominated node, the owner of that
+        node is the first. The decision that no node fits is that about all nodes.
+        """
+        pod = attempt.queued.pod
+        nominated = pod.pod.status.nominated_node_name
+        nominated = nominated if snapshot.row_of(nominated) is not None else ""
+        parts = [shards.rows(name, snapshot) for name in shards.order(key_of(pod), nominated)]
+        for place, rows in enumerate(parts):
+            decision = await self._decide(attempt, snapshot, DecisionOptions(within=rows, may_preempt=False))
+            if not decision.status.is_rejected:
+                shards.passed_on += place > 0
+                return decision
+        kept: str | None = ""
+        for rows in parts if attempt.framework.filtering.has_post_filter else ():
+            decision = await self._decide(attempt, snapshot, DecisionOptions(within=rows))
+            kept = decision.nominated_node_name
+            waits_for_victims = kept is None and nominated
+            if kept or waits_for_victims or not decision.status.is_rejected:
+                return decision
+        decision = await self._decide(attempt, snapshot, DecisionOptions(may_preempt=False))
+        return replace(decision, nominated_node_name=kept)
 
     async def give_time(
         self, needs: NeedsTime, yield_to_loop: Callable[[], Awaitable[None]] | None = None

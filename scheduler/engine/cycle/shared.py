@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.sharding.buckets import NodeShards
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.pod_groups import PodGroup
@@ -181,6 +182,7 @@ class Shared:
         freeze: active while the state must not change.
         bus: dispatches cluster events.
         budget: how long calls may hold the event loop.
+        shards: the replicas that share the nodes, all of which are simulated; None if each pod is tried on all nodes.
     """
 
     def __init__(
@@ -213,3 +215,4 @@ class Shared:
         self.freeze = ClusterFreeze(self.time)
         self.bus = EventBus(self.queue)
         self.budget = budget or LoopBudget(clock.monotonic)
+        self.shards: NodeShards | None = None

@@ -190,6 +190,7 @@ def simulate(
     seed: int,
     first_of_equals: bool = False,
     max_in_unschedulable_seconds: float = 300.0,
+    shards: int = 1,
     ends: Sequence[float] = (),
     part_ended: Callable[[PartFigures], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
@@ -204,6 +205,7 @@ def simulate(
         seed: seed for the choice among the best nodes.
         first_of_equals: choose the smallest name among the best nodes, instead of a random one.
         max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
+        shards: number of replicas that share the nodes.
         ends: the times at which the parts of the workload end, as of `part_ends`; empty for no parts.
         part_ended: called with the figures of each part after its end; an exception ends the simulation.
         progress: called from time to time with the number of pods that arrived since the last call.
@@ -221,6 +223,7 @@ def simulate(
         configuration=configuration,
         random=random,
         max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+        shards=shards,
     )
     return run(_simulate(workload, make, ends, part_ended, progress))
 
@@ -262,6 +265,7 @@ class SimulationJob:
         arrivals: number of pods to draw; None keeps the workload.
         first_of_equals: choose the smallest name among the best nodes.
         max_in_unschedulable_seconds: as of `simulate`.
+        shards: as of `simulate`.
         parts: number of parts that have figures of their own; 0 for none.
         played: number of parts that are played; None for all.
     """
@@ -272,6 +276,7 @@ class SimulationJob:
     arrivals: int | None = None
     first_of_equals: bool = False
     max_in_unschedulable_seconds: float = 300.0
+    shards: int = 1
     parts: int = 0
     played: int | None = None
 
@@ -314,6 +319,7 @@ def jobs_of(
     arrivals: int | None = None,
     first_of_equals: bool = False,
     max_in_unschedulable_seconds: float = 300.0,
+    shards: int = 1,
 ) -> Jobs:
     """Return a job for each configuration and seed.
 
@@ -328,7 +334,7 @@ def jobs_of(
     return Jobs(
         [
             SimulationJob(
-                config.source, seed, inflate, arrivals, first_of_equals, max_in_unschedulable_seconds
+                config.source, seed, inflate, arrivals, first_of_equals, max_in_unschedulable_seconds, shards
             )
             for config in configs
             for seed in seeds
@@ -377,6 +383,7 @@ def play(
         seed=job.seed,
         first_of_equals=job.first_of_equals,
         max_in_unschedulable_seconds=job.max_in_unschedulable_seconds,
+        shards=job.shards,
         ends=ends,
         part_ended=part_ended,
         progress=progress,

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
 from rich.table import Table
 from rich.text import Text
 
@@ -68,6 +69,10 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
             shown = ", ".join(f"{name} {number:,}" for name, number in numbers.most_common())
             console.print(Text(f"{what} of {title}: {shown}"), soft_wrap=True)
     for config, each in by_config.items():
+        if each[0].passed_on is not UNSET:
+            pods_on = fmean([result.passed_on for result in each if result.passed_on is not UNSET])
+            shown = f"{pods_on:,.0f} pods were placed by another replica than the first"
+            console.print(Text(f"passed on by {_title(config)}: {shown}"), soft_wrap=True)
         _show_queues(console, _title(config), [result.samples for result in each])
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
     if demands:

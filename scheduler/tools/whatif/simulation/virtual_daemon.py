@@ -18,6 +18,7 @@ from scheduler.daemon.app.tasks import Tasks
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.budget import LoopBudget
+from scheduler.engine.sharding.buckets import NodeShards
 from scheduler.extensions.extenders import Extenders, HttpExtender
 from scheduler.tools.whatif.documents import decoded_object
 from scheduler.tools.whatif.simulation.cluster import MemoryCluster, ObjectWrites, bind_volumes
@@ -111,6 +112,8 @@ class VirtualDaemon:
         epoch: time when the loop's time is 0.
         stop_seconds, binding_seconds: those of `MemoryCluster`.
         max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
+        shards: number of replicas that share the nodes, as in docs/sharding.md. They know of each other's placements at once,
+            so one state and one queue serve all of them.
 
     Attributes:
         loop: the event loop.
@@ -135,6 +138,7 @@ class VirtualDaemon:
         stop_seconds: float = inf,
         binding_seconds: Callable[[PodInfo], float] | None = None,
         max_in_unschedulable_seconds: float = 300.0,
+        shards: int = 1,
     ) -> None:
         settings = configuration.settings
         self.loop = loop
@@ -146,6 +150,8 @@ class VirtualDaemon:
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             budget=NoBudget(clock.monotonic),
         )
+        if shards > 1:
+            self.parts.shards = NodeShards([f"shard-{number}" for number in range(shards)])
         self._patience_seconds = max_in_unschedulable_seconds + _PATIENCE_SECONDS
         self.cluster = MemoryCluster(
             self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds
