@@ -85,8 +85,6 @@ class BucketState(Enum):
     """The replica places pods on its nodes."""
     RELEASING = "releasing"
     """Another replica should own it: earlier decisions are still carried out, and no further ones are made."""
-    RELEASED = "released"
-    """The release was sent."""
     EXPIRED = "expired"
     """The Lease of this replica is not valid."""
 
@@ -111,7 +109,6 @@ class BucketHolder:
         self._quiet_at: dict[
             int, float
         ] = {}  # bucket -> time when no Binding without an answer can arrive any more
-        self._asked: dict[int, int] = {}  # bucket -> version on which its release was last sent
 
     # The Lease.
 
@@ -158,7 +155,6 @@ class BucketHolder:
                 held[bucket] = self.name
             elif held[bucket] == self.name != wanted and self._is_quiet(bucket, now):
                 held[bucket] = NOBODY
-                self._asked[bucket] = seen.version
         return None if held == list(seen.held) else Assignment(seen.version, seen.wanted, tuple(held))
 
     def state(self, bucket: int, now: float) -> BucketState:
@@ -167,9 +163,7 @@ class BucketHolder:
             return BucketState.OTHERS
         if not self.is_valid(now):
             return BucketState.EXPIRED
-        # A release of an older version cannot succeed any more: the update would be refused.
-        if self._asked.get(bucket) == self._assignment.version:
-            return BucketState.RELEASED
+        # This holds until a newer version is read; then a release that was sent has succeeded, or will be refused.
         if self._assignment.wanted[bucket] != self.name:
             return BucketState.RELEASING
         return BucketState.IN_USE if self._claims[bucket] <= self._known_version else BucketState.CLAIMED

@@ -74,7 +74,8 @@ class Faults:
         cut: replicas whose renewals of their Leases are lost.
         blind: replicas that do not get the changes of others to the assignment.
         leaders: replicas that believe that they lead.
-        is_erratic: whether leaders want other owners all the time; nothing depends on what they want.
+        is_slow: whether Bindings take long to arrive, more often than other messages.
+        is_erratic: whether leaders want other owners again and again; nothing depends on what they want.
     """
 
     delay: float = 0.0
@@ -84,11 +85,12 @@ class Faults:
     blind: set[str] = field(default_factory=set)
     cut: set[str] = field(default_factory=set)
     leaders: set[str] = field(default_factory=set)
+    is_slow: bool = False
     is_erratic: bool = False
 
     def end(self) -> None:
         """End all faults; leaders stay."""
-        self.delay, self.loss, self.is_erratic = 0.0, 0.0, False
+        self.delay, self.loss, self.is_slow, self.is_erratic = 0.0, 0.0, False, False
         for some in (self.stopped, self.late_cache, self.blind, self.cut):
             some.clear()
 
@@ -132,7 +134,8 @@ class World:
         """Carry a request to the server and its answer back; both may be late, or lost."""
         if self.random.random() < self.faults.loss:
             return
-        there = self.random.random() * self.faults.delay
+        is_slow = self.faults.is_slow and discarded_after < float("inf")
+        there = self.random.random() * (discarded_after if is_slow else self.faults.delay)
         if there + STEP > discarded_after:  # it arrives at the next step
             return
 
@@ -304,7 +307,7 @@ class Replica:
                 lambda _: end(None),
                 discarded_after=DURATIONS.binding,
             )
-            self.world.at(self.world.now + 3.0, lambda: self.receive(lambda: end(now)))
+            self.world.at(self.world.now + 1.0, lambda: self.receive(lambda: end(now)))
 
         self.world.at(self.world.now + wait, lambda: self.receive(bind))
         assert begun <= self.clock
@@ -326,7 +329,9 @@ class Replica:
             return
         wanted = wanted_owners(members, assignment.wanted, count=BUCKETS)
         if self.world.faults.is_erratic:
-            wanted = tuple(self.world.random.choice(members) for _ in range(BUCKETS))
+            random, kept = self.world.random, tuple(assignment.wanted)
+            moved, owner = random.randrange(2 * BUCKETS), random.choice(members)
+            wanted = tuple(owner if bucket == moved else name for bucket, name in enumerate(kept))
         held = without(assignment, self._ended) or tuple(assignment.held)
         if (wanted, held) != (tuple(assignment.wanted), tuple(assignment.held)):
             changed = Assignment(assignment.version, wanted, held)
