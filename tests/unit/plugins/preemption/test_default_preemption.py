@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption import candidates, ranking
-from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
+from plugins.preemption.candidates import (
+    NEVER,
+    VICTIMS_ARE_LEAVING,
+    rows_to_try,
+    search,
+    why_not_eligible,
+)
 from plugins.preemption.default_preemption import DefaultPreemptionArgs
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import _not_found
 from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
-from scheduler.framework import Diagnosis
+from scheduler.framework import Code, Diagnosis, Status
 from scheduler.framework.reasons import Cause
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
@@ -280,3 +287,14 @@ def test_the_start_of_only_one_victim_of_each_candidate_is_read(monkeypatch: pyt
     best([PreemptionCandidate(row, victims, 0) for row in range(3)])
 
     assert read == ["v0"] * 3
+
+
+def test_a_pod_that_pre_filter_rejected_preempts_only_on_the_nodes_to_which_its_attempt_is_limited():
+    diagnosis = Diagnosis.blank(4)
+    diagnosis.reject_all(Status.unschedulable("it may fit without others"))
+    assert rows_to_try(diagnosis).tolist() == [0, 1, 2, 3]
+
+    diagnosis.look_within(np.array([1, 3]))
+    assert rows_to_try(diagnosis).tolist() == [1, 3]
+    diagnosis.reject_all(Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("it fits nowhere",)))
+    assert rows_to_try(diagnosis).size == 0

@@ -13,7 +13,7 @@ from scheduler.engine.sharding.buckets import NodeShards, key_of
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
-from scheduler.tools.whatif.simulation.workload import Arrival, Workload
+from scheduler.tools.whatif.simulation.workload import Arrival, NodeIsThere, Workload
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.unit.tools.whatif.simulation.test_simulate import CONFIG
 from tests.unit.tools.whatif.simulation.test_virtual_daemon import in_group, on, play
@@ -108,6 +108,27 @@ def test_while_its_victims_leave_a_pod_preempts_no_others():
 
     assert [victim for _, what, victim in lines if what == "evicted"] == [f"low-{own[0].name}"]
     assert places(lines)["high"] == own[0].name
+
+
+def test_the_owner_of_the_nominated_node_is_the_first_to_try_a_pod_again():
+    first = first_of("high")
+    own, others = nodes_of(first, 2, cpu="4"), nodes_of(other(first), 1, cpu="4")
+    full, new = own
+    pods = [
+        pod("higher", cpu="3", priority=99, nodeName=full.name),
+        pod("low", cpu="3", nodeName=others[0].name),
+    ]
+    arrivals = [
+        Arrival(pod("high", cpu="3", priority=9), 1.0),
+        Arrival(pod("low-too", cpu="3", nodeName=new.name), 2.0),
+    ]
+    workload = Workload(
+        ClusterFile(nodes=[full, *others], pods=pods), arrivals, events=[NodeIsThere(3.0, new)]
+    )
+    lines, _ = play(workload, shards=2)
+
+    assert [victim for _, what, victim in lines if what == "evicted"] == ["low"]
+    assert places(lines)["high"] == others[0].name
 
 
 @pytest.mark.parametrize(("cpu", "is_in_one"), [("1", True), ("3", False)])
