@@ -19,7 +19,9 @@ from tests.integration.board.test_board_in_a_browser import ALONE, add, board_of
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group
 from tests.integration.plugins.test_fair_queues import CRDS, DEFINITION, EXAMPLE, QUEUES, queue, several
 from tests.support.browser import (
+    DESKTOP,
     PATIENCE_MS,
+    assert_accessible,
     assert_accessible_in_all_colours,
     browsing,
     run_with_browser,
@@ -31,14 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from playwright.async_api import Page
+    from playwright.async_api import Page, ViewportSize
 
     from scheduler.http_server.messages import ServerResponse
 
 pytestmark = pytest.mark.run(by=run_with_browser)
 
-PHONE_WIDTH = 390
-PHONE = {"viewport": {"width": PHONE_WIDTH, "height": 800}}
+PHONE: ViewportSize = {"width": 390, "height": 800}
 LONG = "a-service-with-a-long-name-in-production-7d9f8c6b5-x2x4q"
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -111,28 +112,32 @@ async def open_everything(page: Page) -> None:
         await expect(panel(page, "Result")).to_contain_text("unchanged")
 
 
-async def assert_fits_a_phone(page: Page) -> None:
-    """Check that only tables scroll sideways, in their own frames, and that no text has a column of a few letters."""
-    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, page.url
+async def assert_is_for_everyone(page: Page) -> None:
+    """Check the page with everything open: in light and dark colours on a desktop, and on a phone.
+
+    There only tables scroll sideways, in their own frames, and no text has a column of a few letters.
+    """
+    await assert_accessible_in_all_colours(page)
+    await page.set_viewport_size(PHONE)
+    await assert_accessible(page)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], page.url
     narrow = await page.evaluate(
         """() => [...document.querySelectorAll('td, th, dd, li')]
             .filter((each) => each.checkVisibility() && each.innerText.trim().length > 8)
             .filter((each) => each.clientWidth < 40 && each.clientHeight > 60).map((each) => each.innerText)"""
     )
     assert narrow == [], page.url
+    await page.set_viewport_size(DESKTOP)
 
 
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-async def test_all_pages_are_accessible(tmp_path: Path, options: dict[str, Any]) -> None:
-    async with board_with_all_pages(tmp_path) as url, browsing(**options) as (page, complaints):
+async def test_all_pages_are_accessible_on_a_desktop_and_on_a_phone(tmp_path: Path) -> None:
+    async with board_with_all_pages(tmp_path) as url, browsing() as (page, complaints):
         for place, text in PAGES.items():
             await page.goto(f"{url}#{place}")
             await expect(page.locator("main")).to_contain_text(text)
-            await assert_accessible_in_all_colours(page)
+            await assert_accessible(page)
             await open_everything(page)
-            await assert_accessible_in_all_colours(page)
-            if options:
-                await assert_fits_a_phone(page)
+            await assert_is_for_everyone(page)
         assert complaints == []
 
 
@@ -152,8 +157,7 @@ class Refusing:
         return json_answer({"message": 'User "system:anonymous" cannot get path "/board"'}, 403)
 
 
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-async def test_the_form_for_a_token_is_accessible(options: dict[str, Any]) -> None:
+async def test_the_form_for_a_token_is_accessible_on_a_desktop_and_on_a_phone() -> None:
     async def nothing() -> bytes:
         return b""
 
@@ -162,12 +166,10 @@ async def test_the_form_for_a_token_is_accessible(options: dict[str, Any]) -> No
     form = await SignIn(Refusing()).refusal(request)
     assert form is not None
     assert isinstance(form.body, bytes)
-    async with browsing(**options) as (page, complaints):
+    async with browsing() as (page, complaints):
         await page.set_content(form.body.decode())
         await expect(page.get_by_role("alert")).to_contain_text("cannot get path")
-        await assert_accessible_in_all_colours(page)
-        if options:
-            await assert_fits_a_phone(page)
+        await assert_is_for_everyone(page)
         assert complaints == []
 
 
@@ -216,14 +218,11 @@ def tuned() -> Tuned:
     )
 
 
-@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-async def test_the_page_of_tune_is_accessible(options: dict[str, Any]) -> None:
-    async with browsing(**options) as (page, complaints):
+async def test_the_page_of_tune_is_accessible_on_a_desktop_and_on_a_phone() -> None:
+    async with browsing() as (page, complaints):
         await page.set_content(page_of(tuned()))
         await expect(page.get_by_role("region", name="Charts").locator("canvas").first).to_be_visible()
-        await assert_accessible_in_all_colours(page)
+        await assert_accessible(page)
         await open_everything(page)
-        await assert_accessible_in_all_colours(page)
-        if options:
-            await assert_fits_a_phone(page)
+        await assert_is_for_everyone(page)
         assert complaints == []
