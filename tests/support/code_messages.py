@@ -35,12 +35,16 @@ class Module(NamedTuple):
     Attributes:
         name: dotted.
         tree: its syntax.
+        calls: each call: the name of the function, the name before it ("…" if it is another expression), and the call.
+        functions: all, also methods and functions in functions.
         texts: names of module-level constants -> their texts.
         imports: imported name -> (module, name there).
     """
 
     name: str
     tree: ast.Module
+    calls: list[tuple[str, str, ast.Call]]
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
     texts: dict[str, str]
     imports: dict[str, tuple[str, str]]
 
@@ -59,25 +63,35 @@ def modules() -> dict[str, Module]:
 
 def _module(name: str, path: Path) -> Module:
     tree = ast.parse(path.read_text())
-    texts: dict[str, str] = {}
-    imports: dict[str, tuple[str, str]] = {}
+    module = Module(name, tree, [], [], {}, {})
+    texts = module.texts
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            imports |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+        match node:
+            case ast.ImportFrom(module=str(there)):
+                names = {alias.asname or alias.name: (there, alias.name) for alias in node.names}
+                module.imports.update(names)
+            case ast.Call(func=ast.Attribute(value=value, attr=called)):
+                before = value.id if isinstance(value, ast.Name) else _VALUE
+                module.calls.append((called, before, node))
+            case ast.Call(func=ast.Name(id=called)):
+                module.calls.append((called, "", node))
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                module.functions.append(node)
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
                 pairs = zip(targets, values, strict=False)
-                texts |= {
+                named = {
                     ast.unparse(target): text for target, value in pairs for text in _literals(value, texts)
                 }
+                texts.update(named)
             case (
                 ast.Assign(targets=[ast.Name(id=target)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
             ):
                 for text in _literals(value, texts):
                     texts[target] = text
-    return Module(name, tree, texts, imports)
+    return module
 
 
 def _literals(node: ast.expr, texts: dict[str, str]) -> Iterator[str]:
@@ -118,16 +132,6 @@ def texts_of(node: ast.expr, module: Module) -> Iterator[str]:
             yield from _literals(node, module.texts)
 
 
-def _calls(tree: ast.AST) -> Iterator[tuple[str, str, ast.Call]]:
-    """Yield each call: the name of the function, the expression before it, and the call."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Attribute(value=value, attr=name)):
-                yield name, ast.unparse(value), node
-            case ast.Call(func=ast.Name(id=name)):
-                yield name, "", node
-
-
 def log_messages() -> set[str]:
     """Return the messages of log lines that are, or may be, warnings and errors."""
     return _texts_given_to(
@@ -161,7 +165,7 @@ def _texts_given_to(place_of: Callable[[str, str], int | None]) -> set[str]:
     found: set[str] = set()
     for module in modules().values():
         passing = _passing_on(module, place_of)
-        for name, value, call in _calls(module.tree):
+        for name, value, call in module.calls:
             place = place_of(name, value)
             place = passing.get(name) if place is None else place
             if place is not None:
@@ -173,15 +177,14 @@ def _texts_given_to(place_of: Callable[[str, str], int | None]) -> set[str]:
 def _passing_on(module: Module, place_of: Callable[[str, str], int | None]) -> dict[str, int]:
     """Return the functions that pass a text of their caller on, and which of their arguments it is."""
     found = {}
-    for function in ast.walk(module.tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+    for name, value, call in module.calls:
+        place = place_of(name, value)
+        given = call.args[place] if place is not None and len(call.args) > place else None
+        for function in module.functions if isinstance(given, ast.Name) else ():
             names = [argument.arg for argument in function.args.args if argument.arg not in {"self", "cls"}]
-            for name, value, call in _calls(function):
-                place = place_of(name, value)
-                if place is not None and len(call.args) > place:
-                    given = call.args[place]
-                    if isinstance(given, ast.Name) and given.id in names:
-                        found[function.name] = names.index(given.id)
+            is_in_it = function.lineno <= call.lineno <= (function.end_lineno or 0)
+            if is_in_it and isinstance(given, ast.Name) and given.id in names:
+                found[function.name] = names.index(given.id)
     return found
 
 
@@ -189,7 +192,7 @@ def event_reasons() -> set[str]:
     """Return the reasons of events and of conditions."""
     found: set[str] = set()
     for module in modules().values():
-        for name, _, call in _calls(module.tree):
+        for name, _, call in module.calls:
             reasons = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
             if name == "Acceptance":
                 reasons += call.args[:1]
@@ -216,7 +219,7 @@ def reason_codes() -> set[str]:
     """Return the reason codes in the code; one that is computed is left out."""
     found: set[str] = set()
     for module in modules().values():
-        for name, _, call in _calls(module.tree):
+        for name, _, call in module.calls:
             if name == "Reason" and len(call.args) > 1:
                 found.update(texts_of(call.args[1], module))
     return found

@@ -67,12 +67,11 @@ def test_a_dry_run_needs_no_temporary_files(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("at_import", "at_build", "expected"),
     [
-        pytest.param("while True: pass", "pass", "importing gpu.py takes more than 4 seconds", id="an endless loop"),
         pytest.param(
             "try:\n    while True: pass\nexcept BaseException:\n    while True: pass",
             "pass",
             "importing gpu.py takes more than 4 seconds",
-            id="an endless loop that catches everything",
+            id="an endless loop that catches everything that is raised",
         ),
         pytest.param("import re; re.match('(a+)+$', 'a' * 64 + 'b')", "pass", "importing gpu.py", id="a loop in C"),
         pytest.param("time.sleep(3600)", "pass", "importing gpu.py", id="a sleep"),
@@ -110,7 +109,7 @@ def test_the_event_loop_continues_during_a_dry_run(tmp_path: Path, monkeypatch: 
 
     async def scenario() -> int:
         trying = asyncio.create_task(
-            plugin_dry_run.dry_run_plugins(configuration(tmp_path, at_import="while True: pass"))
+            plugin_dry_run.dry_run_plugins(configuration(tmp_path, at_import="time.sleep(3600)"))
         )
         turns = 0
         while not trying.done():
