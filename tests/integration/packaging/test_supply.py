@@ -9,14 +9,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -66,25 +61,11 @@ def test_the_environment_of_the_demo_has_what_the_tools_require() -> None:
     assert required - {"custom-scheduler"} <= locked("requirements.lock").keys()
 
 
-@pytest.fixture(scope="module")
-def sbom(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that lists a lock file, once for all tests."""
-    folder = tmp_path_factory.mktemp("sbom")
-
-    @cache
-    def listed(lock: str) -> Path:
-        done = make("sbom", f"LOCK={lock}", f"SBOM={folder / lock}")
-        assert done.returncode == 0, done.stderr
-        return folder / lock
-
-    return listed
-
-
-@pytest.mark.parametrize("lock", LOCKS[:2])
-def test_the_contents_of_the_image_are_listed_with_their_hashes(
-    lock: str, sbom: Callable[[str], Path]
-) -> None:
-    listed = json.loads(sbom(lock).read_text())
+def test_the_contents_of_the_image_are_listed_with_their_hashes(tmp_path: Path) -> None:
+    lock = "requirements-wasm.lock"  # it has the packages of requirements.lock too
+    done = make("sbom", f"LOCK={lock}", f"SBOM={tmp_path / 'sbom.json'}")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads((tmp_path / "sbom.json").read_text())
 
     assert listed["bomFormat"] == "CycloneDX"
     assert listed["metadata"]["component"]["name"] == PROJECT["project"]["name"]
@@ -93,14 +74,6 @@ def test_the_contents_of_the_image_are_listed_with_their_hashes(
         hashes = [one for each in component["externalReferences"] for one in each.get("hashes", ())]
         assert hashes, component["name"]
         assert {one["alg"] for one in hashes} == {"SHA-256"}
-
-
-def test_the_same_lock_file_is_listed_the_same_every_time(
-    sbom: Callable[[str], Path], tmp_path: Path
-) -> None:
-    assert make("sbom", f"SBOM={tmp_path / 'again'}").returncode == 0
-
-    assert (tmp_path / "again").read_bytes() == sbom("requirements.lock").read_bytes()
 
 
 @pytest.fixture
