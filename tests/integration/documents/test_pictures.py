@@ -192,15 +192,16 @@ async def test_the_picture_of_a_pod_has_its_rejections_by_reason_and_what_would_
 # A backtest.
 
 
-async def ten_minutes(it: Cluster) -> None:
+async def some_minutes(it: Cluster) -> None:
     """Create a pod on 24 nodes each second, and more of them in the middle; each runs for two to four minutes."""
+    seconds = 600 if "PICTURES" in os.environ else 300
     random = Random(5)
     it.add_nodes(
         *(node_object(f"n{each:02}", cpu="8", labels={ZONE: f"zone-{each % 3}"}) for each in range(24))
     )
     await asyncio.sleep(1.0)
     ends: list[tuple[int, str]] = []
-    for second in range(600):
+    for second in range(seconds):
         for number in range(1 + (200 < second < 330)):
             name = f"web-{second}-{number}"
             it.add_pods(pod_object(name, cpu=f"{random.choice([250, 500, 1000])}m", memory="256Mi"))
@@ -213,7 +214,7 @@ async def ten_minutes(it: Cluster) -> None:
 
 @pytest.fixture
 def result(tmp_path: Path) -> Backtest:
-    recorded = material(tmp_path, ten_minutes)
+    recorded = material(tmp_path, some_minutes)
     runs = [backtest(recorded, parse(PACKING), "packing.yaml")]
     baseline = backtest(recorded, recorded.recorded, "recorded configuration")
     return Backtest(recorded=as_recorded(recorded), baseline=baseline, no_baseline="", runs=runs)

@@ -156,7 +156,7 @@ async def test_a_large_pod_is_not_starved_by_a_stream_of_small_ones(tmp_path: Pa
         coming.cancel()
 
 
-LONG = 700
+LONG, SETTLED = 420, 150
 
 
 async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
                     1 for key, pod in pods.items() if key[0] == namespace and pod["spec"].get("nodeName")
                 )
                 assert namespace != "c" or used <= most
-                if second >= 300:
+                if second >= SETTLED:
                     cpus[namespace] += used
                 waiting = sum(
                     1 for key, pod in pods.items() if key[0] == namespace and not pod["spec"].get("nodeName")
@@ -195,7 +195,7 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
                     number += 1
                     asked[namespace, name] = now
                     it.add_pods(pod_object(name, namespace=namespace, cpu="1"))
-            samples += second >= 300
+            samples += second >= SETTLED
             await asyncio.sleep(1)
         mean = {namespace: total / samples for namespace, total in cpus.items()}
         fair = {namespace: 24 * weight / 6 for namespace, weight in weights.items()}
