@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
 from tests.support import virtual_time
-from tests.support.order_of_tests import long_first
+from tests.support.order_of_tests import long_first, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -111,9 +111,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_collection_modifyitems(config: Any, items: list[pytest.Item]) -> None:
     """Order the tests for the workers of xdist."""
     if hasattr(config, "workerinput"):
-        items[:] = long_first(
-            items, lambda item: item.nodeid.partition("::")[0], config.workerinput["workercount"]
-        )
+        items[:] = long_first(items, lambda item: together(item.nodeid), config.workerinput["workercount"])
 
 
 @pytest.hookimpl(wrapper=True)

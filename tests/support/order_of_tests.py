@@ -25,15 +25,25 @@ LONG = (
 """The folders with tests that start processes and wait for them, the longest first."""
 
 
+PAGES = "tests/integration/documents/test_pages.py"
+"""The module whose tests are all long."""
+
+
+def together(test: str) -> str:
+    """Return what tests that stay together have in common: their module, or nothing if each of them is long."""
+    module = test.partition("::")[0]
+    return test if module == PAGES else module
+
+
 def long_first(tests: Sequence[T], path_of: Callable[[T], str], n_workers: int) -> list[T]:
     """Divide the tests with long ones first, so that no worker begins one at the end while the others have no work.
 
     xdist gives each worker one part of the list, all of the same size, and moves tests from the end of a part. The
-    modules with long tests are at the beginning of all parts in turn. The tests of a module stay together.
+    modules with long tests are at the beginning of all parts in turn. Neighbours with one path stay together.
 
     Args:
         tests: the tests in the order of their modules.
-        path_of: returns the path of a test's module, relative to the repository.
+        path_of: returns the path of a test's module, relative to the repository, or more; see `together`.
         n_workers: the number of processes.
     """
     modules = [(path, list(group)) for path, group in groupby(tests, path_of)]
