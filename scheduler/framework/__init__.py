@@ -61,6 +61,7 @@ from scheduler.framework.interface import (
     PreFilterResult,
     PreScorePlugin,
     QueueSortPlugin,
+    QuotaUsage,
     ReservePlugin,
     ScorePlugin,
     Wait,
@@ -72,7 +73,6 @@ from scheduler.framework.pod_groups import (
     PodGroupObjects,
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
-from scheduler.framework.quota_usage import QuotaUsage
 from scheduler.framework.reasons import Reason
 from scheduler.framework.remedies import Change, NodesExplanation, Remedy
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -38,12 +38,45 @@ if TYPE_CHECKING:
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.preemption import PreemptionReport, Protected
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.framework.quota_usage import QuotaUsage
     from scheduler.framework.remedies import Change, NodesExplanation
     from scheduler.framework.status import Status
     from scheduler.framework.status_sources import StatusAccess, StatusSource
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
+
+
+class QuotaUsage(NamedTuple):
+    """The use of one queue or quota, with all queues below it; amounts are milliCPU, bytes or counts by resource.
+
+    Attributes:
+        kind: the kind of its object, as in `Needs.kinds`.
+        key: the key of its object: `namespace/name`, or the name of an object without a namespace.
+        parent: the key of the queue above it; "" for none.
+        used: what its pods on nodes request.
+        guaranteed: what it gets before others; a missing resource is 0.
+        borrowed: the part of `used` that others may take back by preemption.
+        limit: the most that it may use; a missing resource has no limit.
+        fair_share: its fair share of the cluster now; None if the plugin has no fair shares.
+        average_share: the average of the greatest part of the cluster that it used of any resource, in [0, 1]; None if the
+            plugin keeps no history.
+        waiting: what its pending pods request.
+        pending: the number of its pending pods.
+        fault: why the object, or a part of it, is not active; "" if it is.
+    """
+
+    kind: str
+    key: str
+    parent: str = ""
+    used: Mapping[str, int] = {}
+    guaranteed: Mapping[str, int] = {}
+    borrowed: Mapping[str, int] = {}
+    limit: Mapping[str, int] = {}
+    fair_share: Mapping[str, int] | None = None
+    average_share: float | None = None
+    waiting: Mapping[str, int] = {}
+    pending: int = 0
+    fault: str = ""
+
 
 API_VERSION = 1
 """The version of this contract. Removals are announced two minor releases before."""

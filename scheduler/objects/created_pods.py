@@ -20,12 +20,13 @@ from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.v1 import NO_EXECUTE, NO_SCHEDULE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from random import Random
 
     from scheduler.objects.node import NodeObject
 
     Object = dict[str, Any]
+
 
 REVISION_LABEL: Final = "controller-revision-hash"
 HASH_LABEL: Final = "pod-template-hash"
@@ -274,3 +275,23 @@ def claim_from_template(owner: Object, name: str, template: Object) -> Object:
         },
         "spec": template["spec"]["spec"],
     }
+
+
+def default_claim_spec(spec: Object) -> None:
+    """Set the defaults of the requests of a ResourceClaim, or of the claim in a template.
+
+    Source:
+        kube-apiserver v1.36, pkg/apis/resource/v1/defaults.go.
+    """
+    for request in spec["devices"].get("requests", ()):
+        for asked in (*([request["exactly"]] if "exactly" in request else ()), *alternatives_of(request)):
+            if asked.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                asked["count"] = asked.get("count") or 1
+            for toleration in asked.get("tolerations", ()):
+                toleration.setdefault("operator", "Equal")
+
+
+def alternatives_of(request: Object) -> Sequence[Object]:
+    """Return the alternatives of a request; empty if it has none."""
+    found: Sequence[Object] = request.get("firstAvailable", ())
+    return found

@@ -12,7 +12,11 @@
      "weights": {plugin: number}, "best": [name] (if nodes were scored),
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name],
                     "protected": {name: {"pod": "ns/name", "until": time | null, "by": text}}} | null,
-     "resize": as in `resize_explanation` (of a pod whose resize is deferred),
+     "resize": {"reason": "Deferred", "message": text of the kubelet, "allocated": {resource: amount},
+                "requested": {resource: amount} (of the resources that the resize increases),
+                "missing": {resource: amount} (empty if the resize fits),
+                "heldByOthers": {"ns/name": {resource: amount}} (what other deferred resizes hold of the missing resources),
+                "preemption": as above, of the node | null} (of a pod whose resize is deferred),
      "protections": [{"cause": text, "pod": "ns/name", "until": time | null, "by": text}] (of a protected pod on a node),
      "rejections": [{"plugin", "reasons", "reasonCodes", "nodes": number, "summary": text}],
      "remedies": [{"changes": [text], "node": name}],
@@ -29,6 +33,9 @@ drawn. A feasible node that was avoided has a reason in `avoided`; it is scored 
 feasible. `preemption` is present if preemption ran: the nodes that would fit without some of their pods, with the most
 important victims first, and the best of these nodes. Its `protected` is present if pods are protected from
 preemption: the pod of each node whose protection ends first. Some rejections have `details`, see `RefusalDetails`.
+The `preemption` of a `resize` is the result of the preempting plugin for the pod, with PodDisruptionBudgets and
+protections. It is null if the resize fits, and if the pod or the profile does not preempt. No pod is evicted for it: the
+gate InPlacePodVerticalScalingSchedulerPreemption decides whether the scheduler does so.
 """
 
 from __future__ import annotations
@@ -37,6 +44,7 @@ import logging
 import math
 from collections import Counter
 from datetime import UTC, datetime
+from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,18 +52,19 @@ import numpy as np
 
 from scheduler.clock import rfc3339
 from scheduler.engine.cycle.remedies import Remedies, explained
-from scheduler.engine.cycle.resize_explanation import decision_about_resize, explain_resize
+from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
 from scheduler.framework.interface import ExtensionPoint, PostFilterPlugin
-from scheduler.framework.preemption import preemption_summary
+from scheduler.framework.preemption import REPORT, preemption_summary
 from scheduler.framework.reasons import codes_of
 from scheduler.loop_work import loop_work
 from scheduler.objects.label_index import some_of
+from scheduler.objects.quantity import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scheduler.clock import Clock
     from scheduler.engine.cycle.attempt import Decision
@@ -68,6 +77,9 @@ if TYPE_CHECKING:
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo, Snapshot
+
+    Preview = Callable[[PostFilterPlugin, Decision], PreemptionReport | None]
+
 
 logger = logging.getLogger(__name__)
 
@@ -460,3 +472,76 @@ def _protections_by(
     except Exception:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
         return {}
+
+
+def decision_about_resize(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    preview: Preview,
+    *,
+    nominated: Mapping[int, Sequence[PodInfo]],
+    yields_to_loop: bool,
+) -> Decision:
+    """Return the decision about a deferred resize, with the victims that preemption would choose in its state.
+
+    Args:
+        framework: the pod's profile.
+        pod: a pod on a node of the snapshot, with a deferred resize.
+        snapshot: the cluster.
+        preview: calls the plugin's `preview` for a decision that rejects the pod.
+        nominated: row -> other pods of equal or higher priority that are nominated to the node.
+        yields_to_loop: as of `schedule_pod`.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop, and `yields_to_loop` is set.
+    """
+    decision = schedule_pod(
+        framework,
+        pod,
+        snapshot,
+        nominated=nominated,
+        random=Random(0),
+        may_preempt=False,
+        yields_to_loop=yields_to_loop,
+    )
+    if decision.status.is_rejected:
+        for plugin in framework.plugins.at.get(ExtensionPoint.POST_FILTER, ()):
+            assert isinstance(plugin, PostFilterPlugin), f"{plugin.name} is enabled at PostFilter"
+            if plugin.evaluates_resizes and (found := preview(plugin, decision)) is not None:
+                decision.state.write(REPORT, found)
+                break
+    return decision
+
+
+def explain_resize(pod: PodInfo, node: NodeInfo, preemption: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the `resize` of a pod.
+
+    Args:
+        pod: a pod with a deferred resize.
+        node: its node.
+        preemption: as in an explanation.
+    """
+    [condition] = [each for each in pod.pod.status.conditions if each.type == "PodResizePending"][:1]
+    held, taken = pod.resources.not_allocated, pod.resources.taken
+    offered, requested = node.allocatable, node.requested
+    lacking = {name: requested.get(name, 0) - offered.get(name, 0) for name in pod.resources.requests}
+    missing = {name: amount for name, amount in lacking.items() if amount > 0}
+    others = {
+        each.key: {name: amount for name, amount in each.held_for_resize.items() if name in missing}
+        for each in node.pods
+        if each.uid != pod.uid
+    }
+    return {
+        "reason": condition.reason,
+        "message": condition.message,
+        "allocated": _texts({name: taken[name] - amount for name, amount in held.items()}),
+        "requested": _texts({name: taken[name] for name in held}),
+        "missing": _texts(missing),
+        "heldByOthers": {key: _texts(amounts) for key, amounts in others.items() if amounts},
+        "preemption": preemption if missing else None,
+    }
+
+
+def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: amount_text(name, amount) for name, amount in amounts.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from scheduler.objects.claim_defaults import alternatives_of, default_claim_spec
+from scheduler.objects.created_pods import alternatives_of, default_claim_spec
 from scheduler.simulator.apimachinery.causes import (
     Cause,
     forbidden_field,

@@ -10,7 +10,7 @@ import msgspec
 from scheduler.errors import ObjectError
 from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
-from scheduler.objects.claim_defaults import default_claim_spec
+from scheduler.objects.created_pods import default_claim_spec
 from scheduler.objects.decode import STRUCTS, decode_node, decode_object, decode_pod, without_nulls
 from scheduler.objects.pod_defaults import default_pod
 from scheduler.objects.v1 import Pod
