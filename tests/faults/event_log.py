@@ -113,11 +113,6 @@ class Story:
         for resource, watch in self._watches.items():
             self._store.unwatch(resource, watch)
 
-    def record_of(self, uid: str) -> PodRecord | None:
-        """Return what became of a pod until now."""
-        self.catch_up()
-        return self.pods.get(uid)
-
     def about(self, *words: str) -> Iterator[Line]:
         """Yield the lines that hold one of the words."""
         for line in self.lines:

@@ -105,26 +105,3 @@ async def test_the_commands_of_the_page_about_autoscalers_work(tmp_path: Path) -
     installed = [each for each in commands(DOCS / "install.md") if each.text.startswith("export PATH=")][:1]
     async with terminal(tmp_path) as shell:
         await follow(shell, [*installed, *commands(DOCS / "autoscalers.md")], tmp_path)
-
-
-def test_a_missing_output_line_is_reported():
-    assert missing(("b  c",), "a\nb c\n") == []
-    assert missing(("d", "a"), "a\nd\n") == ["a"]
-
-
-def test_commands_are_the_lines_of_console_blocks(tmp_path: Path):
-    document = tmp_path / "a.md"
-    document.write_text("```sh\nnot this\n```\n\n```console\n$ one\nshown\n$ two\n```\n")
-
-    assert [(command.text, command.shown) for command in commands(document)] == [
-        ("one", ("shown",)),
-        ("two", ()),
-    ]
-
-
-async def test_a_shell_keeps_exported_variables_and_returns_the_status_of_a_command(tmp_path: Path) -> None:
-    async with terminal(tmp_path) as shell:
-        await shell.run("export A=b")
-        assert (await shell.run("echo $A")).printed.split() == ["b"]
-        assert (await shell.run("ls no-such-file | cat")).status == 2
-        assert (await shell.run("ls manifests/base/kustomization.yaml")).status == 0

@@ -76,12 +76,6 @@ def test_a_request_of_our_own_client_is_decoded() -> None:
     assert (request.pod.raw, request.node_names) == (asking.raw, ("a", "b"))
 
 
-def test_whole_nodes_are_refused_with_the_setting_to_change() -> None:
-    body = extender_wire.arguments(pod("web"), [node("a")], names_only=False)
-    with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
-        extender_serving_wire.nodes_request(body)
-
-
 NONSENSE: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "the request is no JSON object"),
     "no JSON": (b"<html>", "the request is no JSON object: .*'<html>'"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scheduler.engine.runtime.plugin_classes import check_plugin, points_of
-from scheduler.extensions.wasm.guest import GuestError, compile_guest
+from scheduler.extensions.wasm.guest import EXPORTS, GuestError, compile_guest
 from scheduler.extensions.wasm.guest_plugin import (
     DEFAULT_EVENTS,
     cluster_events,
@@ -41,23 +41,7 @@ POD = pod("web", cpu="1")
 EVERY = wat(
     "".join(
         f'(func (export "{name}") {"" if not result else f"(result {result}) ({result}.const 0)"})'
-        for name, result in {
-            "enqueue": "",
-            "prefilter": "i32",
-            "addpod": "i32",
-            "removepod": "i32",
-            "filter": "i32",
-            "postfilter": "i64",
-            "prescore": "i32",
-            "score": "i64",
-            "normalizescore": "i32",
-            "reserve": "i32",
-            "unreserve": "",
-            "permit": "i64",
-            "prebind": "i32",
-            "bind": "i32",
-            "postbind": "",
-        }.items()
+        for name, result in EXPORTS.items()
     )
 )
 """Exports that the SDK adds to every guest."""
