@@ -18,7 +18,7 @@ from tests.support import virtual_time
 from tests.support.order_of_tests import long_first, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from _pytest.terminal import TerminalReporter
 
@@ -39,31 +39,26 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 class _FrozenObjects:
-    """Notes whether a test has changed which objects are frozen: counting them takes milliseconds."""
+    """Notes whether a test has unfrozen the objects: counting them takes milliseconds.
+
+    What a test has frozen stays so. It is little, and looking for garbage in all objects takes half a second.
+    """
 
     def __init__(self) -> None:
-        self._freeze, self._unfreeze = gc.freeze, gc.unfreeze
-        self._are_changed = False
-        gc.freeze, gc.unfreeze = self._noted(gc.freeze), self._noted(gc.unfreeze)
+        self._unfreeze = gc.unfreeze
+        self._are_unfrozen = False
+        gc.unfreeze = self._noted
 
-    def _noted(self, function: Callable[[], None]) -> Callable[[], None]:
-        def noted() -> None:
-            self._are_changed = True
-            function()
-
-        return noted
-
-    def freeze(self) -> None:
-        """Freeze all objects."""
-        self._freeze()
-        self._are_changed = False
+    def _noted(self) -> None:
+        self._are_unfrozen = True
+        self._unfreeze()
 
     def restore(self) -> None:
-        """Free the garbage of a test that has changed it, and freeze all other objects."""
-        if self._are_changed:
-            self._unfreeze()
+        """Free the garbage of a test that has unfrozen the objects, and freeze the others."""
+        if self._are_unfrozen:
             gc.collect()
-            self.freeze()
+            gc.freeze()
+            self._are_unfrozen = False
 
 
 _FROZEN = _FrozenObjects()
@@ -78,7 +73,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         return (yield)
     finally:
         gc.enable()
-        _FROZEN.freeze()
+        gc.freeze()
 
 
 def _import_in_turn(config: pytest.Config) -> None:
