@@ -90,7 +90,7 @@ async def terminal(folder: Path) -> AsyncIterator[Terminal]:
     shell = Terminal(process)
     try:
         await shell.run(
-            "sleep() { command sleep 0.2; }"
+            "sleep() { command sleep 0.5; }"
         )  # the loops of documents wait for a reader's machine
         yield shell
     finally:
