@@ -34,6 +34,7 @@ TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+DEPLOYMENT_REVISION: Final = "deployment.kubernetes.io/revision"
 
 _GENERATION_LABEL: Final = "pod-template-generation"
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
@@ -50,6 +51,16 @@ _TOLERATED: Final = (
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
 )
 _TOLERATED_ON_HOST_NETWORK: Final = (("node.kubernetes.io/network-unavailable", NO_SCHEDULE),)
+_NOT_COPIED: Final = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deployment.kubernetes.io/desired-replicas",
+        "deployment.kubernetes.io/max-replicas",
+        "deployment.kubernetes.io/revision-history",
+        DEPLOYMENT_REVISION,
+    }
+)
+"""The annotations of a Deployment that its ReplicaSets do not get."""
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # without vowels, so that it forms no words
 _HASH_LENGTH: Final = 10
 _LONGEST_GENERATED_BASE: Final = 58
@@ -105,6 +116,16 @@ def _pod(workload: Object, metadata: Object, spec: Object | None = None) -> Obje
 def _template_labels(workload: Object) -> dict[str, str]:
     labels: dict[str, str] = workload["spec"]["template"].get("metadata", {}).get("labels", {})
     return labels
+
+
+def copied_annotations(deployment: Object) -> dict[str, str]:
+    """Return the annotations of a Deployment that its newest ReplicaSet gets.
+
+    Source:
+        pkg/controller/deployment/util/deployment_util.go, SetNewReplicaSetAnnotations.
+    """
+    annotations = deployment["metadata"].get("annotations", {})
+    return {name: text for name, text in annotations.items() if name not in _NOT_COPIED}
 
 
 def replica_set_of(deployment: Object, replicas: int, annotations: Object) -> Object:

@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.objects.created_pods import (
+    DEPLOYMENT_REVISION,
     REVISION_LABEL,
+    copied_annotations,
     owned_by,
     replica_pod,
     replica_set_of,
@@ -101,17 +103,6 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
 _REPLICA_SETS: Final = "replicasets.apps"
-_REVISION: Final = "deployment.kubernetes.io/revision"
-_NOT_COPIED: Final = frozenset(
-    {
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deployment.kubernetes.io/desired-replicas",
-        "deployment.kubernetes.io/max-replicas",
-        "deployment.kubernetes.io/revision-history",
-        _REVISION,
-    }
-)
-"""The annotations of a Deployment that its ReplicaSets do not get."""
 _AVAILABLE: Final = {
     True: ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
     False: ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."),
@@ -145,8 +136,11 @@ class DeploymentController(WorkloadController):
         elif _revision(new) <= max(map(_revision, old), default=0):
             # An old template is active again: its ReplicaSet gets the newest revision, which rollout history shows.
             new = self._number(new, 1 + max(map(_revision, old)))
-        if new is not None and _copied(deployment).items() - new["metadata"].get("annotations", {}).items():
-            new = self.store.change(new, {"metadata": {"annotations": _copied(deployment)}})
+        if (
+            new is not None
+            and copied_annotations(deployment).items() - new["metadata"].get("annotations", {}).items()
+        ):
+            new = self.store.change(new, {"metadata": {"annotations": copied_annotations(deployment)}})
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
             before = replica_set["spec"].get("replicas", 0)
             if before != replicas:
@@ -163,7 +157,7 @@ class DeploymentController(WorkloadController):
 
     def _number(self, obj: Object, revision: int) -> Object:
         """Set an object's revision annotation, which rollout history reads."""
-        return self.store.change(obj, {"metadata": {"annotations": {_REVISION: str(revision)}}})
+        return self.store.change(obj, {"metadata": {"annotations": {DEPLOYMENT_REVISION: str(revision)}}})
 
     def _forget(self, deployment: Object, old: Sequence[Object]) -> None:
         """Delete the oldest ReplicaSets without pods, beyond the history limit."""
@@ -220,7 +214,9 @@ class DeploymentController(WorkloadController):
     def _create_set(self, deployment: Object, name: str, old: Sequence[Object]) -> None:
         revision = 1 + max(map(_revision, old), default=0)
         replicas = 0 if old else deployment["spec"].get("replicas", 0)
-        new = replica_set_of(deployment, replicas, _copied(deployment) | {_REVISION: str(revision)})
+        new = replica_set_of(
+            deployment, replicas, copied_annotations(deployment) | {DEPLOYMENT_REVISION: str(revision)}
+        )
         self.store.create(_REPLICA_SETS, new, namespace=deployment["metadata"]["namespace"])
         if replicas:
             self._record_scaling(deployment, name, 0, replicas)
@@ -248,18 +244,10 @@ class DeploymentController(WorkloadController):
             self._progress(deployment, new, before, now, counts=status if not done else None),
         ]
         self.store.change(deployment, {"status": status}, "status")
-        if new and deployment["metadata"].get("annotations", {}).get(_REVISION) != str(_revision(new)):
+        if new and deployment["metadata"].get("annotations", {}).get(DEPLOYMENT_REVISION) != str(
+            _revision(new)
+        ):
             self._number(deployment, _revision(new))
-
-
-def _copied(deployment: Object) -> dict[str, str]:
-    """Return the annotations of a Deployment that its newest ReplicaSet gets.
-
-    Source:
-        pkg/controller/deployment/util/deployment_util.go, SetNewReplicaSetAnnotations.
-    """
-    annotations = deployment["metadata"].get("annotations", {})
-    return {name: text for name, text in annotations.items() if name not in _NOT_COPIED}
 
 
 def _seconds_between(first: str, second: str) -> float:
@@ -324,7 +312,7 @@ def _available(replica_set: Object) -> int:
 
 
 def _revision(replica_set: Object) -> int:
-    return int(replica_set["metadata"].get("annotations", {}).get(_REVISION, "0"))
+    return int(replica_set["metadata"].get("annotations", {}).get(DEPLOYMENT_REVISION, "0"))
 
 
 _CLAIMS: Final = "persistentvolumeclaims"

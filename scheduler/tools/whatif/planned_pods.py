@@ -14,7 +14,9 @@ from scheduler.configuration.manifests import item_of
 from scheduler.errors import AdmissionError, FieldError, ObjectError, SchedulerError
 from scheduler.objects.admission import admit_pod, class_of, default_class, merge_label_keys
 from scheduler.objects.created_pods import (
+    CONTROLLER_UID,
     claim_from_template,
+    copied_annotations,
     daemon_nodes,
     daemon_pod,
     ephemeral_claim,
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
 
 _CLAIMS: Final = "v1/persistentvolumeclaims"
 _OF_APPS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"})
-_MUST_CREATE: Final = frozenset({"Deployment", "DaemonSet", "Job", "CronJob"})
-_SELECTING: Final = frozenset({"ReplicaSet", "StatefulSet"})
-"""Creators of pods that plugins read for their selectors."""
+_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
+"""Controllers of pods that plugins read for their selectors, numbers of pods and annotations."""
+_MUST_CREATE: Final = _OF_APPS | {"Job", "CronJob"}
 _SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _READ_BY_ADMISSION: Final = {
     "LimitRange": "limitranges",
@@ -139,7 +141,7 @@ class Plan:
                 obj["metadata"] = {**obj["metadata"], **placed}
                 if item.kind == "Pod" or creates_pods(obj):
                     creating.append((item, obj))
-                elif item.kind in _MUST_CREATE:
+                elif item.kind in _MUST_CREATE and not _is_made(obj):
                     raise ObjectError(item.kind, "", "spec", "has no template with a list of containers")
                 else:
                     self._add(obj)
@@ -228,9 +230,10 @@ class Plan:
             ObjectError: it is malformed.
             AdmissionError: the API server would refuse it.
         """
-        kind, spec, path = obj["kind"], obj["spec"], "spec."
+        kind, own, spec, path = obj["kind"], obj["metadata"], obj["spec"], "spec."
         if kind == "CronJob":
-            kind, spec, path = "Job", spec["jobTemplate"]["spec"], "spec.jobTemplate.spec."
+            template, kind, path = spec["jobTemplate"], "Job", "spec.jobTemplate.spec."
+            own, spec = {**(template.get("metadata") or {}), "namespace": own["namespace"]}, template["spec"]
         try:
             read = msgspec.convert(spec, _Creating)
         except msgspec.ValidationError as error:
@@ -247,7 +250,7 @@ class Plan:
         if kind in _OF_APPS and (read.selector is None or not _selects(read.selector, labels)):
             raise AdmissionError(f"{path}selector does not match the labels of {path}template")
         kept = ("name", "namespace", "labels", "annotations")
-        metadata = {name: obj["metadata"][name] for name in kept if obj["metadata"].get(name)}
+        metadata = {name: own[name] for name in kept if own.get(name)}
         metadata |= {"name": planned.name, "uid": str(uuid4())}
         inner = {
             name: value for name, value in pod["metadata"].items() if name not in {"name", "namespace", "uid"}
@@ -270,8 +273,8 @@ class Plan:
         """Yield the pods that a workload creates, as if it were not paused or suspended."""
         kind, spec = workload["kind"], workload["spec"]
         replicas = spec.get("replicas", 1) if self._replicas is None else self._replicas
-        if kind in _SELECTING:
-            self._add_controller(workload)
+        if kind in {"ReplicaSet", "StatefulSet"}:
+            self._add_controller(workload, replicas=replicas)
         if kind == "DaemonSet":
             names = daemon_nodes(workload, self._nodes)[0]
             yield from (daemon_pod(workload, name) for name in names)
@@ -285,7 +288,7 @@ class Plan:
         else:
             if kind == "Deployment":
                 namespace = workload["metadata"]["namespace"]
-                workload = replica_set_of(workload, replicas, {})
+                workload = replica_set_of(workload, replicas, copied_annotations(workload))
                 workload["metadata"] |= {"namespace": namespace, "uid": str(uuid4())}
                 self._add_controller(workload)
             yield from (replica_pod(workload) for _ in range(_counted(replicas)))
@@ -299,12 +302,16 @@ class Plan:
         elif "parallelism" not in spec and completions is None:
             completions = 1
         count = parallelism if completions is None else min(parallelism, completions)
+        own = {} if spec.get("manualSelector") else {CONTROLLER_UID: job["metadata"]["uid"]}
+        selector = spec.get("selector") or {}
+        selector = selector | {"matchLabels": (selector.get("matchLabels") or {}) | own}
+        self._add_controller(job, parallelism=count, selector=selector)
         is_indexed = spec.get("completionMode") == "Indexed"
         yield from (job_pod(job, index if is_indexed else None) for index in range(_counted(count)))
 
-    def _add_controller(self, workload: Object) -> None:
+    def _add_controller(self, workload: Object, **changed: Any) -> None:
         spec = {name: value for name, value in workload["spec"].items() if name != "template"}
-        self._add({**workload, "spec": spec})
+        self._add({**workload, "spec": spec | changed})
 
     def _add_claim(self, claim: Object, namespace: str) -> None:
         metadata = {**claim["metadata"], "namespace": namespace}
@@ -382,6 +389,17 @@ def creates_pods(obj: Mapping[str, Any]) -> bool:
     template = spec.get("template") if isinstance(spec, dict) else None
     inner = template.get("spec") if isinstance(template, dict) else None
     return isinstance(inner, dict) and isinstance(inner.get("containers"), list)
+
+
+def _is_made(obj: Mapping[str, Any]) -> bool:
+    """Return whether an object is a controller that `Plan.others` has, whose pods are given with it."""
+    spec = obj.get("spec")
+    return (
+        obj["kind"] in _READ
+        and isinstance(spec, dict)
+        and bool(spec.get("selector"))
+        and "template" not in spec
+    )
 
 
 def _name(obj: Object) -> str:

@@ -564,3 +564,55 @@ def test_the_memory_left_is_that_of_the_container(tmp_path: Path, most: str, lef
 
     assert memory_left(tmp_path) == left
     assert memory_left(tmp_path / "gone") is None
+
+
+# Controllers of planned pods.
+
+AT_MOST_HALF = json.dumps({"sets": [{"name": "all", "maxReplicas": "50%"}]})
+PREFERRING = profile_with("NodePreference")
+
+
+def creating(kind: str, **spec: Any) -> Object:
+    """A creator of pods whose pods use at most half of the replicas of the only node set."""
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": new("any", "100m")["spec"]}
+    return {
+        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web", "annotations": {"custom-scheduler.io/node-preference": AT_MOST_HALF}},
+        "spec": {"template": template, **spec},
+    }
+
+
+SELECTOR = {"matchLabels": {"app": "web"}}
+
+
+@pytest.mark.parametrize(
+    "creator",
+    [
+        creating("Deployment", selector=SELECTOR),
+        creating("ReplicaSet", selector=SELECTOR),
+        creating("StatefulSet", selector=SELECTOR, podManagementPolicy="Parallel"),
+        creating("Job", parallelism=1),
+        creating("Job", parallelism=1, manualSelector=True, selector=SELECTOR),
+    ],
+    ids=["Deployment", "ReplicaSet", "StatefulSet", "Job", "Job with a selector of its own"],
+)
+def test_the_node_preference_of_a_controller_that_does_not_exist_yet_counts(creator: Object) -> None:
+    answer = asked(N1, N2, config=PREFERRING, objects=[creator], replicas=4)
+
+    assert (answer.pods, answer.starting) == (4, 2)
+
+
+def test_the_node_preference_of_a_cron_job_is_that_of_its_job_template() -> None:
+    job = creating("Job", parallelism=4)
+    template = {"metadata": {"annotations": job["metadata"]["annotations"]}, "spec": job["spec"]}
+    cron_job = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "web"}}
+
+    answer = asked(
+        N1,
+        N2,
+        config=PREFERRING,
+        objects=[{**cron_job, "spec": {"schedule": "@hourly", "jobTemplate": template}}],
+    )
+
+    assert (answer.pods, answer.starting) == (4, 2)
