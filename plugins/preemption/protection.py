@@ -247,7 +247,7 @@ class Protection:
         metrics: PluginMetrics,
     ) -> None:
         self._clock, self._queued, self.causes = clock, queued, causes
-        self.recent = preemptions.recent
+        self.recent, self._may_wait = preemptions.recent, preemptions.may_wait
         self.seconds = args.min_run_time.by_cause()
         self.most_of_pods = args.max_pod_min_run_time.by_cause()
         self.reads_pods = any(self.most_of_pods.values())
@@ -301,6 +301,8 @@ class Protection:
 
     def why_wait(self, pods: Sequence[PodInfo]) -> Reason | None:
         """Return why a pod, or the pods of a group, do not preempt yet; None if they may. They are tried again in time."""
+        if not self._may_wait:
+            return None
         queued = [self._queued.get(pod.uid) for pod in pods]
         times = [inf if each is None else each.initial_attempt_timestamp for each in queued]
         first = min((at for at in times if at is not None), default=inf)

@@ -246,10 +246,14 @@ class Preemptions(Protocol):
 
     Attributes:
         recent: the evictions of the last hour.
+        may_wait: whether a pod can be tried again later; not if only the present moment is evaluated.
     """
 
     @property
     def recent(self) -> RecentEvictions: ...
+
+    @property
+    def may_wait(self) -> bool: ...
 
     def attempted(self) -> None:
         """Count an attempt to preempt for a pod."""

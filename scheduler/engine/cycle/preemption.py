@@ -170,7 +170,10 @@ class PreemptionExecutor(_Holding):
         let_go: aborts the attempt at a group that assumed a pod; False if there is none.
         past: the preemptions of this process, the oldest first.
         recent: the evictions of the last hour.
+        may_wait: as in `Preemptions`.
     """
+
+    may_wait = True
 
     def __init__(
         self,
@@ -403,9 +406,11 @@ class NoPreemptions:
 
     Attributes:
         recent: empty, since no pod is evicted.
+        may_wait: as in `Preemptions`.
     """
 
     recent = RecentEvictions()
+    may_wait = True
 
     def attempted(self) -> None:
         return
@@ -447,7 +452,10 @@ class NotedPreemptions(_Holding, NoPreemptions):
 
     Attributes:
         recent: the evictions that another process made.
+        may_wait: False, since only the present moment is evaluated.
     """
+
+    may_wait = False
 
     def __init__(self) -> None:
         super().__init__()

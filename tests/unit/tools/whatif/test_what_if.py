@@ -566,6 +566,26 @@ def test_the_memory_left_is_that_of_the_container(tmp_path: Path, most: str, lef
     assert memory_left(tmp_path / "gone") is None
 
 
+WITH_DELAY = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  pluginConfig:
+  - name: DefaultPreemption
+    args: {protection: {delay: 2m}}
+"""
+
+
+def test_the_victims_are_known_although_a_pod_would_wait_for_the_delay_of_preemption() -> None:
+    low = pod_object("low", node="n1", cpu="3")
+
+    answer = asked(N1, low, config=WITH_DELAY, objects=[new("high", "3", priority=10)])
+
+    assert answer.starting == 1
+    assert [each.pod for each in answer.workloads[0].victims] == ["default/low"]
+
+
 # Controllers of planned pods.
 
 AT_MOST_HALF = json.dumps({"sets": [{"name": "all", "maxReplicas": "50%"}]})
