@@ -269,7 +269,10 @@ class NodePreference(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin,
 
     def _after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
         """Requeue if a pod of the controller was deleted, or is not selected any more."""
-        controller = self._wanted(pod).controller
+        wanted = self._wanted(pod)
+        if wanted.fault:  # only a change of the annotation helps
+            return QueueingHint.SKIP
+        controller = wanted.controller
         if controller is None:
             return QueueingHint.QUEUE
         counted, counts = (

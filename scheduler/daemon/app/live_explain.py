@@ -98,7 +98,7 @@ def _why_not_ours(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
     if pod.is_terminal:
         return f"has ended ({pod.pod.status.phase})."
     if pod.is_terminating or parts.pods.get(pod.key) is None:
-        return "is being deleted." if pod.is_terminating else "is deleted."
+        return "is being deleted." if pod.is_terminating else "has ended or is deleted."
     if pod.node_name and answer["place"] == Place.OUTSIDE.value:
         return f"is on node {pod.node_name}."
     return "" if pod.scheduler_name in profiles else not_ours(pod.scheduler_name, profiles)

@@ -152,7 +152,7 @@ async def test_a_deleted_pod_is_shown_by_its_last_attempt(tmp_path: Path) -> Non
         reported = live_explanation(daemon, "default/big", LoopClock())
 
         assert reported is not None
-        assert reported["verdict"] == "Pod default/big is deleted."
+        assert reported["verdict"] == "Pod default/big has ended or is deleted."
         assert (reported["node"], reported["place"]) == (None, "outside")
         assert reported["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
 

@@ -384,6 +384,11 @@ class TestHints:
         elsewhere = pod("web", namespace="other", labels=WEB, node="s1")
         assert not hint(world, EventResource.ASSIGNED_POD, world.pod(), elsewhere, None)
 
+    def test_a_deleted_pod_requeues_no_pod_with_an_invalid_annotation(self):
+        world = World(AT_MOST_30)
+        (gone,) = world.run("s1")
+        assert not hint(world, EventResource.ASSIGNED_POD, annotated(world, "{}"), gone, None)
+
     def test_a_pod_that_loses_the_labels_of_the_controller_requeues(self):
         world = World(AT_MOST_30)
         old, new = world.pod("a", node="s1"), world.pod("a", node="s1", labels={})
