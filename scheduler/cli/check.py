@@ -47,6 +47,7 @@ from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 from scheduler.framework import ApiGet, ApiWrite, StatusWrite
+from scheduler.framework.interface import ExtensionPoint
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.discovery import read_server_version, served_kinds
 from scheduler.objects.wording import quoted
@@ -240,18 +241,25 @@ def _left_out(configuration: Configuration) -> Iterator[ConfigurationNote]:
 
 
 def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> Iterator[ConfigurationNote]:
-    """Yield the arguments of plugins that a profile does not enable."""
-    names = {each.profile: {plugin.name for plugin in each.plugins.all()} for each in built}
+    """Yield the arguments of plugins that a profile does not enable, or not where the arguments count."""
+    plugins = {each.profile: each.plugins for each in built}
     for i, profile in enumerate(configuration.settings.profiles):
-        if profile.scheduler_name not in names:
+        if profile.scheduler_name not in plugins:
             continue  # it could not be built
-        enabled = names[profile.scheduler_name] | {*enabled_names(profile.plugins)}
+        its = plugins[profile.scheduler_name]
+        enabled = {plugin.name for plugin in its.all()} | {*enabled_names(profile.plugins)}
+        preempting = {plugin.name for plugin in its.at.get(ExtensionPoint.POST_FILTER, ())}
         for j, config in enumerate(profile.plugin_config):
+            path = configuration.place(f"profiles[{i}].pluginConfig[{j}]")
+            why = f"has no effect: the profile does not enable {quoted(config.name)}"
             if config.name not in enabled:
-                path = configuration.place(f"profiles[{i}].pluginConfig[{j}]")
-                yield ConfigurationNote(
-                    path, f"has no effect: the profile does not enable {quoted(config.name)}"
-                )
+                yield ConfigurationNote(path, why)
+            elif (
+                config.name in IN_TREE
+                and "protection" in (config.args or {})
+                and config.name not in preempting
+            ):
+                yield ConfigurationNote(f"{path}.args.protection", f"{why} at postFilter")
 
 
 UNANSWERED: Final = 1

@@ -196,6 +196,22 @@ def test_arguments_for_a_plugin_that_is_not_enabled_have_no_effect(write: Writte
     ]
 
 
+def test_the_protection_of_a_plugin_that_does_not_preempt_has_no_effect(write: Written) -> None:
+    plugins = "plugins: {postFilter: {disabled: [{name: '*'}], enabled: [{name: CapacityScheduling}]}}"
+    of = "{{name: {}, args: {{protection: {{minRunTime: {{preemption: 1h}}}}}}}}".format
+    path = write(
+        f"profiles: [{{{plugins}, pluginConfig: [{of('DefaultPreemption')}, {of('CapacityScheduling')}]}}]"
+    )
+    done = check(path)
+    assert done.code == 0
+    assert done.told == [
+        (
+            f"warning: {path}: profiles[0].pluginConfig[0].args.protection: "
+            'has no effect: the profile does not enable "DefaultPreemption" at postFilter'
+        )
+    ]
+
+
 def test_a_plugin_that_cannot_be_built_is_an_error(write: Written, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(STILLBORN)
     done = check(write("profiles: [{plugins: {filter: {enabled: [{name: mine.py}]}}}]"))
