@@ -126,16 +126,25 @@ class DeletionCosts:
             self._background.start(self._write_all(), "deletion costs of pods")
 
     async def _write_all(self) -> None:
+        failed: ApiError | None = None
         try:
             while self._due:
                 await self._sleep.sleep(_PAUSE_SECONDS)
                 due, self._due = self._due, {}
                 for pod in due.values():
                     wanted = self._wanted(pod)
-                    if wanted.preference is not None and wanted.controller is not None:
+                    if wanted.preference is None or wanted.controller is None:
+                        continue
+                    try:
                         await self._write(wanted.preference, wanted.controller)
+                    except (
+                        ApiError
+                    ) as error:  # as a webhook of one namespace may cause it: the others are written
+                        failed = error
         finally:
             self._is_writing = False
+        if failed is not None:
+            raise failed
 
     async def _write(self, preference: Preference, controller: Controller) -> None:
         pods = await self._pods_by_set(preference, controller)

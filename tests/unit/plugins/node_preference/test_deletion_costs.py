@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from scheduler.framework import CycleState
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.testing.fakes import FakeSleep
 from tests.support import virtual_time
-from tests.unit.plugins.node_preference.worlds import NODES, ON_DEMAND, SPOT, World
+from tests.support.builders import pod
+from tests.unit.plugins.node_preference.worlds import NODES, ON_DEMAND, SPOT, World, owned
 
 if TYPE_CHECKING:
     from plugins.node_preference.preferences import Preference
@@ -221,6 +223,22 @@ class TestWrites:
             virtual_time.run(world.fakes.background.carry_out())
         bind(world, "d2")
         assert set(written(world)) == {"p-1", "p-2"}
+
+    def test_an_error_for_one_replica_set_keeps_no_other_from_its_costs(self):
+        world = World(AT_MOST_30, AT_LEAST_2, args=COSTS)
+        sets = world.table.watch_kind("apps/v1/replicasets")
+        its = json.loads(json.dumps(sets["default/web-1"]).replace("web-1", "web-2"))
+        its["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+        sets["default/web-2"] = its
+        bind(world, "d1")
+        other = owned(pod("other", node="d2", labels={"app": "other"}), name="web-2")
+        world.table.add_pod(world.rows["d2"], other)
+        virtual_time.run(world.plugin.post_bind(CycleState(), other, "d2"))
+        world.fakes.api.refusals.append(ApiError(403, "Forbidden", "no right"))
+        with pytest.raises(ApiError, match="no right"):
+            virtual_time.run(world.fakes.background.carry_out())
+
+        assert [path.rpartition("/")[2] for _, path, _ in world.fakes.api.written] == ["other"]
 
     def test_written_costs_are_counted(self):
         world = World(AT_MOST_30, AT_LEAST_2, args=COSTS)
