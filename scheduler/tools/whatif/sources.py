@@ -59,6 +59,8 @@ def read_source(
     """
     kind = SourceKind.TRACE if nodes is not None else _kind_of(source)
     if expected not in {None, kind}:
+        if kind is SourceKind.CLUSTER and source != STANDARD_INPUT:
+            load(source)  # reports that it cannot be read
         raise SourceError(f"{source} is a {kind.value}, expected a {expected.value}")
     if kind is not SourceKind.CLUSTER:
         if add_nodes or leave_out or scale:

@@ -122,6 +122,7 @@ def test_nonsense_is_refused_before_anything_runs(tmp_path: Path, arguments: lis
         ([], "exactly one of --recording DIR, --trace FILE, --scenario FILE and --cluster FILE is needed"),
         (["--recording", "x", "--trace", "y"], "exactly one of --recording DIR"),
         (["--recording", str(EXAMPLE)], f"{EXAMPLE} is a scenario, expected a recording"),
+        (["--scenario", "nowhere"], "nowhere: cannot be read: No such file or directory"),
         (["--trace", str(EXAMPLE)], f"{EXAMPLE} is a scenario, expected a trace"),
         (["--scenario", str(EXAMPLE), "--nodes", "x"], "--nodes needs --trace"),
         (["--cluster", "gone"], "gone: cannot be read"),
