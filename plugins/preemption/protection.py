@@ -178,11 +178,31 @@ def min_run_times(annotations: Mapping[str, str]) -> dict[Cause, float]:
     return found
 
 
-def warn_of_annotations(annotations: Mapping[str, str], **holder: str) -> None:
-    """Log the invalid annotations of an object of an administrator; `holder` names it."""
-    for key in (MIN_RUN_TIME, *(cause.annotation for cause in Cause)):
-        if key in annotations and _seconds_in(annotations[key]) is None:
-            _warn(key, annotations[key], **holder)
+class AnnotationFaults:
+    """Logs each invalid annotation of the objects of administrators once, until it changes.
+
+    Args:
+        holder: the kind of the objects in the line.
+    """
+
+    def __init__(self, holder: str) -> None:
+        self._holder = holder
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def note(self, name: str, annotations: Mapping[str, str]) -> None:
+        """Look at an object, or at none any more, if it has no annotations."""
+        keys = (MIN_RUN_TIME, *(cause.annotation for cause in Cause))
+        found = {
+            key: annotations[key]
+            for key in keys
+            if key in annotations and _seconds_in(annotations[key]) is None
+        }
+        known = self._known.pop(name, {})
+        for key, text in found.items():
+            if known.get(key) != text:
+                _warn(key, text, **{self._holder: name})
+        if found:
+            self._known[name] = found
 
 
 def _warn(key: str, text: str, **holder: str) -> None:
@@ -209,7 +229,6 @@ class _Class(NamedTuple):
 
 def _read_class(name: str, obj: Mapping[str, Any]) -> _Class:
     annotations = obj["metadata"].get("annotations") or {}
-    warn_of_annotations(annotations, priority_class=name)
     seconds = min_run_times(annotations)
     minimum, toleration = annotations.get(_MINIMUM_PRIORITY), annotations.get(_TOLERATION_SECONDS)
     for key, text, bits in ((_MINIMUM_PRIORITY, minimum, 32), (_TOLERATION_SECONDS, toleration, 64)):
@@ -255,6 +274,7 @@ class Protection:
         self.limits = args.evictions_per_hour
         self.has_limits = self.limits != EvictionsPerHour()
         self._classes: dict[str, _Class] = {}
+        self._faults = AnnotationFaults("priority_class")
         self._prevented = metrics.counter(
             "custom_scheduler_preemptions_prevented_total",
             "Attempts to preempt that found no victims while pods were protected, or while the preemptor waited: "
@@ -343,6 +363,7 @@ class Protection:
         if known is None or known.obj is not obj:
             if len(self._classes) > len(classes):
                 self._classes.clear()  # some of them do not exist any more
+            self._faults.note(name, obj["metadata"].get("annotations") or {})
             known = self._classes[name] = _read_class(name, obj)
         return known
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from plugins.preemption.protection import min_run_times, warn_of_annotations
+from plugins.preemption.protection import AnnotationFaults, min_run_times
 from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
 from scheduler.framework import WantedStatus
@@ -137,6 +137,7 @@ class Quotas(ObjectsInSteps):
         self._by_age: dict[str, list[_Age]] = {}  # namespace -> its valid quotas, the oldest first
         self._touched: dict[str, None] = {}  # namespaces whose quota may have changed
         self._wrong: dict[str, str] = {}
+        self._annotations = AnnotationFaults("quota")
 
     def forget(self) -> None:
         self._read, self._by_age, self._wrong = {}, {}, {}
@@ -146,6 +147,8 @@ class Quotas(ObjectsInSteps):
         before, found = self._read.pop(key, None), _read_one(self._objects, key)
         if found is not None:
             self._read[key] = found
+        obj = self._objects.get(key) if isinstance(found, tuple) else None
+        self._annotations.note(key, {} if obj is None else obj["metadata"].get("annotations") or {})
         if found == before:
             return False
         namespace = key.partition("/")[0]
@@ -214,13 +217,12 @@ def _read_one(objects: Objects, key: str) -> _Read | None:
             return None
         found = typed_object(obj, ElasticQuota)  # it is read once, so `objects.typed` need not keep it
         most = None if found.spec.max is None else _amounts("max", found.spec.max)
-        annotations = found.metadata.annotations or {}
-        quota = Quota(_amounts("min", found.spec.min or {}), most, min_run_times(annotations))
+        times = min_run_times(found.metadata.annotations or {})
+        quota = Quota(_amounts("min", found.spec.min or {}), most, times)
     except ObjectError as error:
         return f"{error.path or 'spec'}: {error.problem}"
     except ValueError as error:
         return str(error)
-    warn_of_annotations(annotations, quota=key)
     return found.metadata.creation_timestamp, quota
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 import numpy as np
 
-from plugins.preemption.protection import min_run_times, warn_of_annotations
+from plugins.preemption.protection import AnnotationFaults, min_run_times
 from plugins.quotas.elastic_quotas import add
 from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import FieldError, ObjectError
@@ -267,6 +267,7 @@ class Queues(ObjectsInSteps):
         self.tree = Tree()
         self._read: dict[str, Queue | FieldError] = {}
         self.wrong: Mapping[str, FieldError] = {}
+        self._annotations = AnnotationFaults("queue")
 
     def forget(self) -> None:
         self._read = {}
@@ -274,6 +275,10 @@ class Queues(ObjectsInSteps):
     def read(self, key: str) -> bool:
         obj = self._objects.get(key)
         found = None if obj is None else _read_one(key, obj)
+        if obj is not None and isinstance(found, Queue):
+            self._annotations.note(key, obj["metadata"].get("annotations") or {})
+        else:
+            self._annotations.note(key, {})
         known = self._read.get(key)
         if found == known:
             return False
@@ -368,8 +373,6 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | FieldError:
         rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
     except SelectorError as error:
         return FieldError("spec.podSelector", str(error))
-    annotations = found.metadata.annotations or {}
-    warn_of_annotations(annotations, queue=name)
     return Queue(
         name,
         spec.parent,
@@ -379,7 +382,7 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | FieldError:
         spec.namespaces,
         rule,
         found.metadata.creation_timestamp,
-        min_run_times(annotations),
+        min_run_times(found.metadata.annotations or {}),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plugins.quotas import queues
+from plugins.quotas.elastic_quotas import Quotas
 from plugins.quotas.queues import QUEUE_NAME, Queues, faults, read
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
@@ -235,6 +236,39 @@ def test_an_invalid_queue_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     assert [each.name for each in queues.tree.queues] == ["b"]
     [reported] = caplog.records
     assert (vars(reported)["queue"], vars(reported)["field"]) == ("a", "spec.parent")
+
+
+@pytest.mark.parametrize(
+    ("holder", "kind", "key"),
+    [
+        pytest.param(Queues, "queue", "a", id="Queues"),
+        pytest.param(Quotas, "quota", "ns/a", id="ElasticQuotas"),
+    ],
+)
+def test_an_invalid_annotation_is_logged_when_it_changes_and_not_with_each_status(
+    holder: type[Queues | Quotas], kind: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, read_objects = ObjectStore(), holder()
+
+    def show(time: str, status: str) -> None:
+        annotations = {"custom-scheduler.io/min-run-time": time}
+        metadata = {"name": "a", "namespace": key.rpartition("/")[0], "annotations": annotations}
+        store[key] = {"metadata": metadata, "spec": {}, "status": {"averageShare": status}}
+        read_objects.look_at(store)
+
+    with caplog.at_level(logging.WARNING):
+        for time, status in (
+            ("1d", "1%"),
+            ("1d", "2%"),
+            ("1d", "3%"),
+            ("2d", "3%"),
+            ("5m", "3%"),
+            ("2d", "3%"),
+        ):
+            show(time, status)
+
+    logged = [(vars(each)[kind], vars(each)["value"]) for each in caplog.records]
+    assert logged == [(key, "1d"), (key, "2d"), (key, "2d")]
 
 
 def test_each_queue_of_a_long_cycle_has_a_short_message() -> None:
