@@ -77,6 +77,8 @@ class OfflineScheduler:
         self.parts.activate(active)
         self.frameworks, self.needs = active.frameworks, active.needs
         self.cache, self.nominator, self.queue = self.parts.cache, self.parts.nominator, self.parts.queue
+        for kind in self.needs.kinds:
+            self.cache.table.watch_kind(kind)  # some plugins read objects when they refresh their data
         if refresh and any(active.refreshing()):
             asyncio.run(self._refresh(active))
         self.nodes_of_a_kind = nodes_of_a_kind

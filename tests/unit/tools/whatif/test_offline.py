@@ -139,6 +139,13 @@ def test_background_data_are_fetched_before_the_evaluation(caplog: pytest.LogCap
     assert "Plugin could not refresh its data" in caplog.messages
 
 
+@pytest.mark.parametrize("name", ["CapacityScheduling", "FairQueues"])
+def test_plugins_can_refresh_without_objects(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    scheduler_of(config=profile_with(name))
+
+    assert not caplog.records
+
+
 def test_a_profile_with_an_unknown_plugin_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="NoSuchPlugin"):
         scheduler_of(config=profile_with("NoSuchPlugin"))
