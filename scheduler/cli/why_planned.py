@@ -21,10 +21,10 @@ from scheduler.tools.whatif.cluster_file import ClusterFileError, read
 from scheduler.tools.whatif.live_cluster import read_if_allowed, read_objects
 from scheduler.tools.whatif.planned_pods import Plan
 from scheduler.tools.whatif.service.evaluation import evaluate
-from scheduler.tools.whatif.service.wire import MOST_NODES, AddedNodes, RemovedNodes, WhatIf
+from scheduler.tools.whatif.service.wire import MOST_NODES, AddedNodes, RemovedNodes, WhatIf, has_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from scheduler.cli.why_current import Ask, Lookup
     from scheduler.configuration.manifests import Item
@@ -77,12 +77,13 @@ async def look_at_change(look: Lookup, change: Change, ask: Ask | None) -> None:
     items = [item for filename in change.filenames for item in _items(filename)]
     templates = [item for item in items if (item.api_version, item.kind) == ("v1", "Node")]
     items = [item for item in items if item not in templates]
-    added, removed = _added(change.add, templates), _removed(change.remove)
+    added, wanted = _added(change.add, templates), [_Removed.read(text) for text in change.remove]
     token = token_of(ask)
     async with look.connect() as (connection, namespace):
         kinds = [_PRIORITY_CLASSES, STORAGE_CLASSES, _CLAIM_TEMPLATES] if items else []
         existing = {kind.plural: await _listed(connection, kind) for kind in kinds}
-        leaving, staying = await _nodes(connection, items, removed)
+        leaving, staying = await _nodes(connection, items, wanted)
+        removed = RemovedNodes([node.name for node in leaving]) if wanted else None
         plan = Plan(namespace, existing, staying, change.replicas)
         planned = [each for _, each in plan.make(items)]
         knows_all = not any(item.kind in _READ_AT_ADMISSION for item in items)
@@ -136,11 +137,18 @@ def _added(text: str | None, templates: list[Item]) -> AddedNodes | None:
     return AddedNodes(count, labels=_labels(like)) if "=" in like else AddedNodes(count, like=like)
 
 
-def _removed(names: Iterable[str]) -> RemovedNodes | None:
-    """Read the nodes that are removed."""
-    labels = {key: value for name in names if "=" in name for key, value in _labels(name).items()}
-    removed = RemovedNodes([name for name in names if "=" not in name], labels)
-    return removed if removed.nodes or removed.labels else None
+class _Removed(NamedTuple):
+    """The nodes that one flag removes: one with a name, or all with labels."""
+
+    text: str
+    labels: Mapping[str, str]
+
+    @classmethod
+    def read(cls, text: str) -> _Removed:
+        return cls(text, _labels(text) if "=" in text else {})
+
+    def names(self, node: NodeObject) -> bool:
+        return has_labels(node, self.labels) if self.labels else node.name == self.text
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -155,17 +163,25 @@ async def _listed(connection: ApiConnection, kind: Resource) -> list[dict[str, A
 
 
 async def _nodes(
-    connection: ApiConnection, items: Iterable[Item], removed: RemovedNodes | None
+    connection: ApiConnection, items: Iterable[Item], removed: Sequence[_Removed]
 ) -> tuple[list[NodeObject], list[NodeObject]]:
     """Return the nodes that are removed and the others, as far as they are needed here."""
-    if removed is None and not any(item.kind == "DaemonSet" for item in items):
+    if not removed and not any(item.kind == "DaemonSet" for item in items):
         return [], []
-    leaving: list[NodeObject] = []
-    staying: list[NodeObject] = []
-    for node in (await read_objects(connection, NODES, decode_node)).values():
-        is_removed = removed is not None and removed.names(node)
-        (leaving if is_removed else staying).append(node)
-    return leaving, staying
+    return _without((await read_objects(connection, NODES, decode_node)).values(), removed)
+
+
+def _without(
+    nodes: Collection[NodeObject], removed: Sequence[_Removed]
+) -> tuple[list[NodeObject], list[NodeObject]]:
+    """Return the nodes that are removed, each once, and the others."""
+    for each in removed:
+        if not any(map(each.names, nodes)):
+            what = "has these labels" if each.labels else "has this name"
+            raise click.BadParameter(f"no node {what}: {each.text}", param_hint="--remove-node")
+    leaving = [node for node in nodes if any(each.names(node) for each in removed)]
+    gone = {node.name for node in leaving}
+    return leaving, [node for node in nodes if node.name not in gone]
 
 
 async def _scheduler_names(connection: ApiConnection, nodes: Iterable[NodeObject]) -> set[str]:

@@ -110,7 +110,8 @@ class Leader:
             if error.status == _NOT_FOUND:
                 return None
             problem = self._way.problem if self._way and not error.status else ""
-            raise NoLeaderError(f"{self.name} did not answer: {problem or error}") from error
+            what = "refuses the request" if error.status else "did not answer"
+            raise NoLeaderError(f"{self.name} {what}: {problem or error}") from error
         except msgspec.DecodeError as error:
             raise NoLeaderError(f"{self.name} answered what is no JSON: {error}") from error
         return found

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.why import why
 from scheduler.cli.why_output import show_pod
-from scheduler.cli.why_planned import _added, _removed
+from scheduler.cli.why_planned import _added, _Removed, _without
 from scheduler.configuration.manifests import item_of
-from scheduler.tools.whatif.service.wire import AddedNodes, RemovedNodes
+from scheduler.objects.decode import decode_node
+from scheduler.tools.whatif.service.wire import AddedNodes
+from tests.support.builders import node_object
 from tests.support.manifests import ROOT
 
 if TYPE_CHECKING:
@@ -54,13 +58,40 @@ def test_conflicting_options_are_refused(arguments: list[str], problem: str) -> 
 
 
 def test_nodes_are_named_as_in_what_if_requests() -> None:
-    assert _removed(["n1", "pool=old,zone=a"]) == RemovedNodes(["n1"], {"pool": "old", "zone": "a"})
-    assert _removed([]) is None
     assert _added("5:n1", []) == AddedNodes(5, like="n1")
     assert _added("5:pool=old", []) == AddedNodes(5, labels={"pool": "old"})
     template = item_of(b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}', "")
     assert _added("5", [template]) == AddedNodes(5, template={**msgspec.json.decode(template.raw)})
     assert _added(None, []) is None
+
+
+POOLS = [
+    decode_node(json.dumps(node_object(name, labels={"pool": pool, "zone": zone})).encode())
+    for name, pool, zone in (("n1", "old", "a"), ("n2", "old", "b"), ("n3", "new", "a"), ("n4", "new", "b"))
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "removed"),
+    [
+        (["n1"], ["n1"]),
+        (["pool=old,zone=a"], ["n1"]),
+        (["pool=old", "zone=a"], ["n1", "n2", "n3"]),
+        (["zone=a", "zone=b"], ["n1", "n2", "n3", "n4"]),
+        (["pool=old", "n1", "n4"], ["n1", "n2", "n4"]),
+    ],
+)
+def test_each_flag_removes_nodes(flags: list[str], removed: list[str]) -> None:
+    leaving, staying = _without(POOLS, [_Removed.read(flag) for flag in flags])
+
+    assert [node.name for node in leaving] == removed
+    assert {node.name for node in staying} == {"n1", "n2", "n3", "n4"} - {*removed}
+
+
+@pytest.mark.parametrize("flag", ["n5", "pool=old,zone=c"])
+def test_a_flag_that_names_no_node_is_refused(flag: str) -> None:
+    with pytest.raises(click.BadParameter, match=flag):
+        _without(POOLS, [_Removed.read("n1"), _Removed.read(flag)])
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,6 @@ class RemovedNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     nodes: list[str] = []
     labels: dict[str, str] = {}
 
-    def names(self, node: NodeObject) -> bool:
-        """Return whether a node is one of them."""
-        return node.name in self.nodes or (bool(self.labels) and has_labels(node, self.labels))
-
 
 def has_labels(node: NodeObject, labels: Mapping[str, str]) -> bool:
     """Return whether a node has all of some labels."""
