@@ -302,7 +302,12 @@ def read_label_selector(selector: LabelSelector, path: str = "") -> Iterator[Req
     faults: list[FieldError] = []
     for key, value in selector.match_labels.items():
         labelled = SelectorRequirement(key, Operator.IN.value, (value,))
-        requirement = _parse(labelled, f"{path}.matchLabels", _LABEL_OPERATORS, faults)
+        place, known = f"{path}.matchLabels", len(faults)
+        requirement = _parse(labelled, place, _LABEL_OPERATORS, faults)
+        faults[known:] = [  # a requirement has fields, and a label has none
+            FieldError(place if fault.path == f"{place}.key" else f"{place}.{key}", fault.problem)
+            for fault in faults[known:]
+        ]
         if not faults:
             yield requirement
     for index, written in enumerate(selector.match_expressions):

@@ -194,8 +194,13 @@ class TestArguments:
             ),
             pytest.param(
                 {"sets": [SPOT], "podSelector": {"matchLabels": {"a b": "c"}}},
-                "preferences[0].podSelector.matchLabels.key: must be a label's key, was 'a b'",
+                "preferences[0].podSelector.matchLabels: must be a label's key, was 'a b'",
                 id="a selector of pods",
+            ),
+            pytest.param(
+                {"sets": [{"matchLabels": {"capacity": "-spot"}}]},
+                "preferences[0].sets[0].matchLabels.capacity: must be a label's value, was '-spot'",
+                id="a value of a label",
             ),
             pytest.param(
                 {"sets": [SPOT], "whenUnsatisfiable": "Never"},
