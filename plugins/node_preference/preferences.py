@@ -113,9 +113,10 @@ class PreferenceArgs(PluginArgs, frozen=True, kw_only=True):
         for index, each in enumerate(self.sets):
             place = entry(where, index)
             yield from each.faults_at(place)
-            if each.name and each.name in names:
-                yield FieldError(f"{place}.name", f"another name is expected, {was(each.name)} before")
-            names.add(each.name)
+            name = each.name or str(index + 1)
+            if name in names:
+                yield FieldError(f"{place}.name", f"another name is expected, {was(name)} before")
+            names.add(name)
             if everything:
                 yield FieldError(place, f"no node is in this set, because {everything} matches all nodes")
             elif not (each.match_labels or each.match_expressions):

@@ -198,6 +198,11 @@ class TestArguments:
                 id="a selector of pods",
             ),
             pytest.param(
+                {"sets": [{**SPOT, "name": "2"}, {"matchLabels": {"capacity": "on-demand"}}]},
+                'preferences[0].sets[1].name: another name is expected, was "2" before',
+                id="the number of a set that is the name of another one",
+            ),
+            pytest.param(
                 {"sets": [{"matchLabels": {"capacity": "-spot"}}]},
                 "preferences[0].sets[0].matchLabels.capacity: must be a label's value, was '-spot'",
                 id="a value of a label",
