@@ -249,12 +249,26 @@ def read_request(body: bytes, query: Mapping[str, Sequence[str]]) -> WhatIf:
     Raises:
         WhatIfError: all errors of the request.
     """
+    try:
+        return _converted(_given(body, query))
+    except msgspec.DecodeError as error:  # also an integer or a character that no text can have
+        problem, _, path = str(error).partition(" - at `$")
+        raise WhatIfError([FieldError(path.strip("`."), problem)]) from error
+
+
+def _given(body: bytes, query: Mapping[str, Sequence[str]]) -> Any:
+    """Return the fields of a request.
+
+    Raises:
+        WhatIfError: all errors of the documents.
+        msgspec.DecodeError: a value cannot be represented.
+    """
     documents, faults = read_documents(body)
     if faults:
         raise WhatIfError(faults)
     first = msgspec.json.decode(documents[0])
     if len(documents) == 1 and isinstance(first, dict) and "kind" not in first:
-        return _converted(first)
+        return first
     contents = read_items(body)
     if contents.errors:
         raise WhatIfError(contents.errors)
@@ -265,7 +279,7 @@ def read_request(body: bytes, query: Mapping[str, Sequence[str]]) -> WhatIf:
         {**msgspec.json.decode(item.raw), "apiVersion": item.api_version, "kind": item.kind}
         for item in contents.items
     ]
-    return _converted({**given, "objects": objects})
+    return {**given, "objects": objects}
 
 
 def _converted(given: Any) -> WhatIf:
@@ -273,12 +287,9 @@ def _converted(given: Any) -> WhatIf:
 
     Raises:
         WhatIfError: all errors of the request.
+        msgspec.ValidationError: a field has another type.
     """
-    try:
-        request = msgspec.convert(given, WhatIf)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$.")
-        raise WhatIfError([FieldError(path.rstrip("`"), problem.removesuffix(" - at `$`"))]) from error
+    request = msgspec.convert(given, WhatIf)
     faults = []
     subjects = (
         request.objects,

@@ -586,6 +586,35 @@ def test_the_victims_are_known_although_a_pod_would_wait_for_the_delay_of_preemp
     assert [each.pod for each in answer.workloads[0].victims] == ["default/low"]
 
 
+@pytest.mark.parametrize(
+    ("body", "path", "problem"),
+    [
+        pytest.param(
+            b'{"pods": [%b]}' % (b"9" * 5000), "[...][0]", "Integer value out of range", id="a long number"
+        ),
+        pytest.param(
+            b'{"pods": ["\\ud800 and more text"]}', "", "utf-16 surrogate pair", id="half a character"
+        ),
+        pytest.param(
+            b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"priority": %b}}'
+            % (b"9" * 5000),
+            "[...][...]",
+            "Integer value out of range",
+            id="a long number of an object",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_represented_is_an_error_of_the_request(
+    body: bytes, path: str, problem: str
+) -> None:
+    with pytest.raises(WhatIfError) as refused:
+        read_request(body, {})
+
+    [fault] = refused.value.faults
+    assert fault.path == path
+    assert problem in fault.problem
+
+
 # Controllers of planned pods.
 
 AT_MOST_HALF = json.dumps({"sets": [{"name": "all", "maxReplicas": "50%"}]})
