@@ -135,8 +135,8 @@ class Plan:
         creating: list[tuple[Item, Object]] = []
         made: list[tuple[Item, Planned]] = []
         for item in items:
-            obj = {**msgspec.json.decode(item.raw), "apiVersion": item.api_version, "kind": item.kind}
             with _noting(faults, item):
+                obj = {**msgspec.json.decode(item.raw), "apiVersion": item.api_version, "kind": item.kind}
                 placed = self._namespace(item, obj)
                 obj["metadata"] = {**obj["metadata"], **placed}
                 if item.kind == "Pod" or creates_pods(obj):
@@ -374,7 +374,7 @@ def _noting(faults: list[FieldError], item: Item) -> Iterator[None]:
         yield
     except ObjectError as error:
         faults.append(FieldError(".".join(filter(None, (item.where, error.path))), error.problem))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, msgspec.DecodeError) as error:
         faults.append(FieldError(item.where, f"does not have the shape of a {item.kind}: {error}"))
 
 

@@ -10,7 +10,7 @@ import pytest
 from scheduler.configuration.manifests import item_of
 from scheduler.objects.decode import decode_node
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from scheduler.tools.whatif.planned_pods import Plan
+from scheduler.tools.whatif.planned_pods import Plan, PlanError
 from scheduler.tools.whatif.start_preview import Planned, StartOutcome, StartPreview, workload_of
 from tests.support.builders import node_object, pod_object
 from tests.unit.tools.whatif.clusters import scheduler_of
@@ -273,3 +273,14 @@ def test_pods_with_gates_wait_for_them() -> None:
     )
 
     assert gated.waiting == {"waiting for scheduling gates: [quota]": 2}
+
+
+def test_a_number_that_cannot_be_represented_is_an_error_of_its_object() -> None:
+    number = "9" * 5000
+    text = f'{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "a"}}, "spec": {{"priority": {number}}}}}'
+
+    with pytest.raises(PlanError) as refused:
+        Plan("shop").make([item_of(text.encode(), "a file")])
+
+    [fault] = refused.value.faults
+    assert (fault.path, "Integer value out of range" in fault.problem) == ("a file", True)
