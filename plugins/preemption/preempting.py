@@ -510,7 +510,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if self._searches.of(pod) is None:
             self._preemptions.attempted()
         why_not = _in_group(state) or self.why_not_eligible(state, pod, snapshot, diagnosis)
-        if self._protection is not None and not why_not and not pod.node_name:
+        if self._protection is not None and not why_not and not pod.node_name and rows_to_try(diagnosis).size:
             why_not = self._protection.why_wait((pod,))
         if why_not:
             self._searches.end(pod.uid)

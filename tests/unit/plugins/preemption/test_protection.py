@@ -576,6 +576,17 @@ def test_a_pod_does_not_preempt_before_the_delay_after_its_first_attempt() -> No
     assert world.succeeds(preemptor)
 
 
+def test_a_pod_that_preemption_cannot_help_does_not_wait_for_the_delay() -> None:
+    world = World(ProtectionArgs(delay=minutes(1)))
+    world.run("victim", ran=700)
+    preemptor = pod("p", cpu="2000", priority=5)
+    world.fakes.queued.put(preemptor, since=world.fakes.clock.monotonic())
+    status, _ = world.attempt(preemptor)
+
+    assert "Preemption is not helpful for scheduling" in status.message
+    assert (world.fakes.queued.times, world.fakes.metrics.calls) == ({}, [])
+
+
 def test_a_resize_does_not_wait_for_a_node() -> None:
     world = World(ProtectionArgs(delay=minutes(1)))
     world.run("victim", ran=700)
