@@ -15,6 +15,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections import defaultdict
+from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +96,8 @@ class FromMemory(ApiConnection):
 
     async def stream(self, request: Request, *, silence_seconds: float) -> AsyncGenerator[list[bytes], None]:
         lines: list[bytes] = []
-        for obj in self._objects(request.path):
-            lines.append(_line("ADDED", obj))
+        for line in self._listed(request.path):
+            lines.append(line)
             if len(lines) == _LINES_AT_A_TIME:
                 yield lines
                 lines = []
@@ -112,22 +113,34 @@ class FromMemory(ApiConnection):
             yield lines
             await asyncio.sleep(0)
 
-    def _objects(self, path: str) -> Iterator[dict[str, Any]]:
+    def _listed(self, path: str) -> Iterator[bytes]:
         if path == "/api/v1/nodes":
             for node in heterogeneous(self._nodes, seed=7):
-                yield as_kubelets_write(node)
+                yield _line("ADDED", as_kubelets_write(node))
                 del node["status"]["images"]  # or the benchmark would need more memory than the daemon
         elif path == "/api/v1/pods":
-            for number in range(self._pods):
-                yield a_pod(number, self._nodes, is_bound=True)
+            for first in range(0, self._pods, PER_OWNER):
+                yield from self._pods_of_owner(first)
         elif path == "/apis/apps/v1/replicasets":
             for number in range(self._pods // PER_OWNER):
-                yield {
+                replica_set = {
                     "kind": "ReplicaSet",
                     "apiVersion": "apps/v1",
-                    "metadata": _metadata(f"app-{number}", number, {"app": f"app-{number}"}),
+                    "metadata": _metadata(f"app-{number}", number, {"app": f"app-{number}"}, number),
                     "spec": {"replicas": PER_OWNER, "selector": {"matchLabels": {"app": f"app-{number}"}}},
                 }
+                yield _line("ADDED", replica_set)
+
+    def _pods_of_owner(self, first: int) -> Iterator[bytes]:
+        """Yield the pods of one owner; they differ in a few texts, and to encode each pod takes as long as to decode it."""
+        written = _line("ADDED", a_pod(first, self._nodes, is_bound=True))
+        for number in range(first, min(first + PER_OWNER, self._pods)):
+            line = written
+            for before, after in zip(
+                _own_texts(first, self._nodes), _own_texts(number, self._nodes), strict=True
+            ):
+                line = line.replace(before, after)
+            yield line
 
     def _tell(self, type_: str, obj: dict[str, Any], path: str = "/api/v1/pods") -> None:
         self._version += 1
@@ -139,18 +152,36 @@ def _line(type_: str, obj: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"type": type_, "object": obj})
 
 
-def _metadata(name: str, number: int, labels: dict[str, str]) -> dict[str, Any]:
+def _own_texts(number: int, nodes: int) -> tuple[bytes, ...]:
+    """Return what only one bound pod of `a_pod` has."""
+    texts = (f"-{number // PER_OWNER}-{number}", _uid(number), _commit(number), _node_name(number, nodes))
+    return tuple(f'{text}"'.encode() for text in texts)
+
+
+def _uid(number: int) -> str:
+    return f"00000000-0000-0000-0000-{number:012}"
+
+
+def _commit(number: int) -> str:
+    return f"{number:040x}"
+
+
+def _node_name(number: int, nodes: int) -> str:
+    return f"node-{number % nodes:04}"
+
+
+def _metadata(name: str, number: int, labels: dict[str, str], owner: int) -> dict[str, Any]:
     fields = {
         f"f:{key}": {} for key in ("metadata", "spec", "status", "containers", "resources", "image", *labels)
     }
     return {
         "name": name,
-        "namespace": f"team-{number % 200}",
-        "uid": f"00000000-0000-0000-0000-{number:012}",
+        "namespace": f"team-{owner % 200}",
+        "uid": _uid(number),
         "resourceVersion": "1",
         "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": labels,
-        "annotations": {"prometheus.io/scrape": "true", "example.com/commit": f"{number:040x}"},
+        "annotations": {"prometheus.io/scrape": "true", "example.com/commit": _commit(number)},
         "managedFields": [
             {
                 "manager": manager,
@@ -179,7 +210,7 @@ def a_pod(number: int, nodes: int, *, is_bound: bool) -> dict[str, Any]:
         }
         for name in ("main", "sidecar")
     ]
-    metadata = _metadata(f"app-{owner}-{number}", number, labels)
+    metadata = _metadata(f"app-{owner}-{number}", number, labels, owner)
     metadata["ownerReferences"] = [
         {
             "apiVersion": "apps/v1",
@@ -215,31 +246,36 @@ def a_pod(number: int, nodes: int, *, is_bound: bool) -> dict[str, Any]:
             "volumes": [
                 {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
             ],
-            **({"nodeName": f"node-{number % nodes:04}"} if is_bound else {}),
+            **({"nodeName": _node_name(number, nodes)} if is_bound else {}),
         },
         "status": {
             "phase": "Running" if is_bound else "Pending",
+            **({"startTime": "2026-01-01T00:00:00Z"} if is_bound else {}),
             "conditions": conditions if is_bound else [],
         },
     }
 
 
+_IMAGES_OF_NODE = 50
+_IMAGES = [
+    {
+        "names": [
+            f"registry.example.com/team/app-{i}@sha256:{sha256(str(i).encode()).hexdigest()}",
+            f"registry.example.com/team/app-{i}:1",
+        ],
+        "sizeBytes": 10**8 + i,
+    }
+    for i in range(400)
+]
+
+
 def as_kubelets_write(node: dict[str, Any]) -> dict[str, Any]:
     """Return a node with its images, its managed fields and the room that the pods of this benchmark take."""
-    images = [
-        {
-            "names": [
-                f"registry.example.com/team/app-{i}@sha256:{i:064x}",
-                f"registry.example.com/team/app-{i}:1",
-            ],
-            "sizeBytes": 10**8 + i,
-        }
-        for i in range(50)
-    ]
-    node["status"]["images"] = images
+    first = int(node["metadata"]["name"].removeprefix("node-")) % (len(_IMAGES) - _IMAGES_OF_NODE)
+    node["status"]["images"] = _IMAGES[first : first + _IMAGES_OF_NODE]
     for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
         amounts |= {"cpu": "64", "memory": "256Gi", "pods": "250"}
-    node["metadata"] |= {"managedFields": _metadata("", 0, {})["managedFields"], "resourceVersion": "1"}
+    node["metadata"] |= {"managedFields": _metadata("", 0, {}, 0)["managedFields"], "resourceVersion": "1"}
     return node
 
 
