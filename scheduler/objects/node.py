@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from scheduler.errors import ObjectError
+from scheduler.objects.caches import PARSED, Remembered
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.resources import node_allocatable
 from scheduler.objects.v1 import Node, NodeStatus
@@ -49,8 +49,12 @@ class _NodeWithImages(Node, frozen=True):
 _NODE = msgspec.json.Decoder(_NodeWithImages)
 
 
-def node_with_images(raw: bytes) -> tuple[Node, dict[str, int]]:
-    """Decode a node, and its images as `node_images`.
+NodeImages = tuple[tuple[str, int], ...]
+"""The names of the images on a node, each with its size in bytes; the first size of a name counts."""
+
+
+def node_with_images(raw: bytes) -> tuple[Node, NodeImages]:
+    """Decode a node, and its images.
 
     Raises:
         ValueError: as a decoder of msgspec.
@@ -58,17 +62,11 @@ def node_with_images(raw: bytes) -> tuple[Node, dict[str, int]]:
     found = _NODE.decode(raw)
     status = found.status
     kept = NodeStatus(status.allocatable, status.conditions, status.addresses, status.declared_features)
-    return Node(found.metadata, found.spec, kept), _sizes(status.images or ())
+    return Node(found.metadata, found.spec, kept), _shared(status.images or ())
 
 
-def node_images(node_name: str, raw: bytes) -> dict[str, int]:
-    """Return the names of the images on a node, each with its size in bytes; the first size of a name counts.
-
-    A node may list a hundred names, and a cluster has the same names on thousands of nodes, so each name is stored once.
-
-    Args:
-        node_name: name of the node, for errors.
-        raw: the Node's JSON.
+def _node_images(node_name: str, raw: bytes) -> NodeImages:
+    """Decode the images on a node.
 
     Raises:
         ObjectError: the list cannot be decoded.
@@ -77,15 +75,40 @@ def node_images(node_name: str, raw: bytes) -> dict[str, int]:
         status = _IMAGES.decode(raw).status
     except ValueError as error:
         raise ObjectError("Node", node_name, "status.images", str(error)) from error
-    return _sizes((status and status.images) or ())
+    return _shared((status and status.images) or ())
 
 
-def _sizes(images: Iterable[_ContainerImage]) -> dict[str, int]:
+_SHARED_IMAGES: Remembered[tuple[str, int], tuple[str, int]] = Remembered()
+
+
+def _shared(images: Iterable[_ContainerImage]) -> NodeImages:
+    """Return images that nodes share: one may list a hundred, and a cluster has the same ones on thousands of nodes."""
     sizes: dict[str, int] = {}
     for image in images:
         for name in image.names or ():
-            sizes.setdefault(sys.intern(name), image.size_bytes)
-    return sizes
+            sizes.setdefault(name, image.size_bytes)
+    known = _SHARED_IMAGES.get
+    return tuple(
+        [known(image) or _SHARED_IMAGES.keep(image, image, len(image[0])) for image in sizes.items()]
+    )
+
+
+_BETWEEN_PIECES: Final = b"},{"
+"""Mostly between two elements of a list, such as the images."""
+_MOST_CUTS: Final = 1024
+"""A piece takes 40 bytes without its text, so many short ones would be larger than the whole."""
+_PIECES: Remembered[bytes, bytes] = Remembered()
+
+
+def _shared_pieces(raw: bytes) -> tuple[bytes, ...]:
+    """Cut the JSON of a node into pieces that nodes share: most of it is images, managedFields and conditions."""
+    known = _PIECES.get
+    return tuple(
+        [
+            known(piece) or _PIECES.keep(piece, piece, len(piece) // PARSED)
+            for piece in raw.split(_BETWEEN_PIECES, _MOST_CUTS)
+        ]
+    )
 
 
 def normalized_image_name(name: str) -> str:
@@ -102,19 +125,23 @@ class NodeObject:
 
     Attributes:
         node: the decoded object.
-        raw: its JSON from the API server.
 
     Args:
+        raw: its JSON from the API server.
         images: the images, if they are decoded already; otherwise they are decoded on request.
     """
 
-    __slots__ = ("__dict__", "node", "raw")
+    __slots__ = ("__dict__", "_images", "_pieces", "node")
 
-    def __init__(self, node: Node, raw: bytes, *, images: Mapping[str, int] | None = None) -> None:
+    def __init__(self, node: Node, raw: bytes, *, images: NodeImages | None = None) -> None:
         self.node = node
-        self.raw = raw
-        if images is not None:
-            self.__dict__["images"] = images
+        self._pieces = _shared_pieces(raw)
+        self._images = images
+
+    @property
+    def raw(self) -> bytes:
+        """Its JSON from the API server."""
+        return _BETWEEN_PIECES.join(self._pieces)
 
     @property
     def name(self) -> str:
@@ -152,14 +179,16 @@ class NodeObject:
         """Resource name -> total amount for pods: milliCPU, bytes or a count."""
         return node_allocatable(self.node)
 
-    @cached_property
+    @property
     def images(self) -> Mapping[str, int]:
         """The names of the container images on the node -> size in bytes.
 
         Raises:
             ObjectError: the list cannot be decoded.
         """
-        return node_images(self.name, self.raw)
+        if self._images is None:
+            self._images = _node_images(self.name, self.raw)
+        return dict(self._images)
 
     @cached_property
     def object(self) -> Mapping[str, Any]:
@@ -178,9 +207,9 @@ class NodeObject:
         if before is None or before != _marked(raw, resource_version):
             return None
         metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
-        found = NodeObject(msgspec.structs.replace(self.node, metadata=metadata), raw)
-        known = ((name, self.__dict__[name]) for name in _THE_SAME if name in self.__dict__)
-        found.__dict__.update(known)
+        found = NodeObject(msgspec.structs.replace(self.node, metadata=metadata), raw, images=self._images)
+        if "allocatable" in self.__dict__:
+            found.allocatable = self.allocatable
         return found
 
     def is_heartbeat_of(self, earlier: NodeObject) -> bool:
@@ -239,7 +268,6 @@ class _Parts(msgspec.Struct):
     status: dict[str, msgspec.Raw] = {}
 
 
-_THE_SAME = ("allocatable", "images")
 _TIME = re.compile(rb'[0-9-]{10}T[0-9:]{8}Z"')
 _TIME_LENGTH = 20
 _CHANGES_ALWAYS = frozenset({"resourceVersion", "managedFields"})

@@ -191,7 +191,7 @@ class NodeMessages:
     """Nodes as protobuf; each is encoded once, until it changes."""
 
     def __init__(self) -> None:
-        self._written: dict[str, tuple[bytes, bytes]] = {}  # node name -> its JSON, its protobuf
+        self._written: dict[str, tuple[NodeObject, bytes]] = {}  # node name -> the node, its protobuf
 
     def one(self, snapshot: SeenNodes, name: str) -> bytes:
         """Return a node; empty if there is none of that name."""
@@ -229,8 +229,8 @@ class NodeMessages:
 
     def _bytes_of(self, node: NodeObject) -> bytes:
         known = self._written.get(node.name)
-        if known is not None and known[0] is node.raw:
+        if known is not None and known[0] is node:
             return known[1]
         written = protobuf.encode("v1", "Node", msgspec.json.decode(node.raw))
-        self._written[node.name] = (node.raw, written)
+        self._written[node.name] = (node, written)
         return written

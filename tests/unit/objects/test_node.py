@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from copy import deepcopy
 from typing import Any
 
@@ -13,8 +14,11 @@ from scheduler.errors import ObjectError
 from scheduler.framework.events import node_changes
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_identity
+from scheduler.objects import node as node_module
 from scheduler.objects.decode import decode_node
-from scheduler.objects.node import NodeObject, node_images, normalized_image_name
+from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.node import NodeObject, normalized_image_name
+from scheduler.objects.v1 import Node
 from tests.support.builders import node, node_object
 
 
@@ -41,13 +45,41 @@ def test_every_name_of_an_image_has_its_size_and_the_first_counts():
     ],
 )
 def test_a_node_may_have_no_images(status: bytes):
-    assert node_images("n", status) == {}
+    assert NodeObject(Node(), status).images == {}
 
 
-def test_the_images_of_a_node_are_decoded_with_it():
+def test_the_images_of_a_node_are_decoded_with_it(monkeypatch: pytest.MonkeyPatch):
     each = node("n", images=[{"names": ["a:1"], "sizeBytes": 10}])
-    each.raw = b""
+    monkeypatch.setattr(node_module, "_node_images", None)
     assert each.images == {"a:1": 10}
+
+
+def test_nodes_share_the_texts_that_they_have_in_common():
+    images = [{"names": [f"registry.example.com/app-{i}:1"], "sizeBytes": 10**9 + i} for i in range(50)]
+    decode_node(_written("n0", images))
+    tracemalloc.start()
+    nodes = [decode_node(_written(f"n{i}", images[i:])) for i in range(1, 21)]
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [each.raw for each in nodes] == [_written(f"n{i}", images[i:]) for i in range(1, 21)]
+    assert all(len(each.images) == 50 - i for i, each in enumerate(nodes, 1))
+    assert taken < sum(len(each.raw) for each in nodes)  # as text and decoded
+
+
+def test_a_node_with_very_many_parts_is_kept_as_a_whole_from_some_part_on():
+    raw = b'{"metadata":{"name":"n"},"status":{"images":[%b]}}' % b",".join([b"{}"] * 100_000)
+    tracemalloc.start()
+    each = decode_node(raw)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert each.raw == raw
+    assert taken < 2 * len(raw)
+
+
+def _written(name: str, images: list[dict[str, Any]]) -> bytes:
+    return msgspec.json.encode(node_object(name, images=images))
 
 
 def test_a_node_with_an_invalid_list_of_images_has_its_other_fields():
@@ -59,7 +91,7 @@ def test_a_node_with_an_invalid_list_of_images_has_its_other_fields():
 
 def test_an_invalid_list_of_images_is_an_error_naming_the_node():
     with pytest.raises(ObjectError, match=r"Node n: status\.images: .*names"):
-        node_images("n", b'{"status": {"images": [{"names": "a:1"}]}}')
+        _ = NodeObject(Node(ObjectMeta("n")), b'{"status": {"images": [{"names": "a:1"}]}}').images
 
 
 @pytest.mark.parametrize(
