@@ -19,7 +19,8 @@ from scheduler.objects.storage import PodClaim, StorageUse, pod_claims, storage_
 from scheduler.objects.v1 import Affinity, HostPort, Pod, PodSpec, PodStatus, Tolerations, host_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from types import EllipsisType
 
     from scheduler.objects.pod_group import GroupKey
     from scheduler.objects.resources import PodRules
@@ -30,6 +31,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 MANY_ENTRIES: Final = 128
 """Signatures contain `spec_digest` instead of a list of the spec with more entries: they are kept, hashed and compared."""
+
+
+_DERIVED_IN_SLOTS: Final = ("_affinity_terms", "_group", "_host_ports")
 
 
 class PodInfo:
@@ -44,7 +48,18 @@ class PodInfo:
         uid, namespace: as in the object; no properties, because they are read more often than all others.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_resources", "namespace", "node_name", "pod", "raw", "uid")
+    # What is read of every pod on a node has a slot: the dictionary of a pod would take more memory than the pod.
+    __slots__ = (
+        *_DERIVED_IN_SLOTS,
+        "__dict__",
+        "__weakref__",
+        "_resources",
+        "namespace",
+        "node_name",
+        "pod",
+        "raw",
+        "uid",
+    )
 
     def __init__(
         self,
@@ -59,6 +74,9 @@ class PodInfo:
         self.raw = raw
         self.node_name = pod.spec.node_name if node_name is None else node_name
         self._resources = resources
+        self._affinity_terms: AffinityTerms | None = None
+        self._group: GroupKey | EllipsisType | None = ...
+        self._host_ports: tuple[HostPort, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -85,10 +103,12 @@ class PodInfo:
     def priority(self) -> int:
         return self.pod.spec.priority
 
-    @cached_property
+    @property
     def group(self) -> GroupKey | None:
         """The group that the pod refers to; its profile decides whether groups of that kind are supported."""
-        return group_of(self.pod)
+        if self._group is ...:
+            self._group = group_of(self.pod)
+        return self._group
 
     @property
     def tolerations(self) -> tuple[Toleration, ...]:
@@ -120,18 +140,24 @@ class PodInfo:
         affinity = self.node_affinity
         return b"" if affinity is None else _ENCODER.encode(affinity)
 
-    @cached_property
+    @property
     def affinity_terms(self) -> AffinityTerms:
         """The required and preferred pod affinity and anti-affinity."""
-        affinity = self.pod.spec.affinity
-        if affinity is None:
-            return NO_TERMS
-        return affinity_terms(self.namespace, affinity.pod_affinity, affinity.pod_anti_affinity)
+        if self._affinity_terms is None:
+            affinity = self.pod.spec.affinity
+            self._affinity_terms = (
+                NO_TERMS
+                if affinity is None
+                else affinity_terms(self.namespace, affinity.pod_affinity, affinity.pod_anti_affinity)
+            )
+        return self._affinity_terms
 
-    @cached_property
+    @property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The host ports that it requests."""
-        return host_ports(self.pod)
+        if self._host_ports is None:
+            self._host_ports = host_ports(self.pod)
+        return self._host_ports
 
     @property
     def storage_volumes(self) -> tuple[Volume, ...]:
@@ -252,8 +278,17 @@ class PodInfo:
     def placed_on(self, node_name: str) -> PodInfo:
         """Return the same pod as if bound to a node."""
         placed = PodInfo(self.pod, self.raw, node_name=node_name, resources=self._resources)
-        placed.__dict__.update(self.__dict__)
+        placed.take_derived_from(self)
         return placed
+
+    def take_derived_from(self, other: PodInfo, names: Collection[str] | None = None) -> None:
+        """Use values that another PodInfo derived from equal fields: those with the given names, or all."""
+        for name in _DERIVED_IN_SLOTS:
+            if names is None or name in names:
+                setattr(self, name, getattr(other, name))
+        for name, value in other.__dict__.items():
+            if names is None or name in names:
+                self.__dict__[name] = value
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key}@{self.node_name})" if self.node_name else f"PodInfo({self.key})"
@@ -267,7 +302,14 @@ def spec_digest(spec: PodSpec) -> bytes:
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 _REPEATED = frozenset(
-    {"namespace", "scheduler_name", "node_name", "preemption_policy", "priority_class_name"}
+    {
+        "namespace",
+        "scheduler_name",
+        "node_name",
+        "preemption_policy",
+        "priority_class_name",
+        "creation_timestamp",
+    }
 )
 
 _EMPTY: dict[str, Any] = {}
@@ -306,13 +348,13 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
                 if keep_annotations
                 else group_annotations(metadata.annotations) or _EMPTY,
             ),
-            spec=_sharing(spec, **own),
+            spec=_trimmed_spec(spec, own),
             status=PodStatus(
                 phase=sys.intern(status.phase),
                 conditions=_shared(PodStatus, "conditions", status.conditions),
                 nominated_node_name=status.nominated_node_name,
                 allocated_resources=_EMPTY,
-                start_time=status.start_time,
+                start_time=sys.intern(status.start_time),
                 node_allocatable_resource_claim_statuses=status.node_allocatable_resource_claim_statuses,
             ),
         ),
@@ -322,8 +364,22 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
     )
     if terms is not None:
         # Pods with equal terms share them for as long as one of these pods exists.
-        trimmed.__dict__["affinity_terms"] = terms
+        trimmed.take_derived_from(pod, ("_affinity_terms",))
     return trimmed
+
+
+_NOT_SHARED: Mapping[str, Any] = {"node_name": "", "volumes": (), "affinity": None}
+
+
+def _trimmed_spec(spec: PodSpec, own: Mapping[str, Any]) -> PodSpec:
+    """Return a spec whose parts are shared with equal ones, except for the given parts and the node's name."""
+    own = {"node_name": sys.intern(spec.node_name), **own}
+    common = msgspec.structs.replace(spec, **{name: _NOT_SHARED[name] for name in own})
+    content = _ENCODER.encode(common)
+    known: PodSpec | None = _SHARED.get((PodSpec, "", content))
+    if known is None:  # workloads differ, but many parts are the same in several
+        known = _SHARED.keep((PodSpec, "", content), _sharing(common), len(content))
+    return msgspec.structs.replace(known, **own)
 
 
 def _sharing(struct: _T, **own: Any) -> _T:

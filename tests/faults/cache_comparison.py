@@ -13,6 +13,7 @@ from scheduler.objects.decode import decode_node, decode_pod
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduler.engine.state.cache import PodState
     from scheduler.simulator.registry.store import Store
     from scheduler.snapshot import Snapshot
 
@@ -35,14 +36,18 @@ def differences(found: Cache, wanted: Cache) -> Iterator[str]:
     for name in sorted(left.keys() | right.keys()):
         if left.get(name) != right.get(name):
             yield f"node {name}: the cache has {left.get(name)}, the server {right.get(name)}"
-    for what in ("_pods_of_unknown_nodes", "_states"):
-        here, there = (_comparable(getattr(cache, what)) for cache in (found, wanted))
+    for what in (_pods_of_unknown_nodes, _states):
+        here, there = what(found), what(wanted)
         if here != there:
-            yield f"{what}: the cache has {here}, the server {there}"
+            yield f"{what.__name__}: the cache has {here}, the server {there}"
 
 
-def _comparable(held: dict[str, Any]) -> dict[str, Any]:
-    return {key: sorted(value) if isinstance(value, dict) else value for key, value in held.items()}
+def _pods_of_unknown_nodes(cache: Cache) -> dict[str, list[str]]:
+    return {name: sorted(pod.uid for pod in pods) for name, pods in cache.pods_of_unknown_nodes().items()}
+
+
+def _states(cache: Cache) -> dict[str, PodState]:
+    return {pod.uid: cache.state_of(pod.uid) for pod in cache.pods()}
 
 
 def _described(snapshot: Snapshot) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,6 @@ from scheduler.daemon.app.consistency.state_check import Discrepancy
 from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.queue.pod_places import Place
-from scheduler.engine.state.cache import PodState
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_group import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS
 from scheduler.simulator.apimachinery.objects import is_terminating
@@ -65,8 +64,8 @@ def _check_life(stage: Stage, life: Life) -> None:
     # Its binding is called off at once, but by another task: within the same moment both are so.
     life.going = {
         uid: life.going.get(uid, stage.now)
-        for uid, state in life.daemon.parts.cache._states.items()
-        if state is PodState.ASSUMED and (uid not in known or known[uid].is_terminating)
+        for uid in life.daemon.parts.cache._assumed
+        if uid not in known or known[uid].is_terminating
     }
     for uid, since in life.going.items():
         if stage.now > since:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.daemon.app.needs import PodDecoder, resource_of
@@ -84,6 +85,7 @@ class Watches:
             decode=self._decode_pod,
             handler=wrap_handler(parts.ports.event_handler(POD_KIND, pod_handler)),
             objects=parts.pods,
+            version_of=attrgetter("uid", "resource_version"),
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter, deque
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -168,7 +168,7 @@ class Cache:
         self.pauses = NodePauses()
         self.deferred_resizes: set[str] = set()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
-        self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
+        self._assumed: set[str] = set()  # uids of the pods in ASSUMED; the other ones are CONFIRMED
         self._placed: set[str] = set()  # uids of the pods that this scheduler placed
         self._node_generations: dict[
             str, int
@@ -228,7 +228,9 @@ class Cache:
 
     def state_of(self, uid: str) -> PodState:
         """Return the state of a pod in the cache."""
-        return self._states.get(uid, PodState.OUTSIDE)
+        if uid in self._assumed:
+            return PodState.ASSUMED
+        return PodState.CONFIRMED if uid in self._pods else PodState.OUTSIDE
 
     def pod(self, uid: str) -> PodInfo | None:
         """Return a pod that is counted on a node."""
@@ -303,8 +305,9 @@ class Cache:
         has_started = (
             pod.pod.status.start_time != known.pod.status.start_time
         )  # preemption ranks victims by it
-        invalidates = has_changed or has_started or self._states[pod.uid] is PodState.CONFIRMED
-        self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
+        invalidates = has_changed or has_started or pod.uid not in self._assumed
+        self._pods[pod.uid] = pod
+        self._assumed.discard(pod.uid)
         if known.group != pod.group:
             self.groups.drop_placed(known)
         self.groups.note_placed(pod)
@@ -357,27 +360,25 @@ class Cache:
         return {name: pods.values() for name, pods in self._pods_of_unknown_nodes.items()}
 
     def is_on_its_node(self, pod: PodInfo) -> bool:
-        """Return whether a counted pod is on the node that it names, and its state is known."""
+        """Return whether a counted pod is on the node that it names."""
         row = self.table.row_of(pod.node_name)
         there = self._pods_of_unknown_nodes.get(pod.node_name, {}) if row is None else self.table.pods_on(row)
-        return there.get(pod.uid) is pod and pod.uid in self._states
+        return there.get(pod.uid) is pod
 
     def recount(self) -> None:
         """Insert every pod again on the node that it names, and recount everything; repairs an inconsistent cache."""
-        pods, states = self._pods, self._states
         self._pods_of_unknown_nodes = {}
         self.table.start_over()
-        self._pods, self._states = {}, {}
-        for uid, pod in pods.items():
-            self._put(pod, states.get(uid, PodState.CONFIRMED))
+        self._assumed &= self._pods.keys()
+        for pod in self._pods.values():
+            self._count(pod)
 
     def counts(self) -> dict[str, int]:
         """Return the numbers of `nodes`, `pods`, and `assumed_pods` among them."""
-        states = Counter(self._states.values())
         return {
             "nodes": self.table.n_nodes,
             "pods": len(self._pods),
-            "assumed_pods": states[PodState.ASSUMED],
+            "assumed_pods": len(self._assumed),
         }
 
     def check(self) -> None:
@@ -396,7 +397,7 @@ class Cache:
                 assert pod.node_name == name, f"pod {pod.key} is counted on {name}"
                 counted[uid] = pod
         assert counted == self._pods, f"counted {sorted(counted)}, known {sorted(self._pods)}"
-        assert set(self._states) == set(self._pods)
+        assert self._assumed <= set(self._pods)
         assert self._placed <= set(self._pods)
         waiting = {uid for uid, pod in self._pods.items() if pod.has_deferred_resize}
         assert self.deferred_resizes == waiting, f"deferred resizes {self.deferred_resizes}, known {waiting}"
@@ -406,7 +407,10 @@ class Cache:
         start = self.state_of(pod.uid)
         assert state in MOVES[start], f"pod {pod.key}: {start.value} -> {state.value}"
         self._pods[pod.uid] = pod
-        self._states[pod.uid] = state
+        if state is PodState.ASSUMED:
+            self._assumed.add(pod.uid)
+        else:
+            self._assumed.discard(pod.uid)
         self._count(pod)
 
     def _note_resize(self, pod: PodInfo) -> None:
@@ -426,7 +430,7 @@ class Cache:
 
     def _take(self, uid: str) -> PodInfo:
         pod = self._pods.pop(uid)
-        del self._states[uid]
+        self._assumed.discard(uid)
         self._placed.discard(uid)
         self.deferred_resizes.discard(uid)
         self._uncount(pod)

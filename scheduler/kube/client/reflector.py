@@ -194,6 +194,7 @@ class Reflector(Generic[T]):
         random: Random,
         objects: dict[str, T] | None = None,
         next_version: Callable[[T, bytes, str], T | None] | None = None,
+        version_of: Callable[[T], tuple[str, str]] | None = None,
         observer: ReflectorObserver | None = None,
         pause: Callable[[float], Awaitable[bool]] = _sleep,
         state_listener: SyncStateListener | None = None,
@@ -211,6 +212,7 @@ class Reflector(Generic[T]):
             objects: dictionary for the store's objects, shared with readers; None for a new one.
             next_version: derives an object's next version without decoding it where possible, see
                 `store.Store`.
+            version_of: returns (uid, resourceVersion) of a decoded object, see `store.Store`.
             observer: counts lists and ends of watches.
             pause: waits for some seconds, or until the server is back, and returns whether it is: see
                 `Outages.pause`.
@@ -228,7 +230,7 @@ class Reflector(Generic[T]):
         self._optional = optional
         self._path = resource.path()
         self._selectors = {"fieldSelector": field_selector} if field_selector else {}
-        self._store = Store(resource.kind, decode, handler, objects, next_version)
+        self._store = Store(resource.kind, decode, handler, objects, next_version, version_of)
         self._version = ""  # version of the store; empty when a full list is needed
         self._highest = 0  # highest version seen
         self._streams_lists = True  # whether the server is expected to begin a watch with all objects

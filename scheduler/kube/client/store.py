@@ -70,6 +70,7 @@ class Store(Generic[T]):
         objects: dictionary for the objects; None for a new one.
         next_version: derives the next version of an object from its JSON and resourceVersion, if that needs
             no full decoding; returns None if it does.
+        version_of: returns (uid, resourceVersion) of a decoded object, whose texts are then stored once.
 
     Attributes:
         kind: the kind of the objects.
@@ -83,10 +84,12 @@ class Store(Generic[T]):
         handler: Handler[T],
         objects: dict[str, T] | None = None,
         next_version: Callable[[T, bytes, str], T | None] | None = None,
+        version_of: Callable[[T], tuple[str, str]] | None = None,
     ) -> None:
         self.kind = kind
         self._decode = decode
         self._next_version = next_version
+        self._version_of = version_of
         self._handler = handler
         self._dates = handler if isinstance(handler, DatingHandler) else None
         self._objects: dict[str, T] = {} if objects is None else objects
@@ -145,6 +148,8 @@ class Store(Generic[T]):
             self._tell(self._handler.on_undecodable, key, identity, error)
             return
         self._unreadable.discard(key)
+        if self._version_of is not None and (same := self._version_of(new)) == version:
+            self._versions[key] = same
         self._objects[key] = new
         if old is None:
             self._tell(self._handler.on_add, key, new)

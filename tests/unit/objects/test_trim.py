@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 
-from scheduler.objects.pod import trim_bound_pod
-from tests.support.builders import pod
+from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod import PodInfo, trim_bound_pod
+from scheduler.objects.pod_affinity import NO_TERMS
+from tests.support.builders import pod, pod_object
 
 STATUS = {
     "startTime": "2026-03-01T08:00:15Z",
@@ -89,6 +92,29 @@ def test_replicas_share_equal_parts():
     assert one.pod.spec.scheduler_name is other.pod.spec.scheduler_name
     assert one.pod.spec.node_selector is other.pod.spec.node_selector
     assert one.pod.spec.volumes is other.pod.spec.volumes
+
+
+def test_replicas_on_nodes_take_little_more_memory_than_their_own_texts():
+    created = "2026-03-01T08:00:15Z"
+
+    def read(number: int) -> PodInfo:
+        written = pod_object(
+            f"web-{number}", cpu="1", node=f"n{number}", labels={"app": "web"}, status=STATUS
+        )
+        written["metadata"]["creationTimestamp"] = created
+        found = trim_bound_pod(decode_pod(msgspec.json.encode(written)))
+        assert (found.group, found.host_ports, found.affinity_terms) == (None, (), NO_TERMS)
+        return found
+
+    read(0)
+    tracemalloc.start()
+    replicas = [read(number) for number in range(1, 101)]
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [each.name for each in replicas] == [f"web-{number}" for number in range(1, 101)]
+    assert {each.pod.metadata.creation_timestamp for each in replicas} == {created}
+    assert taken / len(replicas) < 920
 
 
 def test_different_parts_are_not_shared():

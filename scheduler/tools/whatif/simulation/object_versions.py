@@ -39,8 +39,8 @@ def cordoned(node: NodeObject, *, wanted: bool = True) -> NodeObject:
 
 _NEW_STATUS = PodStatus(phase="Pending")
 _COPIED = (
-    "affinity_terms",
-    "host_ports",
+    "_affinity_terms",
+    "_host_ports",
     "key",
     "required_node_affinity",
     "storage_uses",
@@ -195,10 +195,7 @@ def _like(
     pod: PodInfo, made: Any, raw: bytes | None = None, resources: PodResources | None = None
 ) -> PodInfo:
     version = PodInfo(made, raw or pod.raw, resources=resources or pod.resources)
-    known = pod.__dict__
-    for name in _COPIED:
-        if name in known:
-            version.__dict__[name] = known[name]
+    version.take_derived_from(pod, _COPIED)
     return version
 
 

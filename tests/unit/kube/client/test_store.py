@@ -118,6 +118,19 @@ def test_the_deletion_of_a_predecessor_does_not_remove_its_successor(store: Stor
     assert store.objects == {"ns/a": "a-v@2"}
 
 
+def test_uid_and_version_of_an_object_are_stored_once(told: Told):
+    def version_of(obj: str) -> tuple[str, str]:
+        decoded.append(tuple(obj.split("@")))
+        return decoded[-1]
+
+    decoded: list[Any] = []
+    store = Store("Thing", decode, told, version_of=version_of)
+    for version in (1, 2):
+        put(store, "a", version)
+        assert store.versions["ns/a"] == ("a-u", str(version))
+        assert store.versions["ns/a"] is decoded[-1]
+
+
 def test_a_full_list_reports_only_the_differences(store: Store[str], told: Told):
     for name in ("same", "changed", "gone"):
         put(store, name, 1)
