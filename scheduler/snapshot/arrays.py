@@ -58,6 +58,21 @@ def wrapped(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
+_KEPT_BYTES = 256 * 1024 * 1024
+_FEWEST_KEPT = 16
+
+
+def most_kept(most: int, n_nodes: int, bytes_of_a_node: int) -> int:
+    """Return how many results for all nodes a cache keeps: `most`, and in a large cluster as many as fit in 256 MiB.
+
+    Args:
+        most: the limit in small clusters, where more would not be found again before they are outdated.
+        n_nodes: the number of nodes.
+        bytes_of_a_node: the memory of one result for one node.
+    """
+    return min(most, max(_FEWEST_KEPT, _KEPT_BYTES // (bytes_of_a_node * max(1, n_nodes))))
+
+
 _SHORTEST = 1024
 """Minimum number of logged changes; the log keeps at least one change per node. Later readers must read all rows."""
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from scheduler.objects.label_index import matcher
 from scheduler.objects.selectors import LabelRule, Operator
-from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.arrays import Column, most_kept
 from scheduler.snapshot.term_columns import TermColumns, conditions_of
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def class_key(pod: Alike) -> ClassKey:
 
 
 _COLUMNS = 1024
-"""Maximum number of query columns; the least recently used column is dropped first."""
+"""Maximum number of query columns in small clusters; the least recently used column is dropped first."""
+_CELL_BYTES = 8
 _DESCRIBED_BYTES = 16 * 1024 * 1024
 """Approximate maximum size of all queries without their columns: a query may have many values and namespaces."""
 _FEW = 32
@@ -375,7 +376,8 @@ class PodCounts:
             pods = self._classes.rows.pods.cells[np.array(entries, dtype=np.intp)]
             np.add.at(column.cells, np.array(rows, dtype=np.intp), pods)
         self._described_bytes += query.nbytes
-        while len(self._columns) > _COLUMNS or (
+        most = most_kept(_COLUMNS, room, _CELL_BYTES)
+        while len(self._columns) > most or (
             self._described_bytes > _DESCRIBED_BYTES and len(self._columns) > 1
         ):
             self._forget_oldest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+    from scheduler.snapshot import Int64s, Rows, Snapshot
 
     UInt8s = NDArray[np.uint8]
 
@@ -222,9 +222,10 @@ class CachedScores:
         self._plain = [part for part in parts if not part.adapter.normalizes]
         self._normalizing = [part for part in parts if part.adapter.normalizes]
         self._parts = parts
-        # _UNRANKED if the total is not known or the node is rejected.
-        self._total: Int64s = np.zeros(0, dtype=np.int64)
-        self._known: Bools = np.zeros(0, dtype=np.bool_)
+        # _UNRANKED if the total is not known or the node is rejected. One pass over all nodes follows each change, so
+        # the type is the smallest one that has room for the highest total.
+        highest = MAX_NODE_SCORE * sum(part.weight for part in self._plain)
+        self._total: NDArray[Any] = np.zeros(0, dtype=np.min_scalar_type(-max(1, highest)))
         # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
 
@@ -254,10 +255,9 @@ class CachedScores:
                 snapshot.n_nodes,
             )
         if len(self._total) != snapshot.n_nodes:
-            self._total, self._known = (
-                resized(self._total, snapshot.n_nodes),
-                resized(self._known, snapshot.n_nodes),
-            )
+            before = len(self._total)
+            self._total = resized(self._total, snapshot.n_nodes)
+            self._total[before:] = _UNRANKED
         missing = self._missing(filter_result, rows)
         if len(missing) > FEW_ROWS:
             self._rank_all(np.asarray(missing), state, pod, snapshot)
@@ -286,12 +286,10 @@ class CachedScores:
         if changed is None or (self._left is not None and len(self._left) > n_nodes):
             self._left = None
         if changed is None:
-            self._known[:] = False
             self._total[:] = _UNRANKED
             return rows
         for row in changed:
             if row < n_nodes:  # else the node was removed
-                self._known[row] = False
                 self._total[row] = _UNRANKED
         if self._left is not None:
             self._left |= changed
@@ -299,7 +297,7 @@ class CachedScores:
                 return [
                     row for row in self._left if row < n_nodes and filter_result.rejected_by[row] == FEASIBLE
                 ]
-        unknown: Rows = rows[~self._known[rows]]
+        unknown: Rows = rows[self._total[rows] == _UNRANKED]
         return unknown
 
     def _rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
@@ -310,7 +308,6 @@ class CachedScores:
                 plugin, ExtensionPoint.SCORE, part.rank_all, rows, state, pod, snapshot
             )
         self._total[rows] = total
-        self._known[rows] = True
 
     def _rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = 0
@@ -321,7 +318,6 @@ class CachedScores:
             if not adapter.normalizes:
                 total += int(cached.values[row]) * part.weight
         self._total[row] = total
-        self._known[row] = True
 
     def scores(
         self, filter_result: CachedFilterResult, rows: Rows, more: Sequence[PluginScores]
@@ -331,7 +327,7 @@ class CachedScores:
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
         if differing:
-            total = self._total.copy() if len(rows) == len(self._total) else self._total[rows]
+            total = (self._total if len(rows) == len(self._total) else self._total[rows]).astype(np.int64)
             for each in differing:
                 total += each.weighted(rows)
             best = rows[total == total.max()]

@@ -17,6 +17,7 @@ from scheduler.framework.diagnosis import FEASIBLE, PASS
 from scheduler.framework.interface import ExtensionPoint, Plugin
 from scheduler.framework.status import Code
 from scheduler.objects.caches import BoundedDict
+from scheduler.snapshot.arrays import most_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound="CachedVerdicts")
 
-_MOST_SIGNATURES = 128
-"""Maximum number of cached signatures per plugin; the least recently used signature is dropped first."""
+_MOST_RESULTS = 128
+"""Maximum number of cached classes per profile, and of cached signatures per plugin, in small clusters."""
+_NODE_BYTES = 48
+"""What the results of a class take for one node, together with those of its signatures."""
 _MOST_ASKED_ONCE = 1024
 """Maximum number of remembered hashes of signatures used once, per plugin; the oldest is dropped first."""
 _PAST_OUTCOMES = 4096
@@ -235,31 +238,39 @@ class CacheBySignature(Generic[K]):
         # A hash collision only caches a signature one call too early.
         self._asked_once: BoundedDict[int, None] = BoundedDict(_MOST_ASKED_ONCE)
 
-    def of(self, signature: Hashable, version: Hashable) -> K | None:
+    def of(self, signature: Hashable, version: Hashable, n_nodes: int) -> K | None:
         """Return the cached results of a signature; None at its first use, which may be the only one.
 
         The results are empty at the second use, and after a change of the version of the plugin's data.
         """
         if signature in self._kept or (short := hash(signature)) in self._asked_once:
-            return self.keep(signature, version)
+            return self.keep(signature, version, n_nodes)
         self._asked_once[short] = None
         return None
 
-    def keep(self, signature: Hashable, version: Hashable) -> K:
+    def keep(self, signature: Hashable, version: Hashable, n_nodes: int) -> K:
         """Return the cached results of a signature; create them if necessary."""
         cached = self._kept.get(signature)
         if cached is None or cached.version != version:
             self._asked_once.pop(hash(signature), None)
             cached = self._kept[signature] = self._make(version)
-            if len(self._kept) > _MOST_SIGNATURES:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(signature)
+            self._kept.move_to_end(signature)
+            drop_oldest(self._kept, n_nodes)
+        else:
+            self._kept.move_to_end(signature)
         return cached
 
     def forget(self) -> None:
         """Drop all results, for example after a change of the configuration."""
         self._kept.clear()
         self._asked_once.clear()
+
+
+def drop_oldest(results: OrderedDict[Any, Any], n_nodes: int) -> None:
+    """Drop the least recently used results of classes or signatures that a cluster of this size does not keep."""
+    most = most_kept(_MOST_RESULTS, n_nodes, _NODE_BYTES)
+    while len(results) > most:
+        results.popitem(last=False)
 
 
 def resized(array: NDArray[Any], length: int) -> NDArray[Any]:

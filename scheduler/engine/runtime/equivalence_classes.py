@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scheduler.engine.runtime.budget import is_ours
-from scheduler.engine.runtime.cached_verdicts import gives_signatures
+from scheduler.engine.runtime.cached_verdicts import drop_oldest, gives_signatures
 from scheduler.engine.runtime.calls import signature_of
 from scheduler.engine.runtime.plugin_classes import overrides
 from scheduler.framework.cycle_state import CycleState
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Plugin)
 
-_MOST_CLASSES = 128
-"""Maximum number of cached classes per profile; the least recently used class is dropped first."""
 _MOST_FIRST_PODS = 1024
 """Maximum number of remembered hashes of classes with one pod so far; the oldest hash is dropped first."""
 _LARGEST_POD_BYTES = 32 * 1024
@@ -126,11 +124,11 @@ class EquivalenceClasses:
         except Exception:  # noqa: BLE001 - a later call of the plugin reports its failure
             return None
         if known is None or known.versions != versions:
-            return self._meet(key, versions)
+            return self._meet(key, versions, snapshot.n_nodes)
         self._classes.move_to_end(key)
         return known
 
-    def _meet(self, key: _Key, versions: Mapping[str, Hashable]) -> EquivalenceClass:
+    def _meet(self, key: _Key, versions: Mapping[str, Hashable], n_nodes: int) -> EquivalenceClass:
         """Return a new class; it is cached if a pod of this class was seen before."""
         self._classes.pop(key, None)  # its versions differ
         short = hash(key)
@@ -145,8 +143,7 @@ class EquivalenceClasses:
         if made.is_kept:
             del self._first_pods[short]
             self._classes[key] = made
-            if len(self._classes) > _MOST_CLASSES:
-                self._classes.popitem(last=False)
+            drop_oldest(self._classes, n_nodes)
         else:
             self._first_pods[short] = None
         return made

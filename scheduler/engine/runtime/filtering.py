@@ -353,7 +353,7 @@ class Filtering:
             outcomes = adapter.across(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
-        cached = None if changes is None else cache.of(signature, plugin.version())
+        cached = None if changes is None else cache.of(signature, plugin.version(), snapshot.n_nodes)
         if cached is None:
             outcomes = adapter.each(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index, rows)
@@ -377,7 +377,7 @@ class Filtering:
         if filter_result is None:
             own = list(takewhile(lambda each: each.plugin.name in pod_class.signatures, active))
             filter_result = pod_class.filter_result[state.skipped_filters] = CachedFilterResult(
-                self._call, [(adapter, self._cache_for(pod_class, adapter)) for adapter in own]
+                self._call, [(adapter, self._cache_for(pod_class, adapter, snapshot)) for adapter in own]
             )
         assert snapshot.changes is not None, "results of a hypothetical cluster are not cached"
         filter_result.follow(state, pod, snapshot, snapshot.changes)
@@ -393,9 +393,12 @@ class Filtering:
             active[len(filter_result.plugins) :], state, pod, snapshot, filter_result.feasible, diagnosis
         )
 
-    def _cache_for(self, pod_class: EquivalenceClass, adapter: FilterAdapter) -> CachedOutcomes:
+    def _cache_for(
+        self, pod_class: EquivalenceClass, adapter: FilterAdapter, snapshot: Snapshot
+    ) -> CachedOutcomes:
         name = adapter.plugin.name
-        return self._caches[name].keep(pod_class.signatures[name], pod_class.versions.get(name, 0))
+        version = pod_class.versions.get(name, 0)
+        return self._caches[name].keep(pod_class.signatures[name], version, snapshot.n_nodes)
 
     def find_feasible(
         self,
@@ -514,7 +517,7 @@ class Filtering:
         what_if = snapshot.with_nominated(nominated)
         filters = self._active(state)
         if pod_class is not None:
-            cached = self._nominated_result(pod_class, state, filters)
+            cached = self._nominated_result(pod_class, state, filters, snapshot)
             cached.follow(state, pod, what_if, nominated.changes, nominated.has_pods)
             filters = filters[len(cached.plugins) :]
             rows = cached.reject(diagnosis, rows)
@@ -528,7 +531,11 @@ class Filtering:
         return self._run(filters, its_state, pod, what_if, rows, diagnosis)
 
     def _nominated_result(
-        self, pod_class: EquivalenceClass, state: AttemptState, active: Sequence[FilterAdapter]
+        self,
+        pod_class: EquivalenceClass,
+        state: AttemptState,
+        active: Sequence[FilterAdapter],
+        snapshot: Snapshot,
     ) -> CachedFilterResult:
         result = pod_class.nominated_result.get(state.skipped_filters)
         if result is None:
@@ -546,7 +553,7 @@ class Filtering:
                         adapter,
                         CachedOutcomes(versions.get(adapter.plugin.name, 0))
                         if adapter.plugin.reads_pods
-                        else self._cache_for(pod_class, adapter),
+                        else self._cache_for(pod_class, adapter, snapshot),
                     )
                     for adapter in own
                 ],

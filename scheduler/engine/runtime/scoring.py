@@ -168,7 +168,11 @@ class Scoring:
             ranking = pod_class.rankings[state.skipped_filters] = CachedScores(
                 self._call,
                 [
-                    (adapter, self._weights[adapter.plugin.name], self._cache_for(pod_class, adapter))
+                    (
+                        adapter,
+                        self._weights[adapter.plugin.name],
+                        self._cache_for(pod_class, adapter, snapshot),
+                    )
                     for adapter in self._score
                     if adapter.plugin.name in pod_class.signatures
                     and adapter.plugin.name not in state.skipped_scores
@@ -185,9 +189,12 @@ class Scoring:
         by_plugin = {each.plugin: each for each in all_scores}
         return Scores(feasible, best, [by_plugin[name] for name in self._weights if name in by_plugin])
 
-    def _cache_for(self, pod_class: EquivalenceClass, adapter: ScoreAdapter) -> CachedVerdicts:
+    def _cache_for(
+        self, pod_class: EquivalenceClass, adapter: ScoreAdapter, snapshot: Snapshot
+    ) -> CachedVerdicts:
         name = adapter.plugin.name
-        return self._caches[name].keep(pod_class.signatures[name], pod_class.versions.get(name, 0))
+        version = pod_class.versions.get(name, 0)
+        return self._caches[name].keep(pod_class.signatures[name], version, snapshot.n_nodes)
 
     def _scores(
         self, adapter: ScoreAdapter, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
@@ -205,7 +212,11 @@ class Scoring:
         cache = self._caches.get(plugin.name)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
         signature = None if cache is None or changes is None else state.signature(plugin, pod)
-        cached = None if cache is None or signature is None else cache.of(signature, plugin.version())
+        cached = (
+            None
+            if cache is None or signature is None
+            else cache.of(signature, plugin.version(), snapshot.n_nodes)
+        )
         if cached is None:
             raw = adapter.across(state, pod, snapshot, feasible)
             return normalized(adapter, state, pod, snapshot, raw, feasible)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.snapshot.arrays import ChangeLog, Column
+from scheduler.snapshot.arrays import ChangeLog, Column, most_kept
 
 
 def test_a_view_of_the_same_length_has_the_cells_of_a_column_that_grew() -> None:
@@ -56,3 +56,9 @@ def test_old_changes_are_dropped_and_a_late_reader_gets_none(n_nodes: int):
     assert max(1024, n_nodes) <= len(remembered) <= 2 * max(1024, n_nodes) + 1
     assert all(log.since(seen) == list(range(seen, log.end)) for seen in (remembered[0], remembered[-1]))
     assert log.since(remembered[0] - 1) is None
+
+
+def test_results_for_all_nodes_are_limited_by_number_in_small_clusters_and_by_memory_in_large_ones():
+    kept = [most_kept(128, n_nodes, 48) for n_nodes in (0, 100, 43_690, 50_000, 100_000, 10_000_000)]
+    assert kept == [128, 128, 128, 111, 55, 16]
+    assert 111 * 50_000 * 48 <= 256 * 2**20 < 112 * 50_000 * 48

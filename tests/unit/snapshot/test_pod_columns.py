@@ -31,6 +31,7 @@ from scheduler.snapshot import (
     PodsIn,
     TermKind,
     affinity_index,
+    arrays,
     pod_counts,
     term_columns,
 )
@@ -39,6 +40,8 @@ from tests.support import builders
 from tests.support.counted_labels import CountedLabels
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot, TermsThatMean
 
@@ -324,10 +327,14 @@ def test_a_pod_with_very_many_labels_is_not_indexed_by_each_of_them() -> None:
     assert not classes._many_labels
 
 
+@pytest.mark.parametrize(
+    ("where", "limit", "value"), [(pod_counts, "_COLUMNS", 2), (arrays, "_KEPT_BYTES", 2 * 16 * 8)]
+)
 def test_the_least_recently_used_queries_are_dropped_and_counted_again(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, where: ModuleType, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(pod_counts, "_COLUMNS", 2)
+    monkeypatch.setattr(where, limit, value)
+    monkeypatch.setattr(arrays, "_FEWEST_KEPT", 1)
     table = ClusterTable()
     table.add_node(builders.node("node"))
     everything = [PodQuery((PodsIn(frozenset({name}), LabelRule(())),)) for name in ("a", "b", "c")]

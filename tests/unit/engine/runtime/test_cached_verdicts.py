@@ -17,6 +17,7 @@ from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes, Status
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.objects.pod_group import GroupKey
+from scheduler.snapshot import arrays
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import (
     Filter,
@@ -509,7 +510,7 @@ class TestLimits:
         assert not any(reference() for reference in written)
 
     def test_the_least_recently_used_signature_is_dropped_first(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(cached_verdicts, "_MOST_SIGNATURES", 2)
+        monkeypatch.setattr(cached_verdicts, "_MOST_RESULTS", 2)
         plugin = KeptFilter()
         framework = framework_of(plugin)
         snapshot = snapshot_of("n0")
@@ -525,7 +526,7 @@ class TestLimits:
     ):
         class Prepares(Kept, PreFilter): ...
 
-        monkeypatch.setattr(equivalence_classes, "_MOST_CLASSES", 2)
+        monkeypatch.setattr(cached_verdicts, "_MOST_RESULTS", 2)
         plugin = Prepares()
         framework = framework_of(plugin)
         counts = []
@@ -535,6 +536,31 @@ class TestLimits:
             plugin.calls.clear()
 
         assert counts == [1, 1, 0, 1, 0, 1]
+
+    @pytest.mark.parametrize(("nodes", "is_kept"), [(1, True), (3, False)])
+    def test_a_large_cluster_keeps_fewer_classes_and_signatures(
+        self, monkeypatch: pytest.MonkeyPatch, by_class: Judge, nodes: int, is_kept: bool
+    ):
+        class Prepares(Kept, PreFilter): ...
+
+        monkeypatch.setattr(arrays, "_KEPT_BYTES", 2 * cached_verdicts._NODE_BYTES)
+        monkeypatch.setattr(arrays, "_FEWEST_KEPT", 1)
+        snapshot = snapshot_of(*(f"n{number}" for number in range(nodes)))
+
+        plugin = KeptFilter()
+        framework = framework_of(plugin)
+        counts = []
+        for kind in ("a", "a", "b", "b", "a"):
+            evaluation.by_plugin(framework, of_class("web", kind), snapshot)
+            counts.append(len(asked(plugin)))
+        assert counts[-1] == (0 if is_kept else nodes)
+
+        preparing = Prepares()
+        framework = framework_of(preparing)
+        for kind in ("a", "b", "a"):
+            preparing.calls.clear()
+            by_class(framework, of_class("web", kind), snapshot)
+        assert bool(preparing.called()) != is_kept
 
     def test_a_table_is_rebuilt_before_it_holds_too_many_old_outcomes(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(cached_verdicts, "_PAST_OUTCOMES", 5)
