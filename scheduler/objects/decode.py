@@ -24,7 +24,7 @@ from msgspec import inspect
 from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.objects.meta import ObjectMeta
-from scheduler.objects.node import NodeImages, NodeObject, node_with_images
+from scheduler.objects.node import NodeObject, node_with_images
 from scheduler.objects.pod import PodInfo, spec_digest
 from scheduler.objects.resources import DEFAULT_RULES, pod_resources
 from scheduler.objects.storage import (
@@ -263,7 +263,7 @@ def decode_node(raw: bytes) -> NodeObject:
     Raises:
         ObjectError: malformed JSON, a field of the wrong type, an invalid quantity or no name.
     """
-    images: NodeImages | None = None
+    images: dict[str, int] | None = None
     try:
         node, images = node_with_images(raw)
     except UNREADABLE:

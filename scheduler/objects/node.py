@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -49,11 +50,7 @@ class _NodeWithImages(Node, frozen=True):
 _NODE = msgspec.json.Decoder(_NodeWithImages)
 
 
-NodeImages = tuple[tuple[str, int], ...]
-"""The names of the images on a node, each with its size in bytes; the first size of a name counts."""
-
-
-def node_with_images(raw: bytes) -> tuple[Node, NodeImages]:
+def node_with_images(raw: bytes) -> tuple[Node, dict[str, int]]:
     """Decode a node, and its images.
 
     Raises:
@@ -65,7 +62,7 @@ def node_with_images(raw: bytes) -> tuple[Node, NodeImages]:
     return Node(found.metadata, found.spec, kept), _shared(status.images or ())
 
 
-def _node_images(node_name: str, raw: bytes) -> NodeImages:
+def _node_images(node_name: str, raw: bytes) -> dict[str, int]:
     """Decode the images on a node.
 
     Raises:
@@ -78,19 +75,28 @@ def _node_images(node_name: str, raw: bytes) -> NodeImages:
     return _shared((status and status.images) or ())
 
 
-_SHARED_IMAGES: Remembered[tuple[str, int], tuple[str, int]] = Remembered()
+_SIZES: Remembered[int, int] = Remembered()
+_LISTS: Remembered[tuple[tuple[str, int], ...], dict[str, int]] = Remembered()
+_IMAGE_CHARACTERS: Final = 16
+"""What an image adds to the size of an entry of `_LISTS`, in characters; its name is stored once for all lists."""
 
 
-def _shared(images: Iterable[_ContainerImage]) -> NodeImages:
-    """Return images that nodes share: one may list a hundred, and a cluster has the same ones on thousands of nodes."""
+def _shared(images: Iterable[_ContainerImage]) -> dict[str, int]:
+    """Return the names of images, each with its size in bytes; the first size of a name counts.
+
+    A node may list a hundred names, and a cluster has the same ones on thousands of nodes: names, sizes and equal lists are
+    shared.
+    """
     sizes: dict[str, int] = {}
     for image in images:
+        size = _SIZES.get(image.size_bytes)
+        if size is None:
+            size = _SIZES.keep(image.size_bytes, image.size_bytes, 0)
         for name in image.names or ():
-            sizes.setdefault(name, image.size_bytes)
-    known = _SHARED_IMAGES.get
-    return tuple(
-        [known(image) or _SHARED_IMAGES.keep(image, image, len(image[0])) for image in sizes.items()]
-    )
+            sizes.setdefault(intern(name), size)
+    content = tuple(sizes.items())
+    known = _LISTS.get(content)
+    return _LISTS.keep(content, sizes, _IMAGE_CHARACTERS * len(sizes)) if known is None else known
 
 
 _BETWEEN_PIECES: Final = b"},{"
@@ -133,7 +139,7 @@ class NodeObject:
 
     __slots__ = ("__dict__", "_images", "_pieces", "node")
 
-    def __init__(self, node: Node, raw: bytes, *, images: NodeImages | None = None) -> None:
+    def __init__(self, node: Node, raw: bytes, *, images: dict[str, int] | None = None) -> None:
         self.node = node
         self._pieces = _shared_pieces(raw)
         self._images = images
@@ -188,7 +194,7 @@ class NodeObject:
         """
         if self._images is None:
             self._images = _node_images(self.name, self.raw)
-        return dict(self._images)
+        return self._images
 
     @cached_property
     def object(self) -> Mapping[str, Any]:

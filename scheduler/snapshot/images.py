@@ -84,11 +84,15 @@ class ImageColumn:
 
 
 class ImageColumns:
-    """The columns of requested images; the lists of nodes are read at the first request."""
+    """The columns of requested images.
+
+    The names on nodes are counted as nodes come and go: to count those of 100,000 nodes at the first request would hold the
+    event loop for a second.
+    """
 
     def __init__(self) -> None:
         self._columns: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
-        self._names: NamesInUse | None = None
+        self._names = NamesInUse()
         self._sizes: dict[str, int] = {}  # image name -> size on the first node that had it
 
     @property
@@ -98,7 +102,7 @@ class ImageColumns:
 
     def states(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> dict[str, ImageState]:
         """Return the states of those images that any node has; new columns get a capacity of `room` rows."""
-        in_use, states = self._names_on(nodes), {}
+        in_use, states = self._names, {}
         there = [name for name in names if name in in_use]
         missing = {name for name in there if name not in self._columns}
         if missing:
@@ -112,7 +116,7 @@ class ImageColumns:
 
     def on_nodes(self, names: Iterable[str], nodes: Sequence[NodeObject]) -> ImagesOnNodes:
         """Return the nodes of images, with one loop over all nodes and without columns."""
-        in_use = self._names_on(nodes)
+        in_use = self._names
         places = {name: place for place, name in enumerate(name for name in names if name in in_use)}
         rows: list[int] = []
         found: list[int] = []
@@ -127,15 +131,6 @@ class ImageColumns:
             list(places), sizes, np.array(rows, dtype=np.intp), np.array(found, dtype=np.intp)
         )
 
-    def _names_on(self, nodes: Sequence[NodeObject]) -> NamesInUse:
-        """Return the names in use; the first call reads them."""
-        if self._names is None:
-            self._names = NamesInUse()
-            for node in nodes:
-                images = _images(node)
-                self._sizes.update((name, images[name]) for name in self._names.add(images))
-        return self._names
-
     def _make_columns(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> None:
         """Create columns for images on nodes, with one loop over all nodes."""
         found = self.on_nodes(names, nodes)
@@ -147,16 +142,21 @@ class ImageColumns:
 
     def note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
         """Update the sizes after a change of a node, and drop the columns of images that no node has any more."""
-        if self._names is not None:
-            nothing: Mapping[str, int] = {}
-            old, new = (nothing if node is None else _images(node) for node in (before, after))
-            self._names.add(new.keys() - old.keys())
-            for name, size_bytes in new.items() - old.items():
-                if self._names.count(name) == 1:
-                    self._sizes[name] = size_bytes
-            for name in self._names.remove(old.keys() - new.keys()):
-                del self._sizes[name]
-                self._columns.pop(name, None)
+        if before is None and after is not None:  # most nodes of the first list
+            images = _images(after)
+            self._sizes.update((name, images[name]) for name in self._names.add(images))
+            return
+        nothing: Mapping[str, int] = {}
+        old, new = (nothing if node is None else _images(node) for node in (before, after))
+        if old is new:
+            return
+        self._names.add(new.keys() - old.keys())
+        for name, size_bytes in new.items() - old.items():
+            if self._names.count(name) == 1:
+                self._sizes[name] = size_bytes
+        for name in self._names.remove(old.keys() - new.keys()):
+            del self._sizes[name]
+            self._columns.pop(name, None)
 
     def set(self, row: int, node: NodeObject) -> None:
         """Write the images of a row's node."""

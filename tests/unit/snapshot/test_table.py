@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scheduler.objects.v1 import conflicts_with
 from scheduler.snapshot import ClusterTable
+from scheduler.snapshot.images import ImageColumns
 from tests.support.builders import node, pod
 from tests.support.clusters import HOST_PORTS, ports
 
@@ -412,3 +413,19 @@ def test_an_unknown_resource_reads_as_zeros():
         table.add_node(node(name))
 
     assert np.array_equal(table.snapshot().requested["example.com/new"], [0, 0, 0])
+
+
+def test_the_names_of_images_are_counted_before_a_pod_asks_for_one():
+    images = ImageColumns()
+    there, gone = (node(name, images=[{"names": [f"{name}:1"], "sizeBytes": 10}]) for name in ("a", "b"))
+    for each in (there, gone):
+        images.note_names(None, each)
+    images.note_names(gone, None)
+
+    assert images.states(["b:1", "c:1"], _Untouched(), 16) == {}
+    assert images.states(["a:1"], [there], 16)["a:1"].size_bytes == 10
+
+
+class _Untouched(list[Any]):
+    def __iter__(self) -> Any:
+        raise AssertionError("all nodes are read, which takes a second for 100,000 of them")
