@@ -52,7 +52,7 @@ from scheduler.framework import (
 )
 from scheduler.objects.label_index import keys_of_changes, keys_of_labels, keys_of_rule
 from scheduler.objects.pod_affinity import topology_keys
-from scheduler.snapshot import TermKind
+from scheduler.snapshot import TermKind, put_where
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -334,11 +334,11 @@ class AffinityState:
         """Return the result of each node: its first reason in the order of the table."""
         index = np.zeros(n_nodes, dtype=np.uint16)
         for domains in self._existing_anti_affinity.values():
-            index[domains.here() > 0] = _UNWELCOME
+            put_where(index, domains.are_positive(), _UNWELCOME)
         for domains in self._anti_affinity.values():
-            index[domains.here() > 0] = _NEAR
+            put_where(index, domains.are_positive(), _NEAR)
         if self._affinity:
-            index[~self._satisfy_affinity(pod)] = _FAR
+            put_where(index, ~self._satisfy_affinity(pod), _FAR)
         return Outcomes(index, _TABLE)
 
     def _satisfy_affinity(self, pod: PodInfo) -> Bools:
@@ -346,7 +346,7 @@ class AffinityState:
 
         The first pod of a series with affinity to itself finds no matching pod, so it may go anywhere.
         """
-        near: Bools = np.logical_and.reduce([domains.here() > 0 for domains in self._affinity])
+        near: Bools = np.logical_and.reduce([domains.are_positive() for domains in self._affinity])
         if not near.all() and self._own.means_all(pod):
             near |= np.add.reduce([domains.occupied() for domains in self._affinity]) == 0
         for domains in self._affinity:

@@ -435,9 +435,17 @@ class Domains:
         """Bool (n_nodes,), where nodes lack the label."""
         return lacking(self._label)
 
+    def are_positive(self) -> Bools:
+        """Return bool (n_nodes,), where `here` is positive; the domains are compared, which are fewer than the nodes."""
+        positive: Bools = (self._numbers > 0).take(self._label.codes)
+        if self._changes:
+            rows, amounts = self._changed()
+            positive[rows] = self._numbers[self._label.codes[rows]] + amounts > 0
+        return positive
+
     def here(self) -> Int64s:
         """Return the number of each node's domain, (n_nodes,); 0 where the node lacks the label."""
-        here: Int64s = self._numbers[self._label.codes]
+        here: Int64s = self._numbers.take(self._label.codes)
         if self._changes:
             rows, amounts = self._changed()
             here[rows] += amounts

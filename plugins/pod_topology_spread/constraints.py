@@ -464,7 +464,7 @@ class DomainCounts:
         """
         of_domain = self._too_many(self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
         of_domain[self._lacking] = _UNLABELLED
-        verdicts: UInt16s = of_domain[self._label.codes]
+        verdicts: UInt16s = of_domain.take(self._label.codes)  # a third of the time of an index
         if changes:
             rows = np.fromiter(changes, dtype=np.intp, count=len(changes))
             # Only the row's own domain changes, so the minimum of the others is one of the two smallest of all.

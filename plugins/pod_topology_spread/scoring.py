@@ -102,7 +102,7 @@ class ScoreState:
             domains[absent] &= not domains[empty].any()
         crowding = _crowding(pods, constraint, int(np.count_nonzero(domains)))
         crowding[absent] = 0.0
-        return crowding[label.codes]
+        return crowding.take(label.codes)
 
     def normalized(self, scores: Int64s) -> Int64s:
         """Return int64 (n_nodes,), in [0, 100]: 100 for the fewest pods, 0 also for nodes that are not compared."""

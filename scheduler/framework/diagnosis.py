@@ -22,6 +22,7 @@ from scheduler.framework.reasons import (
     codes_of,
 )
 from scheduler.framework.status import Code, Status
+from scheduler.snapshot.arrays import selected
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -122,6 +123,10 @@ class Outcomes:
     def of(self, row: int) -> Outcome:
         """Return the outcome of one node."""
         return self.table[int(self.index[row])]
+
+    def taken(self, rows: Rows) -> Self:
+        """Return the outcomes of some rows, (len(rows),)."""
+        return type(self)(self.index[rows], self.table)
 
     def spread(self, rows: Rows, n_nodes: int) -> Self:
         """Return outcomes of n_nodes: these ones at `rows`; all others pass."""
@@ -299,19 +304,20 @@ class Diagnosis:
             rows: the evaluated nodes.
         """
         rejected = at_rows != 0
-        if not rejected.any():
+        places = np.flatnonzero(rejected)
+        if not places.size:
             return rows
         place = len(self.plugins)
         self.plugins.append(plugin)
         self.tables.append(table)
-        rejected_rows, numbers = rows[rejected], at_rows[rejected]
+        rejected_rows, numbers = rows[places], at_rows[places]
         self.rejected_by[rejected_rows] = place
         self.index[rejected_rows] = numbers
         self._counted = None
-        occurring = np.flatnonzero(np.bincount(numbers)).tolist()
-        self.has_failures |= any(table[number].code is Code.ERROR for number in occurring)
-        feasible: Rows = rows[~rejected]
-        return feasible
+        if not self.has_failures:
+            failures = [number for number, outcome in enumerate(table) if outcome.code is Code.ERROR]
+            self.has_failures = bool(failures) and bool(np.isin(numbers, failures).any())
+        return selected(rows, ~rejected)
 
     def leave_out(self, rows: Rows) -> None:
         """Mark nodes as not evaluated: they were skipped, or their result does not count."""

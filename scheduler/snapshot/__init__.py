@@ -5,7 +5,18 @@ in other snapshots. `scheduler.engine.state` writes the `ClusterTable`; all othe
 """
 
 from scheduler.snapshot.affinity_index import MOST_TERMS_AT_ONCE, TermKind, TermsInUse, TermsThatMean
-from scheduler.snapshot.arrays import Bools, ChangeLog, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
+from scheduler.snapshot.arrays import (
+    Bools,
+    ChangeLog,
+    Float64s,
+    Int32s,
+    Int64s,
+    Rows,
+    UInt16s,
+    put_where,
+    selected,
+    wrapped,
+)
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
@@ -65,7 +76,9 @@ __all__ = [
     "nodes_required",
     "nodes_with_labels",
     "object_key",
+    "put_where",
     "resource_version",
+    "selected",
     "weigh_nodes",
     "wrapped",
 ]

@@ -51,6 +51,17 @@ class Column(Generic[S]):
         return self._shown
 
 
+def selected(values: NDArray[S], mask: Bools) -> NDArray[S]:
+    """Return `values[mask]`, which NumPy needs ten times as long for, where the mask has no pattern: it is decided bit by bit."""
+    return values[np.flatnonzero(mask)]
+
+
+def put_where(index: UInt16s, mask: Bools, value: int) -> None:
+    """Do `index[mask] = value` without a decision for each element, for the same reason as in `selected`."""
+    index *= ~mask
+    index += mask * np.uint16(value)
+
+
 def wrapped(number: int) -> int:
     """Return a number as a 64-bit integer that wraps around as in Go; NumPy would warn."""
     if -(1 << 63) <= number < 1 << 63:

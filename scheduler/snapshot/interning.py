@@ -157,7 +157,7 @@ class Interned(Generic[T]):
 
     def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
         """Convert one result per distinct value into one per node, (n_nodes,)."""
-        spread: NDArray[Any] = np.asarray(verdicts)[self.codes]
+        spread: NDArray[Any] = np.asarray(verdicts).take(self.codes)
         return spread
 
     def among(self, values: Collection[T]) -> Bools:
@@ -166,7 +166,7 @@ class Interned(Generic[T]):
             return self.judge(values.__contains__)
         verdicts = np.zeros(len(self.values), dtype=np.bool_)
         verdicts[[self.code_of[value] for value in values if value in self.code_of]] = True
-        found: Bools = verdicts[self.codes]
+        found: Bools = verdicts.take(self.codes)
         return found
 
     def judge(self, rule: Callable[[T], bool]) -> Bools:
@@ -185,7 +185,7 @@ class Interned(Generic[T]):
         verdicts = [rule(value) for value in self.values]
         if verdicts.count(verdicts[0]) == len(verdicts):
             return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a lookup per node
-        return np.array(verdicts, dtype=dtype)[self.codes]
+        return np.array(verdicts, dtype=dtype).take(self.codes)
 
 
 class NamesInUse:

@@ -80,8 +80,11 @@ class FilterAdapter:
         self._calls.instruments.evaluated(self._calls.profile, plugin.name, ExtensionPoint.FILTER)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
             return _filter_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
+        if self._at_once and _are_most(rows, snapshot):
+            outcomes = checked_outcomes(plugin.filter(state, pod, snapshot, rows), snapshot.n_nodes)
+            return outcomes if len(rows) == snapshot.n_nodes else outcomes.taken(rows)
         if self._at_once:
-            nodes = snapshot if len(rows) == snapshot.n_nodes else snapshot.take(rows)
+            nodes = snapshot.take(rows)
             return checked_outcomes(plugin.filter(state, pod, nodes, nodes.all_rows), nodes.n_nodes)
         began = self._calls.clock()
         outcomes, asked = _filter_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)
@@ -137,8 +140,11 @@ class ScoreAdapter:
         self._calls.instruments.evaluated(self._calls.profile, plugin.name, ExtensionPoint.SCORE)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
             return _score_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
+        if self._at_once and _are_most(rows, snapshot):
+            scores = checked_scores(plugin.score(state, pod, snapshot, rows), snapshot.n_nodes, "score")
+            return scores if len(rows) == snapshot.n_nodes else scores[rows]
         if self._at_once:
-            nodes = snapshot if len(rows) == snapshot.n_nodes else snapshot.take(rows)
+            nodes = snapshot.take(rows)
             return checked_scores(plugin.score(state, pod, nodes, nodes.all_rows), nodes.n_nodes, "score")
         began = self._calls.clock()
         scores, asked = _score_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)
@@ -155,6 +161,11 @@ class ScoreAdapter:
             return _whole(self.plugin.score_node(state, pod, node))
         except Exception as error:
             raise NodeError(node.name, error) from error
+
+
+def _are_most(rows: Rows, snapshot: Snapshot) -> bool:
+    """Return whether it takes longer to copy the columns of some rows than to evaluate all of them."""
+    return 2 * len(rows) >= snapshot.n_nodes
 
 
 def outcomes_of(

@@ -13,6 +13,7 @@ from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, res
 from scheduler.engine.runtime.calls import NormalizeError, ScoreError, checked_scores
 from scheduler.framework.diagnosis import FEASIBLE
 from scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint
+from scheduler.snapshot.arrays import selected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -255,9 +256,7 @@ class CachedScores:
                 snapshot.n_nodes,
             )
         if len(self._total) != snapshot.n_nodes:
-            before = len(self._total)
             self._total = resized(self._total, snapshot.n_nodes)
-            self._total[before:] = _UNRANKED
         missing = self._missing(filter_result, rows)
         if len(missing) > FEW_ROWS:
             self._rank_all(np.asarray(missing), state, pod, snapshot)
@@ -297,8 +296,7 @@ class CachedScores:
                 return [
                     row for row in self._left if row < n_nodes and filter_result.rejected_by[row] == FEASIBLE
                 ]
-        unknown: Rows = rows[self._total[rows] == _UNRANKED]
-        return unknown
+        return selected(rows, self._total[rows] == _UNRANKED)
 
     def _rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = np.zeros(len(rows), dtype=np.int64)
@@ -330,10 +328,10 @@ class CachedScores:
             total = (self._total if len(rows) == len(self._total) else self._total[rows]).astype(np.int64)
             for each in differing:
                 total += each.weighted(rows)
-            best = rows[total == total.max()]
+            best = selected(rows, total == total.max())
         elif rows is filter_result.feasible:
             best = np.flatnonzero(self._total == self._total.max())
         else:
             total = self._total[rows]
-            best = rows[total == total.max()]
+            best = selected(rows, total == total.max())
         return best, (*shown, *extra)

@@ -17,7 +17,7 @@ from scheduler.framework.diagnosis import FEASIBLE, PASS
 from scheduler.framework.interface import ExtensionPoint, Plugin
 from scheduler.framework.status import Code
 from scheduler.objects.caches import BoundedDict
-from scheduler.snapshot.arrays import most_kept
+from scheduler.snapshot.arrays import most_kept, selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -95,8 +95,7 @@ class CachedVerdicts:
         """Return the rows that the plugin must evaluate."""
         if not self.misses:
             return rows[:0]
-        unknown: Rows = rows[~self.known[rows]]
-        return unknown
+        return selected(rows, ~(self.known if len(rows) == len(self.known) else self.known[rows]))
 
     def note(self, rows: Rows, values: Any) -> None:
         """Store the results of rows that were not known."""
@@ -440,9 +439,10 @@ class CachedFilterResult:
             numbers = cached.values[rows]
             refused = numbers != 0
             if refused.any():
-                self.rejected_by[rows[refused]] = place
-                self.index[rows[refused]] = numbers[refused]
-                rows = rows[~refused]
+                refused_rows = selected(rows, refused)
+                self.rejected_by[refused_rows] = place
+                self.index[refused_rows] = selected(numbers, refused)
+                rows = selected(rows, ~refused)
         return rows
 
     def _filter_row(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:

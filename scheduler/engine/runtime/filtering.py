@@ -351,7 +351,8 @@ class Filtering:
         signature = None if cache is None else state.signature(plugin, pod)
         if cache is None or signature is None:
             outcomes = adapter.across(state, pod, snapshot, rows)
-            return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
+            at_rows = outcomes.index if len(rows) == snapshot.n_nodes else outcomes.index[rows]
+            return diagnosis.reject(plugin.name, outcomes.table, at_rows, rows)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
         cached = None if changes is None else cache.of(signature, plugin.version(), snapshot.n_nodes)
         if cached is None:

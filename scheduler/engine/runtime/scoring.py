@@ -25,6 +25,7 @@ from scheduler.engine.runtime.calls import SKIPS, PluginError, PointTiming
 from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
+from scheduler.snapshot.arrays import selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -152,7 +153,7 @@ class Scoring:
             if adapter.plugin.name not in state.skipped_scores:
                 all_scores.append(self._scores(adapter, state, pod, snapshot, feasible))
                 total += all_scores[-1].weighted(feasible)
-        return Scores(feasible, feasible[total == total.max()], all_scores)
+        return Scores(feasible, selected(feasible, total == total.max()), all_scores)
 
     def _rank(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.snapshot.arrays import ChangeLog, Column, most_kept
+from scheduler.snapshot.arrays import ChangeLog, Column, most_kept, put_where, selected
 
 
 def test_a_view_of_the_same_length_has_the_cells_of_a_column_that_grew() -> None:
@@ -62,3 +62,15 @@ def test_results_for_all_nodes_are_limited_by_number_in_small_clusters_and_by_me
     kept = [most_kept(128, n_nodes, 48) for n_nodes in (0, 100, 43_690, 50_000, 100_000, 10_000_000)]
     assert kept == [128, 128, 128, 111, 55, 16]
     assert 111 * 50_000 * 48 <= 256 * 2**20 < 112 * 50_000 * 48
+
+
+def test_masks_without_a_pattern_select_and_replace_as_an_index_does():
+    mask = np.random.default_rng(1).random(1000) < 0.5
+    index = np.arange(1000, dtype=np.uint16)
+    wanted = index.copy()
+    wanted[mask] = 7
+
+    assert selected(index, mask).tolist() == index[mask].tolist()
+    put_where(index, mask, 7)
+    assert index.tolist() == wanted.tolist()
+    assert index.dtype == np.uint16

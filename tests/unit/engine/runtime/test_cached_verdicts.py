@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 
 from scheduler.engine.runtime import cached_verdicts, equivalence_classes
+from scheduler.engine.runtime.adapters import FilterAdapter, ScoreAdapter
 from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
-from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.runtime.calls import NoInstruments, PluginCalls, PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.nominator import Nominator
-from scheduler.framework import Code, CycleState, Diagnosis, Outcomes, Status
+from scheduler.framework import Code, CycleState, Diagnosis, FilterPlugin, Outcomes, ScorePlugin, Status
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.objects.pod_group import GroupKey
 from scheduler.snapshot import arrays
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from scheduler.engine.state.cache import Cache
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, Rows, Snapshot
     from tests.unit.engine.runtime.evaluation import Judge
 
 
@@ -783,3 +786,45 @@ class TestNominatedPods:
         nominator.add(of_class("s"), "n0")
 
         assert self.decide(plugin, cache, nominator, "web") == ["n2", "n3"]
+
+
+def test_columns_are_copied_only_to_evaluate_less_than_half_of_the_nodes():
+    class AtOnce(FilterPlugin, ScorePlugin):
+        name = "AtOnce"
+        api_version = 1
+
+        def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+            return Outcomes.reject(self.score(state, pod, snapshot, rows) % 3 == 0, "divisible")
+
+        def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+            evaluated.append(snapshot.n_nodes)
+            return snapshot.allocatable["cpu"] // 1000
+
+    evaluated: list[int] = []
+    calls = PluginCalls("", NoInstruments(), time.perf_counter)
+    snapshot = snapshot_of(*(node(f"n{number}", cpu=str(number)) for number in range(40)))
+    for count in (40, 20, 19):
+        rows = np.arange(1, 40, 2)[:count] if count < 40 else snapshot.all_rows
+        outcomes = FilterAdapter(AtOnce(), calls).each(CycleState(), pod("web"), snapshot, rows)
+        scores = ScoreAdapter(AtOnce(), calls).each(CycleState(), pod("web"), snapshot, rows)
+        assert outcomes.passing.tolist() == [bool(row % 3) for row in rows.tolist()]
+        assert scores.tolist() == rows.tolist()
+
+    assert evaluated == [40, 40, 40, 40, 19, 19]
+
+
+@pytest.mark.parametrize("weight", [1, 700, 40_000_000])
+def test_cached_totals_have_room_for_every_weight_and_for_new_nodes(weight: int):
+    plugin = KeptScore(
+        answer=lambda _state, _pod, each: 100 - int(each.name[1:]) if each.name != "before" else 0
+    )
+    framework = framework_of(plugin, weights={plugin.name: weight})
+    by_class, cache = Again(evaluation.by_class), cache_of(["n20", "n30", "n90"])
+    for added in ("n40", "n10"):
+        _, totals, _, _ = by_class(framework, of_class("web"), cache.snapshot())
+        assert max(totals) == weight * (100 - 20)
+        cache.add_node(node(added))
+    rows, totals, _, _ = by_class(framework, of_class("web"), cache.snapshot())
+
+    assert len(rows) == 5
+    assert max(totals) == weight * (100 - 10)

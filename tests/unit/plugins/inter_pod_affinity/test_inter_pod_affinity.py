@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from plugins.inter_pod_affinity.terms import Domains
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
@@ -684,3 +685,12 @@ def test_a_change_of_a_node_requeues_the_pods_that_it_may_help(
     expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     assert hint(plugin(), EventResource.NODE, waiting, old, new) is expected
+
+
+def test_domains_with_a_positive_number_are_found_by_domain_also_where_a_row_differs():
+    label = zones().table().snapshot().label("zone")
+    domains = Domains.added_up(label, np.array([0, 2]), np.array([1, 0]))
+    assert domains is not None
+    for changes in ({}, {0: -1}, {1: 1, 2: 5}, {2: -7, 3: 9}):
+        domains.change(changes)
+        assert domains.are_positive().tolist() == (domains.here() > 0).tolist()
