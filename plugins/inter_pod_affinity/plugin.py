@@ -410,15 +410,15 @@ class ScoreState:
 
 
 def normalized(scores: Int64s, feasible: Rows) -> Int64s:
-    """Scale the feasible nodes' scores to 0 to 100, (n_nodes,); all 0 if they are equal."""
-    result = np.zeros(len(scores), dtype=np.int64)
-    ours = scores[feasible]
+    """Scale the feasible nodes' scores to 0 to 100, (n_nodes,), valid at these nodes; all 0 if they are equal."""
+    ours = scores if len(feasible) == len(scores) else scores[feasible]
     if ours.size:
         lowest = ours.min()
         span = ours.max() - lowest
-        if span > 0:
-            result[feasible] = (float(MAX_NODE_SCORE) * ((ours - lowest) / span)).astype(np.int64)
-    return result
+        if span > 0:  # for all nodes: to write those of the feasible ones into another array takes longer
+            scaled: Int64s = (float(MAX_NODE_SCORE) * ((scores - lowest) / span)).astype(np.int64)
+            return scaled
+    return np.zeros(len(scores), dtype=np.int64)
 
 
 def _existing(

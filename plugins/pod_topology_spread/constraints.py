@@ -404,8 +404,19 @@ def pods_by_domain(label: Interned[str | None], pods: Int64s, counted: Bools | N
     Returns:
         By the label's code; 0 for a value that no counted node has.
     """
-    weights = pods if counted is None else pods * counted
-    return np.bincount(label.codes, weights=weights, minlength=len(label.values)).astype(np.int64)
+    codes = label.codes
+    rows = np.flatnonzero(pods != 0)
+    if _FEW_PODS * len(rows) < len(pods):  # as those of one workload: the other nodes add nothing
+        if counted is not None:
+            rows = rows[counted[rows]]
+        codes, pods = codes[rows], pods[rows]
+    elif counted is not None:
+        pods = pods * counted
+    return np.bincount(codes, weights=pods, minlength=len(label.values)).astype(np.int64)
+
+
+_FEW_PODS: Final = 4
+"""If fewer than one of this number of nodes has pods, these nodes are selected before their pods are added."""
 
 
 def domains_of(label: Interned[str | None], rows: Rows | Bools | None) -> Bools:

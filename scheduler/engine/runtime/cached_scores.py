@@ -102,6 +102,33 @@ class Scores:
         return int(self.rows.nbytes + self.best.nbytes + of_plugins + of_others)
 
 
+def _type_of_totals(weight: int) -> np.dtype[Any]:
+    """Return the smallest type of total scores of plugins with this total weight, and of _UNRANKED."""
+    return np.min_scalar_type(-max(1, MAX_NODE_SCORE * weight))
+
+
+def added_up(plugins: Sequence[PluginScores], before: NDArray[Any], weight: int) -> NDArray[Any]:
+    """Add the weighted scores of plugins whose scores differ to earlier totals, (n_nodes,).
+
+    All nodes are added up, because to select the feasible ones of each plugin takes longer.
+
+    Args:
+        plugins: the scores.
+        before: the earlier totals.
+        weight: the total weight of the plugins in the earlier totals.
+    """
+    total = before.astype(_type_of_totals(weight + sum(each.weight for each in plugins)))
+    for each in plugins:
+        total += np.multiply(each.values, each.weight, dtype=total.dtype)
+    return total
+
+
+def best_of(rows: Rows, total: NDArray[Any]) -> Rows:
+    """Return those of the rows that have the highest total; `total` is (n_nodes,)."""
+    at_rows = total if len(rows) == len(total) else total[rows]
+    return selected(rows, at_rows == at_rows.max())
+
+
 def score_unknown_rows(
     adapter: ScoreAdapter,
     cached: CachedVerdicts,
@@ -225,8 +252,8 @@ class CachedScores:
         self._parts = parts
         # _UNRANKED if the total is not known or the node is rejected. One pass over all nodes follows each change, so
         # the type is the smallest one that has room for the highest total.
-        highest = MAX_NODE_SCORE * sum(part.weight for part in self._plain)
-        self._total: NDArray[Any] = np.zeros(0, dtype=np.min_scalar_type(-max(1, highest)))
+        self._plain_weight = sum(part.weight for part in self._plain)
+        self._total: NDArray[Any] = np.zeros(0, dtype=_type_of_totals(self._plain_weight))
         # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
 
@@ -325,13 +352,9 @@ class CachedScores:
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
         if differing:
-            total = (self._total if len(rows) == len(self._total) else self._total[rows]).astype(np.int64)
-            for each in differing:
-                total += each.weighted(rows)
-            best = selected(rows, total == total.max())
+            best = best_of(rows, added_up(differing, self._total, self._plain_weight))
         elif rows is filter_result.feasible:
             best = np.flatnonzero(self._total == self._total.max())
         else:
-            total = self._total[rows]
-            best = selected(rows, total == total.max())
+            best = best_of(rows, self._total)
         return best, (*shown, *extra)

@@ -95,7 +95,8 @@ class CachedVerdicts:
         """Return the rows that the plugin must evaluate."""
         if not self.misses:
             return rows[:0]
-        return selected(rows, ~(self.known if len(rows) == len(self.known) else self.known[rows]))
+        known = self.known if len(rows) == len(self.known) else self.known.take(rows)
+        return rows[:0] if known.all() else selected(rows, ~known)
 
     def note(self, rows: Rows, values: Any) -> None:
         """Store the results of rows that were not known."""

@@ -11,6 +11,8 @@ from scheduler.engine.runtime.cached_scores import (
     CachedScores,
     PluginScores,
     Scores,
+    added_up,
+    best_of,
     cached_normalized,
     normalized,
     score_unknown_rows,
@@ -25,7 +27,6 @@ from scheduler.engine.runtime.calls import SKIPS, PluginError, PointTiming
 from scheduler.engine.runtime.equivalence_classes import Prepared
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.framework.status import Code
-from scheduler.snapshot.arrays import selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -147,13 +148,14 @@ class Scoring:
         return frozenset(skipped)
 
     def _rank_uncached(self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
-        total = np.zeros(len(feasible), dtype=np.int64)
-        all_scores = []
-        for adapter in self._score:
-            if adapter.plugin.name not in state.skipped_scores:
-                all_scores.append(self._scores(adapter, state, pod, snapshot, feasible))
-                total += all_scores[-1].weighted(feasible)
-        return Scores(feasible, selected(feasible, total == total.max()), all_scores)
+        all_scores = [
+            self._scores(adapter, state, pod, snapshot, feasible)
+            for adapter in self._score
+            if adapter.plugin.name not in state.skipped_scores
+        ]
+        differing = [each for each in all_scores if not isinstance(each.values, int)]
+        total = added_up(differing, np.zeros(snapshot.n_nodes, dtype=np.int8), 0)
+        return Scores(feasible, best_of(feasible, total), all_scores)
 
     def _rank(
         self,

@@ -6,9 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from plugins.pod_topology_spread.constraints import pods_by_domain
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from scheduler.objects.v1 import Toleration
+from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
@@ -499,3 +501,26 @@ class TestHints:
 
         assert before is QueueingHint.SKIP
         assert hint(asked, EventResource.POD, each, None, other) is QueueingHint.QUEUE
+
+
+@pytest.mark.parametrize("nodes_with_pods", [0, 1, 3, 16])
+@pytest.mark.parametrize("counted", [None, [True] * 8 + [False] * 8])
+def test_pods_are_added_up_by_domain_whether_few_nodes_have_some_or_most(
+    nodes_with_pods: int, counted: list[bool] | None
+):
+    table = ClusterTable()
+    for number in range(16):
+        table.add_node(node(f"n{number}", labels={"zone": f"z{number % 3}"}))
+    label = table.snapshot().label("zone")
+    pods = np.array([number + 1 if number < nodes_with_pods else 0 for number in range(16)])
+
+    found = pods_by_domain(label, pods, None if counted is None else np.array(counted))
+
+    wanted = dict.fromkeys(("z0", "z1", "z2", None), 0)
+    for number, amount in enumerate(pods.tolist()):
+        if counted is None or counted[number]:
+            wanted[f"z{number % 3}"] += amount
+    assert {
+        label.values[code]: amount for code, amount in enumerate(found.tolist())
+    }.items() <= wanted.items()
+    assert sum(found.tolist()) == sum(wanted.values())
