@@ -62,6 +62,13 @@ def test_scores_are_weighted_and_added_for_feasible_nodes_only():
     assert scores.total.tolist() == [35, 60]
 
 
+def test_the_best_nodes_are_those_with_the_highest_weighted_total():
+    plugins = Score("A", int64s(100, 0, 100, 10)), Score("B", int64s(100, 5, 100, 0))
+    assert ranked(*plugins, weights={"A": 1, "B": 3}).best.tolist() == [1]
+    assert ranked(*plugins, weights={"A": 1, "B": 2}).best.tolist() == [1, 3]
+    assert ranked(*plugins, weights={"A": 40_000_000, "B": 1}).best.tolist() == [3]
+
+
 def test_without_score_plugins_every_node_has_one_point():
     scores = ranked(PreScore("A", KeyError("not asked")))
 

@@ -504,7 +504,7 @@ class TestHints:
 
 
 @pytest.mark.parametrize("nodes_with_pods", [0, 1, 3, 16])
-@pytest.mark.parametrize("counted", [None, [True] * 8 + [False] * 8])
+@pytest.mark.parametrize("counted", [None, [True, False] * 8])
 def test_pods_are_added_up_by_domain_whether_few_nodes_have_some_or_most(
     nodes_with_pods: int, counted: list[bool] | None
 ):
