@@ -207,11 +207,13 @@ def study_of(search: Search, worker: int = 0) -> Study:
     """
     optuna = _optuna()
     try:
-        storage = (
-            search.storage
-            if "://" in search.storage
-            else optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(search.storage))
-        )
+        storages = optuna.storages
+        if "://" in search.storage:
+            # Without a pool, no connection stays open after its use: nothing here would close it.
+            unpooled = {"poolclass": import_module("sqlalchemy.pool").NullPool}
+            storage = storages.RDBStorage(search.storage, engine_kwargs=unpooled)
+        else:
+            storage = storages.JournalStorage(storages.journal.JournalFileBackend(search.storage))
         study: Study = optuna.create_study(
             storage=storage,
             study_name=search.study,
