@@ -1,6 +1,8 @@
 # Every target creates the environment that it needs; only Python 3.11 or newer is required.
 PYTHON ?= python3
 VENV := .venv
+# An environment of another interpreter is created anew: venv would mix the two.
+BUILD := import sys; print(sys.base_prefix, sys.version)
 IMAGE ?= custom-scheduler
 # The address of the project, which the kubectl plugin and the notes of a release lead to; see CONTRIBUTING.md.
 REPOSITORY ?=
@@ -121,7 +123,7 @@ clean: ## Remove the environment and the caches of tools
 # The environment of `make demo`: only the locked dependencies and this package.
 $(VENV)/run: requirements.lock pyproject.toml scheduler/version.py
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
-	@$(PYTHON) -m venv $(VENV)
+	@[ "$$($(BIN)/python -c '$(BUILD)' 2> /dev/null)" = "$$($(PYTHON) -c '$(BUILD)')" ] || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the locked dependencies into $(VENV)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .

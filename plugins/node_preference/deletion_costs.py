@@ -137,10 +137,8 @@ class DeletionCosts:
                         continue
                     try:
                         await self._write(wanted.preference, wanted.controller)
-                    except (
-                        ApiError
-                    ) as error:  # as a webhook of one namespace may cause it: the others are written
-                        failed = error
+                    except ApiError as error:
+                        failed = error  # such as that of a webhook in one namespace; the other costs are still written
         finally:
             self._is_writing = False
         if failed is not None:

@@ -182,7 +182,7 @@ class AnnotationFaults:
     """Logs each invalid annotation of the objects of administrators once, until it changes.
 
     Args:
-        holder: the kind of the objects in the line.
+        holder: the field of the log line that has the name of the object.
     """
 
     def __init__(self, holder: str) -> None:
@@ -190,7 +190,7 @@ class AnnotationFaults:
         self._known: dict[str, Mapping[str, str]] = {}
 
     def note(self, name: str, annotations: Mapping[str, str]) -> None:
-        """Look at an object, or at none any more, if it has no annotations."""
+        """Log the new invalid annotations of an object. An object without annotations is forgotten."""
         keys = (MIN_RUN_TIME, *(cause.annotation for cause in Cause))
         found = {
             key: annotations[key]

@@ -100,9 +100,9 @@ def _shared(images: Iterable[_ContainerImage]) -> dict[str, int]:
 
 
 _BETWEEN_PIECES: Final = b"},{"
-"""Mostly between two elements of a list, such as the images."""
+"""The separator of the pieces. It is mostly between two elements of a list, such as the images."""
 _MOST_CUTS: Final = 1024
-"""A piece takes 40 bytes without its text, so many short ones would be larger than the whole."""
+"""Maximum number of cuts. Each piece takes 40 bytes besides its text, so very short pieces would take more memory than they save."""
 _PIECES: Remembered[bytes, bytes] = Remembered()
 
 

@@ -297,7 +297,7 @@ class ConsistencyMetrics:
 
 
 _LAG_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""In seconds; nothing that a tenant creates holds the loop for more than 0.1."""
+"""In seconds. 0.1 is the documented maximum for objects of tenants."""
 
 
 class LoopMetrics:

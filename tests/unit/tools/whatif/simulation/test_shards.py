@@ -1,4 +1,4 @@
-"""Replicas that share the nodes, in simulations: who places a pod, and when pods are preempted."""
+"""Simulations of several replicas: which replica places a pod, and when pods are preempted."""
 
 from __future__ import annotations
 
