@@ -70,7 +70,7 @@ def test_another_python_has_its_own_environment_for_its_tests() -> None:
         words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     ).stdout
 
-    assert "/opt/no-such-python -m venv .venv--opt-no-such-python" in planned
+    assert "/opt/no-such-python -m venv --clear .venv--opt-no-such-python" in planned
     (tests,) = [
         line for line in planned.splitlines() if line.startswith(".venv--opt-no-such-python/bin/pytest")
     ]
