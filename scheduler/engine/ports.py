@@ -133,8 +133,10 @@ class PodWriter(Protocol):
         """Queue a patch, if it changes anything; a nominated_node_name of "" clears it, None leaves it."""
         ...
 
-    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
-        """Patch a pod's status, and wait for the response; raises ApiError."""
+    async def wait_pod_status_patched(
+        self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> None:
+        """Patch a pod's status as `patch_pod_status`, and wait for the response; raises ApiError."""
         ...
 
     async def delete_pod(self, pod: PodInfo) -> object:

@@ -118,8 +118,15 @@ class _ObservedApi:
         ask = partial(self._access.reader.read_pod, namespace, name)
         return await self._call(f"read {namespace}/{name}", ask, PodInfo)
 
-    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
-        ask = partial(self._access.writer.wait_pod_status_patched, pod, condition=condition)
+    async def wait_pod_status_patched(
+        self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> None:
+        ask = partial(
+            self._access.writer.wait_pod_status_patched,
+            pod,
+            condition=condition,
+            nominated_node_name=nominated_node_name,
+        )
         await self._call(f"patch {pod.key}", ask, type(None))
 
     async def delete_pod(self, pod: PodInfo) -> object:

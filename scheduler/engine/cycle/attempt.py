@@ -79,6 +79,7 @@ class AssumedPod:
         node_generation: the node's generation when it was chosen; see `Cache.node_generation`.
         group: the joint binding of the pod's group; None for a pod without a group.
         nominated: the node to which the pod was nominated before; "" for none.
+        is_passed_on: whether another replica is to bind the pod, because the node belongs to it.
     """
 
     attempt: Attempt
@@ -88,6 +89,7 @@ class AssumedPod:
     node_generation: int = 0
     group: GroupBinding | None = None
     nominated: str = ""
+    is_passed_on: bool = False
 
     def is_current(self, newest: PodInfo | None) -> bool:
         """Return whether the newest version of the pod exists, has the same uid, and is still to be bound."""

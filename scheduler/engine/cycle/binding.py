@@ -23,6 +23,7 @@ from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.engine.sharding.shards import PASSED_ON_SECONDS, SHARDING
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
+
+_NOT_LEADING = "not leading any more: the pod is not bound"
 
 
 def final_check(cache: Cache, assumed: AssumedPod) -> Status:
@@ -112,6 +115,7 @@ class BindingCycle:
         *,
         is_leading: Callable[[], bool],
     ) -> None:
+        self._shared = shared
         self._cache, self._queue, self._waiting_pods = shared.cache, shared.queue, shared.waiting_pods
         self._bus, self._freeze = shared.bus, shared.freeze
         self._clock, self._observer = shared.clock, shared.observer
@@ -186,13 +190,15 @@ class BindingCycle:
 
     async def _run(self, assumed: AssumedPod) -> None:
         try:
-            status = await self._carry_out(assumed)
+            status = await (self._pass_on(assumed) if assumed.is_passed_on else self._carry_out(assumed))
         except _NotOursError as why:
             if assumed.group is not None:
                 assumed.group.lost(assumed.pod, str(why))
             await self._not_ours(assumed, why)
             return
-        if status.is_success:
+        if status.is_success and assumed.is_passed_on:
+            self._bound_by_another(assumed)
+        elif status.is_success:
             self._bound(assumed)
             await assumed.attempt.framework.run_post_bind(assumed.state, assumed.pod, assumed.node_name)
         else:
@@ -229,9 +235,38 @@ class BindingCycle:
         # No cluster event can resolve a failure from here on, so the status names no plugin to wait for.
         return status if status.is_success else replace(status, plugin="", origins=status.causes)
 
-    async def _bind(self, assumed: AssumedPod) -> Status:
+    async def _pass_on(self, assumed: AssumedPod) -> Status:
+        """Let the replica to which the node belongs bind the pod, and wait until it did or refused.
+
+        Raises:
+            _NotOursError: the pod was deleted or is bound elsewhere.
+        """
+        pod = assumed.pod
+        self._queue.ignore_events(pod.uid)
+        if assumed.group is not None:
+            status = await assumed.group.wait_ready(pod, lambda: assumed.is_current(self._newest(pod.key)))
+            if not status.is_success:
+                return status
         if not self._is_leading():
-            return Status.failed("not leading any more: the pod is not bound")
+            return Status.failed(_NOT_LEADING)
+        self._waiting_pods.hold(pod, {SHARDING: PASSED_ON_SECONDS})
+        try:
+            await self._reporter.passed_on(assumed.attempt.queued.pod, assumed.node_name)
+            status = await self._waiting_pods.wait_until_decided(pod.uid)
+        except SchedulerError as error:
+            status = Status.failed(f"the pod could not be passed on to another replica: {error}", error)
+            self._note_unanswered(assumed, error)
+        finally:
+            self._waiting_pods.release(pod.uid)
+        newest = self._newest(pod.key)
+        if newest is None or newest.uid != pod.uid or newest.node_name not in {"", assumed.node_name}:
+            raise _NotOursError("it was deleted or is bound elsewhere")
+        return SUCCESS if newest.node_name else replace(status, plugin="", origins=status.causes)
+
+    async def _bind(self, assumed: AssumedPod) -> Status:
+        shards = self._shared.shards
+        if not self._is_leading() or not (shards is None or shards.may_bind(assumed.pod, assumed.node_name)):
+            return Status.failed(_NOT_LEADING)
         extenders = assumed.attempt.extenders
         if extenders is not None:
             try:
@@ -280,6 +315,7 @@ class BindingCycle:
         Raises:
             _NotOursError: the pod was deleted or is bound elsewhere.
         """
+        self._note_unanswered(assumed, answer)
         try:
             pod = await self._reader.read_pod(assumed.pod.namespace, assumed.pod.name)
         except SchedulerError as unanswered:
@@ -300,6 +336,10 @@ class BindingCycle:
         )
         return SUCCESS
 
+    def _note_unanswered(self, assumed: AssumedPod, error: SchedulerError) -> None:
+        if self._shared.shards is not None and isinstance(error, ApiError) and error.is_unclear:
+            self._shared.shards.unanswered(assumed.pod, assumed.node_name)
+
     # The end of a binding.
 
     def _bound(self, assumed: AssumedPod) -> None:
@@ -315,6 +355,13 @@ class BindingCycle:
         self._observer.attempted(attempt.framework.profile, "scheduled", now - attempt.began)
         self._observer.bound(attempt.queued, now - (attempt.began if first is None else first))
         self._reporter.scheduled(attempt.framework.profile, assumed.pod, assumed.node_name)
+
+    def _bound_by_another(self, assumed: AssumedPod) -> None:
+        """End the attempt at a pod that another replica bound where this one wanted it."""
+        self._queue.done(assumed.pod.uid)
+        self._cache.forget(assumed.pod.uid)  # it was not placed by this replica
+        if assumed.group is not None:
+            assumed.group.bound(assumed.pod)
 
     async def _not_ours(self, assumed: AssumedPod, why: _NotOursError) -> None:
         logger.info("Pod needs no binding any more", extra={"pod": assumed.pod.key, "why": str(why)})
@@ -357,7 +404,8 @@ class BindingCycle:
         The pod is returned even if its capacity was already free, because its reservations were not.
         """
         uid = assumed.pod.uid
-        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
+        if not assumed.is_passed_on:
+            assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
         self._waiting_pods.release(uid)
         forgotten, counted = self._cache.forget(uid), self._cache.pod(uid)
         is_there = counted is not None and counted.node_name == assumed.node_name

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.sharding.shards import SHARDING, is_returned
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -28,6 +29,7 @@ from scheduler.framework.events import (
     node_changes,
     pod_changes,
 )
+from scheduler.framework.reasons import NODE_CHANGED, Reason
 from scheduler.framework.status import Status
 from scheduler.loop_work import loop_work
 from scheduler.objects.decode import outline_pod
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Object
 
 logger = logging.getLogger(__name__)
+
+_RETURNED = Reason("the node changed before the replica to which it belongs could bind the pod", NODE_CHANGED)
 
 if TYPE_CHECKING:
     Events = Sequence[ClusterEvent]
@@ -338,6 +342,7 @@ class QueueingPodHandler(PodHandler):
         self, shared: Shared, reporter: Reporter, left_node: Callable[[PodInfo], None] = lambda _: None
     ) -> None:
         super().__init__(shared, left_node)
+        self._shared = shared
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._reporter = reporter
 
@@ -351,10 +356,15 @@ class QueueingPodHandler(PodHandler):
         return _PENDING_ADD
 
     def _pending_updated(self, old: PodInfo, new: PodInfo) -> Events:
-        if not (self._is_ours(old) or self._is_ours(new)):
+        if not self._is_ours(new):
+            if self._queue.get(old.uid) is not None:
+                self._leave_queue(old)
             return super()._pending_updated(old, new)
         changes = pod_changes(old, new)
         if self._cache.state_of(new.uid) is PodState.ASSUMED:
+            placed = self._cache.pod(new.uid)
+            if placed is not None and is_returned(old, new, placed.node_name):
+                self._waiting_pods.reject(new.uid, "", _RETURNED)
             if self._queue.place_of(new.uid) is Place.IN_FLIGHT:
                 self._queue.update(old, new, changes)  # it may return to the queue
             if _began_to_go(old, new):
@@ -371,16 +381,14 @@ class QueueingPodHandler(PodHandler):
         return tuple(dict.fromkeys((UNSCHEDULABLE_POD_UPDATE, *changes)))
 
     def _pending_deleted(self, pod: PodInfo) -> Events:
-        if not self._is_ours(pod):
+        if self._queue.get(pod.uid) is None and not self._is_ours(pod):
             return super()._pending_deleted(pod)
         self._leave_queue(pod)
         return _PENDING_DELETE
 
     def _forget_pending(self, pod: PodInfo) -> None:
-        if self._is_ours(pod):
-            self._queue.delete(pod)
-        else:
-            super()._forget_pending(pod)
+        self._queue.delete(pod)
+        self._waiting_pods.allow(pod.uid, SHARDING)  # another replica bound it
 
     def _resize_changed(self, old: PodInfo | None, new: PodInfo | None, changes: Events = ()) -> Events:
         """See `PodHandler`; the queue gets the pod in the version that the cache has.
@@ -391,7 +399,7 @@ class QueueingPodHandler(PodHandler):
         pod = new or old
         assert pod is not None, "nothing changed"
         waits = self._queue.newest(pod.uid) is not None
-        if new is None or not self._profiles.tries_resize_of(new):
+        if new is None or not (self._profiles.tries_resize_of(new) and self._is_ours(new)):
             if waits:
                 self._queue.delete(pod, "its resize is not deferred any more")
             return _PENDING_DELETE if waits else ()
@@ -430,7 +438,8 @@ class QueueingPodHandler(PodHandler):
             self._reporter.failed(pod.scheduler_name, pod, Status.failed(str(error), error))
 
     def _is_ours(self, pod: PodInfo) -> bool:
-        return pod.scheduler_name in self._profiles
+        shards = self._shared.shards
+        return pod.scheduler_name in self._profiles and (shards is None or shards.takes(pod))
 
     def _leave_queue(self, pod: PodInfo) -> None:
         nominated = self._nominator.node_of(pod.uid)

@@ -38,6 +38,7 @@ class FailureHandler:
         self._nominator, self._bus = shared.nominator, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
         self._budget, self._reporter = shared.budget, reporter
+        self._shared = shared
 
     def handle(
         self,
@@ -78,8 +79,11 @@ class FailureHandler:
         self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
         self._log(pod, status)
         newest = self._newest(pod.key)
-        if newest is None or newest.node_name != pod.node_name or newest.uid != pod.uid:
-            # The pod was deleted, recreated, or bound: by a request without a response, or by another client.
+        shards = self._shared.shards
+        is_taken = shards is None or (newest is not None and shards.takes(newest))
+        if newest is None or newest.node_name != pod.node_name or newest.uid != pod.uid or not is_taken:
+            # The pod was deleted, recreated, or bound: by a request without a response, or by another client. Or it belongs
+            # to another replica now.
             self._queue.done(pod.uid)
             return
         # PreEnqueue in the queue must not fail because of time that other plugins used.
@@ -96,6 +100,9 @@ class FailureHandler:
         )
         # Its newest version cannot be decoded, which was already reported; or it runs, whatever becomes of its resize.
         if place is Place.OUTSIDE or pod.node_name:
+            return
+        if shards is not None and not shards.decides(newest):
+            self._reporter.returned(newest)
             return
         if nominated_node_name is not None:
             self._nominate(newest, nominated_node_name)

@@ -12,13 +12,14 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from scheduler.engine.cycle.group_binding import GroupBinding
 from scheduler.engine.cycle.group_pass import EVERYWHERE, GroupPasses, Pass, PassOptions
 from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
 from scheduler.engine.cycle.group_preemption import GroupPreemption
 from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch, Members
 from scheduler.engine.runtime.budget import OverBudgetError
-from scheduler.engine.sharding.buckets import key_of
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework.pod_groups import SAME_SCHEDULER
@@ -287,20 +288,17 @@ class PodGroupCycle:
     async def _in_one_shard(
         self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], options: PassOptions
     ) -> Pass | None:
-        """Return a pass that places the group on the nodes of one replica; None without one, or if no replicas share nodes.
+        """Return a pass that places the group on the nodes of its replica; None without one, or if one replica has all nodes.
 
-        A group without one is tried on all nodes, as by the leader after the replicas have released their nodes.
+        A group without one is tried on all nodes. Then other replicas bind its members on their nodes.
         """
         shards = self._shared.shards
         if shards is None:
             return None
-        for name in shards.order(key_of(attempts[0].queued.pod, group.key)):
-            rows = shards.rows(name, self._cache.snapshot())
-            within = replace(options, within=rows, may_preempt=False)
-            tried, _ = await self._first(self._placements.run(group, plugin, attempts, within))
-            if tried.is_placed:
-                return tried
-        return None
+        preferred = shards.preferred(attempts[0].queued.pod, self._cache.snapshot())
+        within = replace(options, within=np.flatnonzero(preferred), may_preempt=False)
+        tried, _ = await self._first(self._placements.run(group, plugin, attempts, within))
+        return tried if tried.is_placed else None
 
     async def _first(self, run: Awaitable[Pass]) -> tuple[Pass, Sequence[Preemption]]:
         """Return a pass, undone unless it places the group, and the preemptions that plugins requested."""

@@ -559,7 +559,10 @@ class GroupPasses:
         self._kept.pop(assumed.pod.uid, None)
 
     def _undo(self, assumed: AssumedPod) -> None:
-        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name, goes_on=True)
+        if not assumed.is_passed_on:
+            assumed.attempt.framework.run_unreserve(
+                assumed.state, assumed.pod, assumed.node_name, goes_on=True
+            )
         self._cache.forget(assumed.pod.uid)
         self._pauses.released(assumed.pod.uid)
         if assumed.nominated and self._pauses.is_there(assumed.pod.uid):

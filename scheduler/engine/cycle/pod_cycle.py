@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions, decide
-from scheduler.engine.sharding.buckets import key_of
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime, run_to_end
-from scheduler.framework.status import Status
+from scheduler.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.reporting import Reporter
     from scheduler.engine.cycle.sampling import NodeSampling
     from scheduler.engine.cycle.shared import Shared
-    from scheduler.engine.sharding.buckets import NodeShards
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -127,6 +127,8 @@ class PodCycle:
         return Attempt(framework, queued, began, self._profiles.extenders)
 
     def _is_to_be_skipped(self, pod: PodInfo) -> bool:
+        if self._shared.shards is not None and not self._shared.shards.takes(pod):
+            return True
         if pod.is_terminating:
             self._reporter.skipped(pod.scheduler_name, pod)
             return True
@@ -138,16 +140,20 @@ class PodCycle:
     async def decide(
         self, attempt: Attempt, options: DecisionOptions = BY_ITSELF
     ) -> tuple[Decision, Snapshot]:
-        """Decide on the current cluster, and return the snapshot too."""
-        snapshot = self._cache.snapshot()
-        shards = self._shared.shards
-        if shards is None or options is not BY_ITSELF or attempt.queued.pod.node_name:
-            return await self._decide(attempt, snapshot, options), snapshot
-        return await self._decide_in_shards(attempt, snapshot, shards), snapshot
+        """Decide on the current cluster, and return the snapshot too.
 
-    async def _decide(self, attempt: Attempt, snapshot: Snapshot, options: DecisionOptions) -> Decision:
-        pod = attempt.queued.pod
-        return await decide(
+        If several replicas place pods, the nodes of this one are preferred, and a pod that another one passed on is tried
+        only on its nominated node.
+        """
+        snapshot = self._cache.snapshot()
+        shards, pod, preferred = self._shared.shards, attempt.queued.pod, None
+        if shards is not None and not shards.decides(pod):
+            row = snapshot.row_of(pod.pod.status.nominated_node_name)
+            rows = np.array([] if row is None else [row], dtype=np.intp)
+            options = DecisionOptions(within=rows, may_preempt=False)
+        elif shards is not None and not pod.node_name:
+            preferred = shards.preferred(pod, snapshot)
+        decision = await decide(
             attempt.framework,
             pod,
             snapshot,
@@ -158,32 +164,12 @@ class PodCycle:
             avoided=self._cache.pauses.rows(snapshot, at=self._time.monotonic()),
             attempt=attempt.queued.attempts,
             options=options,
+            preferred=preferred,
         )
-
-    async def _decide_in_shards(self, attempt: Attempt, snapshot: Snapshot, shards: NodeShards) -> Decision:
-        """Decide as replicas that share the nodes: each tries the pod on its own nodes, and passes it on to the next one.
-
-        No replica preempts pods before all of them have tried the pod. If the pod has a nominated node, the owner of that
-        node is the first. The decision that no node fits is that about all nodes.
-        """
-        pod = attempt.queued.pod
-        nominated = pod.pod.status.nominated_node_name
-        nominated = nominated if snapshot.row_of(nominated) is not None else ""
-        parts = [shards.rows(name, snapshot) for name in shards.order(key_of(pod), nominated)]
-        for place, rows in enumerate(parts):
-            decision = await self._decide(attempt, snapshot, DecisionOptions(within=rows, may_preempt=False))
-            if not decision.status.is_rejected:
-                shards.passed_on += place > 0
-                return decision
-        kept: str | None = ""
-        for rows in parts if attempt.framework.filtering.has_post_filter else ():
-            decision = await self._decide(attempt, snapshot, DecisionOptions(within=rows))
-            kept = decision.nominated_node_name
-            waits_for_victims = kept is None and nominated
-            if kept or waits_for_victims or not decision.status.is_rejected:
-                return decision
-        decision = await self._decide(attempt, snapshot, DecisionOptions(may_preempt=False))
-        return replace(decision, nominated_node_name=kept)
+        if shards is not None and not shards.takes(pod):  # it may have waited for an extender
+            status = Status.unschedulable("the pod belongs to another replica now")
+            decision = replace(decision, node_name="", nominated_node_name=None, status=status)
+        return decision, snapshot
 
     async def give_time(
         self, needs: NeedsTime, yield_to_loop: Callable[[], Awaitable[None]] | None = None
@@ -241,14 +227,30 @@ class PodCycle:
         self._nominator.delete(placed.uid)
         node_generation = self._cache.node_generation(node_name)
         decision.state.forget_rows()
-        return AssumedPod(attempt, decision.state, placed, node_name, node_generation, nominated=nominated)
+        shards = self._shared.shards
+        return AssumedPod(
+            attempt,
+            decision.state,
+            placed,
+            node_name,
+            node_generation,
+            nominated=nominated,
+            is_passed_on=shards is not None and shards.passes_on(decision.pod, node_name),
+        )
 
     def reserve(self, assumed: AssumedPod) -> Status:
-        """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption."""
+        """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption.
+
+        The replica that binds the pod runs them, and Permit, for a pod that is passed on.
+        """
+        if assumed.is_passed_on:
+            return SUCCESS
         return assumed.attempt.framework.run_reserve(assumed.state, assumed.pod, assumed.node_name)
 
     def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
         """Run Permit plugins; see `Framework.run_permit`."""
+        if assumed.is_passed_on:
+            return SUCCESS
         return assumed.attempt.framework.run_permit(assumed.state, assumed.pod, assumed.node_name)
 
     def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from scheduler.engine.sharding.shards import PASSED_ON
 from scheduler.objects.v1 import PodCondition
 from scheduler.snapshot import MOST_TERMS_AT_ONCE
 
@@ -173,6 +174,23 @@ class Reporter:
     def expected_on(self, pod: PodInfo, node_name: str) -> None:
         """Nominate a pod to the node where it will be bound later."""
         self._status.patch_pod_status(pod, nominated_node_name=node_name)
+
+    async def passed_on(self, pod: PodInfo, node_name: str) -> None:
+        """Nominate a pod to a node of another replica, which is to bind it.
+
+        Raises:
+            ApiError: the nomination could not be written.
+        """
+        message = f"the replica to which node {node_name} belongs is to bind the pod"
+        await self._status.wait_pod_status_patched(
+            pod,
+            condition=PodCondition(type="PodScheduled", status="False", reason=PASSED_ON, message=message),
+            nominated_node_name=node_name,
+        )
+
+    def returned(self, pod: PodInfo) -> None:
+        """Return a pod, which does not fit on its nominated node any more, to the replica that passed it on."""
+        self._status.patch_pod_status(pod, nominated_node_name="")
 
     def _warn(
         self, profile: str, pod: PodInfo, note: str, annotations: Mapping[str, str] = _NO_ANNOTATIONS

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import Bools, Rows, Snapshot
 
     ChooseNode = Callable[[PodInfo, Rows, Snapshot], int | None]
     """Returns one of the feasible rows for a pod, or None."""
@@ -132,10 +132,12 @@ async def decide(
     avoided: Mapping[int, str] = _NONE,
     attempt: int = 0,
     options: DecisionOptions = BY_ITSELF,
+    preferred: Bools | None = None,
 ) -> Decision:
     """Decide as `schedule_pod`, with extenders.
 
-    `attempt` is the number of the attempt at the pod.
+    `attempt` is the number of the attempt at the pod. `preferred` is bool (n_nodes,): the other nodes are chosen only if none
+    of these is feasible.
 
     This waits for extenders, and yields to the event loop during the search for victims; the snapshot must not change
     meanwhile.
@@ -146,7 +148,7 @@ async def decide(
     state = AttemptState(nominated, exhaustive=exhaustive)
     state.group, state.attempt = options.group, attempt
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
-    cycle = _Cycle(framework, pod, snapshot, state, diagnosis, sampling, options)
+    cycle = _Cycle(framework, pod, snapshot, state, diagnosis, sampling, options, preferred)
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
@@ -159,6 +161,7 @@ async def decide(
             feasible = cycle.all_nodes(extenders)
             if extenders is not None:
                 feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, cycle.diagnosis)
+                feasible = cycle.prefer(feasible)
         if not feasible.size:
             return await cycle.nothing_fits()
         feasible = cycle.diagnosis.avoid(feasible, avoided)
@@ -216,6 +219,7 @@ class _Cycle:
     diagnosis: Diagnosis
     sampling: NodeSampling | None
     options: DecisionOptions
+    preferred: Bools | None = None
 
     def pre_filter(self) -> bool:
         """Run PreFilter; return whether there are nodes to evaluate.
@@ -268,6 +272,10 @@ class _Cycle:
                 # A plugin failed as a whole: the results of the remaining nodes are unknown.
                 diagnosis.leave_out(diagnosis.feasible)
             raise
+        if self.preferred is not None and extenders is None:
+            preferred = self.prefer(feasible)
+            if preferred is not feasible:
+                rows, feasible = rows[self.preferred[rows]], preferred
         if self.sampling is None or self.state.exhaustive:
             return feasible
         return self.sampling.cut(self.framework, rows, feasible, diagnosis, extenders)
@@ -276,6 +284,16 @@ class _Cycle:
         return self.framework.filtering.find_feasible(
             self.state, self.pod, self.snapshot, diagnosis, rows=rows, nominated=self.state.nominated
         )
+
+    def prefer(self, feasible: Rows) -> Rows:
+        """Return the preferred ones of the feasible nodes, or all if none is preferred."""
+        if self.preferred is None:
+            return feasible
+        is_preferred = self.preferred[feasible]
+        if is_preferred.all() or not is_preferred.any():
+            return feasible
+        self.diagnosis.leave_out(feasible[~is_preferred])
+        return feasible[is_preferred]
 
     def chosen(self, row: int | None, scores: Scores | None = None) -> Decision:
         """Return the decision for the node in a row; None means no node."""

@@ -13,6 +13,7 @@ from scheduler.engine.ports import Time
 from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
+from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.errors import ObjectError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.engine.cycle.observer import CycleObserver
     from scheduler.engine.runtime.framework import Framework
-    from scheduler.engine.sharding.buckets import NodeShards
+    from scheduler.engine.sharding.shards import Shards
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.pod_groups import PodGroup
@@ -52,6 +53,7 @@ class Profiles:
         self.frameworks: Mapping[str, Framework] = MappingProxyType({})
         self.extenders: Extenders | None = None
         self.preempts_for_resizes = False
+        self._with_quotas: frozenset[str] = frozenset()
 
     def swap(
         self,
@@ -63,6 +65,11 @@ class Profiles:
         """Replace all profiles and extenders at once; must be called between two scheduling cycles."""
         self.frameworks, self.extenders = MappingProxyType(dict(frameworks)), extenders or None
         self.preempts_for_resizes = preempts_for_resizes
+        self._with_quotas = frozenset(name for quotas in self.with_quotas() for name in quotas)
+
+    def has_quota(self, pod: PodInfo) -> bool:
+        """Return whether the profile of a pod enforces quotas."""
+        return pod.scheduler_name in self._with_quotas
 
     def tries_resize_of(self, pod: PodInfo) -> bool:
         """Return whether a pod is on a node and waits in the queue until that has the capacity for its resize."""
@@ -138,7 +145,8 @@ class Profiles:
         framework = None if key is None else self.frameworks.get(pod.scheduler_name)
         if key is None or framework is None or key.kind not in framework.groups:
             return None
-        return None if pod.has_deferred_resize else key  # members on nodes are resized one by one
+        # Members on nodes are resized one by one, and those of other replicas are bound one by one.
+        return None if pod.has_deferred_resize or is_passed_on(pod) else key
 
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         key = self.group_of(pod)
@@ -182,7 +190,7 @@ class Shared:
         freeze: active while the state must not change.
         bus: dispatches cluster events.
         budget: how long calls may hold the event loop.
-        shards: the replicas that share the nodes, all of which are simulated; None if each pod is tried on all nodes.
+        shards: the division of pods and nodes among several replicas that place pods; None if one places all pods.
     """
 
     def __init__(
@@ -215,4 +223,4 @@ class Shared:
         self.freeze = ClusterFreeze(self.time)
         self.bus = EventBus(self.queue)
         self.budget = budget or LoopBudget(clock.monotonic)
-        self.shards: NodeShards | None = None
+        self.shards: Shards | None = None

@@ -1,4 +1,4 @@
-"""Buckets of nodes, the replica that should own each bucket, and the order in which replicas try a pod.
+"""Buckets of nodes and pods, and the replica that should own each bucket.
 
 Every replica computes the same results from the same names. These are rules of this scheduler; docs/sharding.md has the
 reasons.
@@ -21,25 +21,23 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import PodAffinityTerm
-    from scheduler.objects.pod_group import GroupKey
-    from scheduler.snapshot import Int32s, Rows, Snapshot
+    from scheduler.snapshot import Snapshot, UInt16s
     from scheduler.snapshot.arrays import ChangeLog
 
 BUCKETS: Final = 256
 """The number of buckets. All replicas must agree on it, so it is no setting."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 _NO_AFFINITY: Final = PodAffinity()
-_NAMES_KEPT: Final = 2**18
+_WEIGHTS_KEPT: Final = 2**14
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
-def bucket_of(node_name: str) -> int:
-    """Return the bucket of a node.
+def bucket_of(key: str) -> int:
+    """Return the bucket of a node's name, or of the key of a pod (see `key_of`).
 
-    It depends on the name alone. Replicas see a changed label at different times, so a bucket that depended on the zone
-    could have two owners for one node.
+    That of a node depends on the name alone. Replicas see a changed label at different times, so a bucket that depended on
+    the zone could have two owners for one node.
     """
-    return _number(node_name) % BUCKETS
+    return _number(key) % BUCKETS
 
 
 def wanted_owners(
@@ -75,30 +73,29 @@ def wanted_owners(
         for bucket in kept:
             owners[bucket] = name
     for bucket in [bucket for bucket, name in enumerate(owners) if not name]:
-        name = next(each for each in ranked(str(bucket), owned) if sizes[each])
+        name = min(
+            (each for each in owned if sizes[each]), key=lambda each: (-_weight(str(bucket), each), each)
+        )
         owners[bucket] = name
         sizes[name] -= 1
     return tuple(owners)
 
 
-def ranked(key: str, members: Collection[str]) -> tuple[str, ...]:
-    """Return the members in the order of their weight for a key; without one of them, the order of the others stays."""
-    return tuple(sorted(members, key=lambda name: (-_weight(key, name), name)))
+def key_of(pod: PodInfo, *, has_quota: bool = False) -> str:
+    """Return the key that decides which replica decides about a pod; pods with one key meet in one replica.
 
-
-def key_of(pod: PodInfo, group: GroupKey | None = None) -> str:
-    """Return the key by which the replicas are ranked for a pod; pods with one key meet in one replica.
-
-    The key is that of the group; else of the namespace, for pods with required constraints that pods on other nodes may
-    violate; else of the controller; else of the pod.
+    It is one key for all pods with quotas; else that of the groups of a namespace, because a group may be a part of another
+    one; else that of the namespace, for pods with required constraints that pods on other nodes may violate; else the
+    controller; else the pod.
 
     Args:
         pod: the pod.
-        group: the root of the tree of its group; None for the group that the pod names.
+        has_quota: whether the profile of the pod enforces quotas.
     """
-    group = group or pod.group
-    if group is not None:
-        return "/".join(("group", *group))
+    if has_quota:
+        return "quotas"
+    if pod.group is not None:
+        return f"groups/{pod.namespace}"
     if any(_wide_constraints(pod)):
         # A term may select pods of other namespaces: all pods with such terms meet.
         return "namespaces" if any(_selects_namespaces(pod)) else f"namespace/{pod.namespace}"
@@ -138,58 +135,31 @@ def _required_terms(pod: PodInfo) -> tuple[Sequence[PodAffinityTerm], Sequence[P
     )
 
 
-class NodeShards:
-    """The nodes of each replica, while the owners do not change.
+class NodeBuckets:
+    """The bucket of each node of a snapshot."""
 
-    Args:
-        members: the replicas.
-
-    Attributes:
-        passed_on: number of pods that another replica than the first placed.
-
-    Raises:
-        ValueError: there is no member, or there are more members than buckets.
-    """
-
-    def __init__(self, members: Collection[str]) -> None:
-        self.passed_on = 0
-        self._members = tuple(members)
-        places = {name: place for place, name in enumerate(self._members)}
-        self._place_of_bucket = [places[name] for name in wanted_owners(self._members)]
+    def __init__(self) -> None:
         self._log: ChangeLog | None = None
         self._seen = 0
-        self._places: Int32s = np.zeros(0, dtype=np.int32)  # the owner of each row, as an index of `members`
+        self._buckets: UInt16s = np.zeros(0, dtype=np.uint16)
 
-    def order(self, key: str, first: str = "") -> Sequence[str]:
-        """Return the replicas in the order in which they try the pods with a key.
-
-        Args:
-            key: the key.
-            first: a node whose owner comes first; "" for none.
-        """
-        names = ranked(key, self._members)
-        if not first:
-            return names
-        owner = self._members[self._place_of_bucket[bucket_of(first)]]
-        return (owner, *(name for name in names if name != owner))
-
-    def rows(self, member: str, snapshot: Snapshot) -> Rows:
-        """Return the rows of a replica's nodes, ascending."""
-        self._follow(snapshot)
-        return np.flatnonzero(self._places == self._members.index(member))
-
-    def _follow(self, snapshot: Snapshot) -> None:
+    def of(self, snapshot: Snapshot) -> UInt16s:
+        """Return uint16 (n_nodes,), the bucket of each row; valid until the next change of the nodes."""
         log = snapshot.node_changes
         assert log is not None, "the nodes of a hypothetical cluster have no owners"
-        if self._log is log and self._seen == log.end and len(self._places) == snapshot.n_nodes:
-            return
+        n_nodes, known = snapshot.n_nodes, self._buckets
+        changed = log.since(self._seen) if self._log is log else None
+        if changed is None:
+            self._buckets = np.array([bucket_of(name) for name in snapshot.names], dtype=np.uint16)
+        elif changed:
+            self._buckets = np.resize(known, n_nodes) if len(known) != n_nodes else known
+            for row in {row for row in changed if row < n_nodes}:  # a row may have another node now
+                self._buckets[row] = bucket_of(snapshot.names[row])
         self._log, self._seen = log, log.end
-        # All nodes are read, because a row may have another node now; nodes change rarely.
-        places = [self._place_of_bucket[bucket_of(name)] for name in snapshot.names]
-        self._places = np.array(places, dtype=np.int32)
+        return self._buckets
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
+@lru_cache(maxsize=_WEIGHTS_KEPT)
 def _weight(key: str, member: str) -> int:
     return _number(f"{key}\n{member}")
 

@@ -15,13 +15,12 @@ Times are seconds of the monotonic clock of the replica.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 NOBODY: Final = ""
 _NEVER: Final = float("-inf")
@@ -95,6 +94,9 @@ class BucketHolder:
     Args:
         name: the name of the replica, which no other process had or will have.
         durations: the durations.
+
+    Attributes:
+        under_way: returns the buckets of decisions whose Bindings have not ended, those of the pods and of the nodes.
     """
 
     def __init__(self, name: str, durations: Durations) -> None:
@@ -105,7 +107,7 @@ class BucketHolder:
         self._assignment: Assignment | None = None
         self._claims: dict[int, int] = {}  # bucket -> version of the assignment that first reserved it
         self._known_version = -1  # the cache has all Bindings that were written before this version
-        self._under_way: Counter[int] = Counter()  # bucket -> number of decisions whose Binding has not ended
+        self.under_way: Callable[[], Collection[int]] = tuple
         self._quiet_at: dict[
             int, float
         ] = {}  # bucket -> time when no Binding without an answer can arrive any more
@@ -149,11 +151,15 @@ class BucketHolder:
         seen = self._assignment
         if seen is None or not self.is_valid(now):
             return None
-        held = list(seen.held)
+        held, under_way = list(seen.held), self.under_way()
         for bucket, wanted in enumerate(seen.wanted):
             if held[bucket] == NOBODY and wanted == self.name:
                 held[bucket] = self.name
-            elif held[bucket] == self.name != wanted and self._is_quiet(bucket, now):
+            elif (
+                held[bucket] == self.name != wanted
+                and self._is_quiet(bucket, now)
+                and bucket not in under_way
+            ):
                 held[bucket] = NOBODY
         return None if held == list(seen.held) else Assignment(seen.version, seen.wanted, tuple(held))
 
@@ -178,16 +184,10 @@ class BucketHolder:
         """Return whether the Binding of an earlier decision may be sent at this moment."""
         return self.state(bucket, now) in {BucketState.IN_USE, BucketState.RELEASING}
 
-    def decided(self, bucket: int) -> None:
-        """Note a decision; `ended` must follow."""
-        self._under_way[bucket] += 1
-
-    def ended(self, bucket: int, unanswered_since: float | None = None) -> None:
-        """Note the end of a decision: it was answered, given up before it was sent, or sent at a time without an answer."""
-        self._under_way[bucket] -= 1
-        if unanswered_since is not None:
-            quiet_at = unanswered_since + self._durations.binding + self._durations.clock_error
-            self._quiet_at[bucket] = max(self._quiet_at.get(bucket, _NEVER), quiet_at)
+    def unanswered(self, bucket: int, sent: float) -> None:
+        """Note that a Binding was sent at or before a time, and has no answer."""
+        quiet_at = sent + self._durations.binding + self._durations.clock_error
+        self._quiet_at[bucket] = max(self._quiet_at.get(bucket, _NEVER), quiet_at)
 
     def _is_quiet(self, bucket: int, now: float) -> bool:
-        return not self._under_way[bucket] and now >= self._quiet_at.get(bucket, _NEVER)
+        return now >= self._quiet_at.get(bucket, _NEVER)

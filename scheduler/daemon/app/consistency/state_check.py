@@ -18,6 +18,7 @@ import numpy as np
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.engine.sharding.shards import SHARDING
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -149,7 +150,7 @@ class PodCheck:
             finding = Finding(
                 Discrepancy.POD, key, "it is counted on a node and has none", self._taking_out(pod)
             )
-        elif pod.scheduler_name not in parts.profiles or f"{PODS} {key}" in self.unclear:
+        elif not self._is_ours(pod) or f"{PODS} {key}" in self.unclear:
             return ()
         elif is_lost:
             problem = "it was taken for an attempt, and nobody is at it"
@@ -163,6 +164,8 @@ class PodCheck:
             finding = Finding(
                 Discrepancy.PENDING, key, "it waits, and is not in the queue", self._putting_back(pod)
             )
+        elif SHARDING in parts.waiting_pods.seconds_left(pod.uid):
+            return ()
         else:
             problem = "it holds room, nobody is binding it, and it is not bound"
             finding = Finding(Discrepancy.ASSUMED, key, problem, self._releasing(pod))
@@ -201,7 +204,7 @@ class PodCheck:
         if shown is not None and shown.uid == uid:
             is_pending = not (shown.node_name or shown.is_terminal)
             profiles = self._parts.profiles
-            if pod.scheduler_name in profiles if is_pending else profiles.tries_resize_of(shown):
+            if self._is_ours(shown) if is_pending else profiles.tries_resize_of(shown):
                 return ()
         repair = partial(queue.purge, uid, "it does not wait for us")
         return (
@@ -217,6 +220,11 @@ class PodCheck:
             return ()
         problem = f"{pod.uid} is nominated to {node_name} and does not wait"
         return (Finding(Discrepancy.NOMINATED, pod.key, problem, partial(nominator.delete, pod.uid)),)
+
+    def _is_ours(self, pod: PodInfo) -> bool:
+        """Return whether a pending pod belongs into the queue."""
+        shards = self._parts.shards
+        return pod.scheduler_name in self._parts.profiles and (shards is None or shards.takes(pod))
 
     def _taking_out(self, pod: PodInfo) -> Callable[[], object]:
         def repair() -> None:

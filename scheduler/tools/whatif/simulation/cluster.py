@@ -325,8 +325,10 @@ class MemoryCluster:
         self._loop.call_soon(self._patch_pending, pod, condition, nominated_node_name)
         return True
 
-    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
-        self._patch(self._there(pod), condition, None)
+    async def wait_pod_status_patched(
+        self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> None:
+        self._patch(self._there(pod), condition, nominated_node_name)
 
     async def delete_pod(self, pod: PodInfo) -> object:
         known = self._there(pod)

@@ -129,7 +129,7 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
         attempts: number of scheduling attempts.
         errors: number of attempts that failed with an error.
         rejected: reason code -> number of attempts that were rejected for it, most first.
-        passed_on: number of pods that another replica than the first placed; absent with one replica.
+        passed_on: number of pods that were placed on nodes of another replica than their own; absent with one replica.
         resizes: number of resizes that were carried out, and of pods whose resize is pending at the end, by reason.
         seconds: virtual time.
         wait_seconds: percentile -> waiting time of placed pods.
@@ -225,7 +225,7 @@ class Measures:
         part_ended: Callable[[PartFigures], None] = lambda _: None,
     ) -> None:
         self._cache, self._pods, self._nodes = daemon.parts.cache, daemon.parts.pods, daemon.cluster.nodes
-        self._profiles, self._shards = daemon.parts.profiles, daemon.parts.shards
+        self._profiles, self._shards, self._passed_on = daemon.parts.profiles, daemon.shards, 0
         self._now, self._attempts, self._resizes = daemon.loop.time, attempts, daemon.cluster.resizes
         self._gives_up = workload.gives_up
         self._capacity = gpu_capacity(workload.cluster)
@@ -277,6 +277,8 @@ class Measures:
     def placed(self, pod: PodInfo, waited_seconds: float) -> None:
         self._waits.append(waited_seconds)
         self._take_gpu(pod)
+        if self._shards is not None:
+            self._passed_on += self._shards.are_of_two(pod, pod.node_name)
         part = self._part_at(self._pending.pop(pod.uid))
         if part is not None:
             part.placed += 1
@@ -402,7 +404,7 @@ class Measures:
             attempts=self._attempts.number,
             errors=self._attempts.errors,
             rejected=dict(sorted(self._attempts.rejected.items(), key=lambda each: (-each[1], each[0]))),
-            passed_on=msgspec.UNSET if self._shards is None else self._shards.passed_on,
+            passed_on=msgspec.UNSET if self._shards is None else self._passed_on,
             resizes=self._resizes.counts(),
             seconds=now,
             wait_seconds={f"p{each}": _percentile(waits, each) for each in (50, 99, 100)},

@@ -18,7 +18,7 @@ from scheduler.daemon.app.tasks import Tasks
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.budget import LoopBudget
-from scheduler.engine.sharding.buckets import NodeShards
+from scheduler.engine.sharding.shards import SimulatedShards
 from scheduler.extensions.extenders import Extenders, HttpExtender
 from scheduler.tools.whatif.documents import decoded_object
 from scheduler.tools.whatif.simulation.cluster import MemoryCluster, ObjectWrites, bind_volumes
@@ -121,6 +121,7 @@ class VirtualDaemon:
         cycles: the scheduling and binding cycles.
         cluster: the cluster in memory.
         active: the profiles of the configuration.
+        shards: the replicas that share the nodes; None for one replica.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -150,8 +151,10 @@ class VirtualDaemon:
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             budget=NoBudget(clock.monotonic),
         )
+        self.shards: SimulatedShards | None = None
         if shards > 1:
-            self.parts.shards = NodeShards([f"shard-{number}" for number in range(shards)])
+            members = [f"shard-{number}" for number in range(shards)]
+            self.shards = self.parts.shards = SimulatedShards(members, self.parts.profiles.has_quota)
         self._patience_seconds = max_in_unschedulable_seconds + _PATIENCE_SECONDS
         self.cluster = MemoryCluster(
             self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds

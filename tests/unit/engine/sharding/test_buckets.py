@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from scheduler.engine.sharding.buckets import (
     BUCKETS,
-    NodeShards,
+    NodeBuckets,
     bucket_of,
     key_of,
-    ranked,
     wanted_owners,
 )
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod import PodInfo
-from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod, pod_object
 
@@ -87,14 +85,6 @@ def test_the_bucket_of_a_node_depends_on_its_name_alone_and_never_changes():
     ]
 
 
-@given(st.text(), members)
-def test_without_a_member_the_order_of_the_others_stays(key: str, names: list[str]):
-    order = ranked(key, names)
-
-    assert sorted(order) == sorted(names)
-    assert ranked(key, names[1:]) == tuple(name for name in order if name != names[0])
-
-
 # Which pods meet in one replica.
 
 
@@ -131,22 +121,23 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
         (terms("podAffinity", ZONE, namespaces=["default"]), "namespace/default"),
         (terms("podAffinity", ZONE, namespaces=["other"]), "namespaces"),
         (terms("podAntiAffinity", ZONE, namespaceSelector={}), "namespaces"),
-        ({**spread(ZONE), "schedulingGroup": {"podGroupName": "g"}}, f"group/{POD_GROUPS}/default/g"),
+        ({**spread(ZONE), "schedulingGroup": {"podGroupName": "g"}}, "groups/default"),
     ],
 )
 def test_pods_whose_required_constraints_count_each_other_meet(fields: dict[str, Any], key: str):
     assert key_of(controlled("c", **fields)) == key
 
 
-def test_a_pod_without_a_controller_has_a_key_of_its_own_and_a_tree_of_groups_has_that_of_its_root():
-    first, second = pod("a"), pod("b")
-
-    assert key_of(first) != key_of(second)
-    assert key_of(first, GroupKey("kind", "n", "root")) == key_of(second, GroupKey("kind", "n", "root"))
+def test_a_pod_without_a_controller_has_a_key_of_its_own():
+    assert key_of(pod("a")) != key_of(pod("b"))
 
 
-def test_each_node_is_in_the_rows_of_one_replica_also_after_nodes_came_and_went():
-    table, shards = ClusterTable(), NodeShards(["a", "b", "c"])
+def test_all_pods_with_quotas_meet():
+    assert key_of(controlled("c", **spread(ZONE)), has_quota=True) == key_of(pod("b"), has_quota=True)
+
+
+def test_each_row_has_the_bucket_of_its_node_also_after_nodes_came_and_went():
+    table, buckets = ClusterTable(), NodeBuckets()
     for number in range(30):
         table.add_node(node(f"n-{number}"))
     for change in (
@@ -154,10 +145,8 @@ def test_each_node_is_in_the_rows_of_one_replica_also_after_nodes_came_and_went(
         lambda: table.add_node(node("new")),
         lambda: table.remove_node("n-3"),
         lambda: (table.remove_node("n-4"), table.add_node(node("another"))),
+        lambda: [table.remove_node(f"n-{number}") for number in range(10, 25)],
     ):
         change()
         snapshot = table.snapshot()
-        rows = {name: shards.rows(name, snapshot).tolist() for name in ("a", "b", "c")}
-        assert sorted(row for some in rows.values() for row in some) == list(range(snapshot.n_nodes))
-        for name, some in rows.items():
-            assert all(shards.order("any", snapshot.names[row])[0] == name for row in some)
+        assert buckets.of(snapshot).tolist() == [bucket_of(name) for name in snapshot.names]

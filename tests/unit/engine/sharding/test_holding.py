@@ -137,12 +137,13 @@ def test_a_bucket_is_released_when_its_last_binding_has_ended():
     it = holder()
     it.saw(Assignment(1, NAMES, ("a", "b")))
     it.caught_up(1)
-    it.decided(0)
+    it.under_way = lambda: {0}
     it.saw(Assignment(2, ("b", "b"), ("a", "b")))
     assert not it.may_decide(0, 1.0)
     assert it.may_send(0, 1.0)
     assert it.change(1.0) is None
-    it.ended(0, unanswered_since=1.0)
+    it.under_way = set[int]
+    it.unanswered(0, 1.0)
     assert it.change(1.0 + DURATIONS.binding) is None  # it may arrive until then, and the clock may be wrong
     quiet = 1.0 + DURATIONS.binding + DURATIONS.clock_error
     assert it.change(quiet) == Assignment(2, ("b", "b"), (NOBODY, "b"))

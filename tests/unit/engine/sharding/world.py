@@ -6,6 +6,7 @@ said, and the time by their own clocks.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
@@ -186,6 +187,8 @@ class Replica:
     def __init__(self, world: World, name: str) -> None:
         self.name, self.world = name, world
         self.holder = BucketHolder(name, DURATIONS)
+        self._under_way: Counter[int] = Counter()
+        self.holder.under_way = lambda: +self._under_way
         self.offset = 0.0
         self.known = 0  # the number of Bindings in its cache
         self._marks: list[
@@ -286,20 +289,22 @@ class Replica:
 
     def _place(self, bucket: int) -> None:
         known, begun = self.known, self.clock
-        self.holder.decided(bucket)
+        self._under_way[bucket] += 1
         wait = self.world.random.random() * 3.0  # PreBind takes some time
 
         def bind() -> None:
             now = self.clock
             if not self.holder.may_send(bucket, now):
-                self.holder.ended(bucket)
+                self._under_way[bucket] -= 1
                 return
             state = {"open": True}
 
             def end(unanswered_since: float | None) -> None:
                 if state["open"]:
                     state["open"] = False
-                    self.holder.ended(bucket, unanswered_since)
+                    self._under_way[bucket] -= 1
+                    if unanswered_since is not None:
+                        self.holder.unanswered(bucket, unanswered_since)
 
             self.world.send(
                 self,

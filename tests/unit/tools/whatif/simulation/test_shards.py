@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.simulate import simulate as command
-from scheduler.engine.sharding.buckets import NodeShards, key_of
+from scheduler.engine.sharding.buckets import bucket_of, key_of, wanted_owners
+from scheduler.engine.sharding.shards import SimulatedShards
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
-from scheduler.tools.whatif.simulation.workload import Arrival, NodeIsThere, Workload
+from scheduler.tools.whatif.simulation.workload import Arrival, Workload
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.unit.tools.whatif.simulation.test_simulate import CONFIG
 from tests.unit.tools.whatif.simulation.test_virtual_daemon import in_group, on, play
@@ -22,18 +23,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEMBERS = [f"shard-{number}" for number in range(2)]
-SHARDS = NodeShards(MEMBERS)
+OWNERS = wanted_owners(MEMBERS)
 
 
 def first_of(name: str) -> str:
-    """Return the replica that tries a pod first."""
-    return SHARDS.order(key_of(pod(name)))[0]
+    """Return the replica of a pod."""
+    return OWNERS[bucket_of(key_of(pod(name)))]
+
+
+def owner_of(node_name: str) -> str:
+    return OWNERS[bucket_of(node_name)]
 
 
 def nodes_of(member: str, number: int, **fields: Any) -> list[Any]:
     """Return nodes of a replica."""
     names = [f"n-{each}" for each in range(100)]
-    return [node(name, **fields) for name in names if SHARDS.order("", name)[0] == member][:number]
+    return [node(name, **fields) for name in names if owner_of(name) == member][:number]
 
 
 def other(member: str) -> str:
@@ -44,18 +49,14 @@ def places(lines: list[Any]) -> dict[str, str]:
     return {name: what.removeprefix("placed ") for _, what, name in lines if what.startswith("placed ")}
 
 
-def test_a_pod_goes_to_a_node_of_its_first_replica_and_is_passed_on_if_none_fits():
+def test_a_pod_goes_to_a_node_of_its_replica_and_is_passed_on_if_none_fits():
     first = first_of("a")
     (own,), (others,) = nodes_of(first, 1, cpu="4"), nodes_of(other(first), 1, cpu="8")
-    lines, daemon = play(on([own, others], Arrival(pod("a", cpu="3"), 0.0)), shards=2)
-    assert places(lines) == {"a": own.name}
-    assert daemon.parts.shards is not None
-    assert daemon.parts.shards.passed_on == 0
-
-    lines, daemon = play(on([own, others], Arrival(pod("a", cpu="6"), 0.0)), shards=2)
-    assert places(lines) == {"a": others.name}
-    assert daemon.parts.shards is not None
-    assert daemon.parts.shards.passed_on == 1
+    for cpu, chosen, passed_on in (("3", own, 0), ("6", others, 1)):
+        workload = on([own, others], Arrival(pod("a", cpu=cpu), 0.0))
+        lines, _ = play(workload, shards=2)
+        assert places(lines) == {"a": chosen.name}
+        assert simulate(workload, CONFIG, seed=1, shards=2).passed_on == passed_on
 
 
 def test_a_pod_that_fits_nowhere_is_reported_for_all_nodes():
@@ -79,23 +80,6 @@ def test_no_pod_is_preempted_while_another_replica_has_a_node():
     assert [what for _, what, name in lines if name == "low"] == []
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_a_replica_preempts_pods_of_its_own_nodes(number: int):
-    name = f"high-{number}"
-    first = first_of(name)
-    own, others = nodes_of(first, 2, cpu="4"), nodes_of(other(first), 2, cpu="4")
-    # The victims with the lowest priority are on the nodes of the other replica.
-    pods = [pod(f"low-{each.name}", cpu="3", nodeName=each.name, priority=3) for each in own]
-    pods += [pod(f"low-{each.name}", cpu="3", nodeName=each.name, priority=1) for each in others]
-    workload = Workload(
-        ClusterFile(nodes=[*own, *others], pods=pods), [Arrival(pod(name, cpu="3", priority=9), 1.0)]
-    )
-    lines, _ = play(workload, shards=2)
-
-    assert places(lines)[name] in {each.name for each in own}
-    assert [victim for _, what, victim in lines if what == "evicted"] == [f"low-{places(lines)[name]}"]
-
-
 def test_while_its_victims_leave_a_pod_preempts_no_others():
     first = first_of("high")
     own, others = nodes_of(first, 1, cpu="4"), nodes_of(other(first), 1, cpu="4")
@@ -110,27 +94,6 @@ def test_while_its_victims_leave_a_pod_preempts_no_others():
     assert places(lines)["high"] == own[0].name
 
 
-def test_the_owner_of_the_nominated_node_is_the_first_to_try_a_pod_again():
-    first = first_of("high")
-    own, others = nodes_of(first, 2, cpu="4"), nodes_of(other(first), 1, cpu="4")
-    full, new = own
-    pods = [
-        pod("higher", cpu="3", priority=99, nodeName=full.name),
-        pod("low", cpu="3", nodeName=others[0].name),
-    ]
-    arrivals = [
-        Arrival(pod("high", cpu="3", priority=9), 1.0),
-        Arrival(pod("low-too", cpu="3", nodeName=new.name), 2.0),
-    ]
-    workload = Workload(
-        ClusterFile(nodes=[full, *others], pods=pods), arrivals, events=[NodeIsThere(3.0, new)]
-    )
-    lines, _ = play(workload, shards=2)
-
-    assert [victim for _, what, victim in lines if what == "evicted"] == ["low"]
-    assert places(lines)["high"] == others[0].name
-
-
 @pytest.mark.parametrize(("cpu", "is_in_one"), [("1", True), ("3", False)])
 def test_a_gang_is_placed_in_one_replica_or_if_none_holds_it_on_all_nodes(cpu: str, *, is_in_one: bool):
     group = {
@@ -143,7 +106,7 @@ def test_a_gang_is_placed_in_one_replica_or_if_none_holds_it_on_all_nodes(cpu: s
     lines, _ = play(Workload(ClusterFile(nodes=nodes, others=groups), members), shards=2)
 
     assert len(places(lines)) == 3
-    assert (len({SHARDS.order("", name)[0] for name in places(lines).values()}) == 1) == is_in_one
+    assert (len({owner_of(name) for name in places(lines).values()}) == 1) == is_in_one
 
 
 def overloaded() -> Workload:
@@ -165,12 +128,11 @@ def test_one_replica_decides_as_without_shards(monkeypatch: pytest.MonkeyPatch):
 
     def with_one_shard(self: VirtualDaemon, *args: Any, **options: Any) -> None:
         made(self, *args, **options)
-        self.parts.shards = NodeShards(["only"])
+        self.shards = self.parts.shards = SimulatedShards(["only"])
 
     monkeypatch.setattr(VirtualDaemon, "__init__", with_one_shard)
     found = simulate(overloaded(), CONFIG, seed=1)
     found.passed_on = msgspec.UNSET
-    found.rejected = expected.rejected  # those of PostFilter are in the diagnosis of a replica only
     assert found == expected
 
 

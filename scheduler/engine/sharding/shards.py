@@ -1,0 +1,167 @@
+"""Which pods and nodes belong to this replica, if several replicas place pods.
+
+A pod belongs to the replica that uses the bucket of its key, and a node to the one that uses the bucket of its name. The replica
+of a pod decides about it on all nodes, and prefers its own. If it chooses a node of another replica, it passes the pod on: it
+nominates the pod to that node, with the reason PASSED_ON in the condition PodScheduled. The replica of the node binds the pod, or
+removes the nomination if the pod does not fit there any more. So one replica alone decides about pods that count each other, and
+one replica alone adds pods to a node.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from scheduler.engine.sharding.buckets import BUCKETS, NodeBuckets, bucket_of, key_of, wanted_owners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools, Snapshot
+
+PASSED_ON: Final = "PassedOn"
+"""The reason of the condition PodScheduled while the replica of the nominated node is to bind the pod."""
+SHARDING: Final = "Sharding"
+"""Holds a pod, as plugins do at Permit, while another replica is to bind it."""
+PASSED_ON_SECONDS: Final = 900.0
+"""Maximum time for which a pod is held; then it is decided about again."""
+
+
+def is_passed_on(pod: PodInfo) -> bool:
+    """Return whether the replica of the nominated node is to bind a pod."""
+    status = pod.pod.status
+    return bool(status.nominated_node_name) and any(
+        condition.type == "PodScheduled" and condition.reason == PASSED_ON for condition in status.conditions
+    )
+
+
+def is_returned(old: PodInfo, new: PodInfo, node_name: str) -> bool:
+    """Return whether the replica of a node returned a pod: it removed the nomination to that node."""
+    was = is_passed_on(old) and old.pod.status.nominated_node_name == node_name
+    return was and new.pod.status.nominated_node_name != node_name
+
+
+class Shards(ABC):
+    """The division of pods and nodes among replicas."""
+
+    def __init__(self, has_quota: Callable[[PodInfo], bool]) -> None:
+        self._has_quota = has_quota
+        self._node_buckets = NodeBuckets()
+
+    def bucket_of_pod(self, pod: PodInfo) -> int:
+        """Return the bucket of a pod's key."""
+        return bucket_of(key_of(pod, has_quota=self._has_quota(pod)))
+
+    @abstractmethod
+    def preferred(self, pod: PodInfo, snapshot: Snapshot) -> Bools:
+        """Return bool (n_nodes,), the nodes to prefer for a pod."""
+
+    @abstractmethod
+    def passes_on(self, pod: PodInfo, node_name: str) -> bool:
+        """Return whether a pod must be passed on to be bound to a node."""
+
+    def takes(self, pod: PodInfo) -> bool:
+        """Return whether a pending pod is in the queue of this replica."""
+        return True
+
+    def decides(self, pod: PodInfo) -> bool:
+        """Return whether this replica chooses the node of a pod; another one only binds it to its nominated node."""
+        return True
+
+    def may_bind(self, pod: PodInfo, node_name: str) -> bool:
+        """Return whether the Binding of an earlier decision may be sent."""
+        return True
+
+    def unanswered(self, pod: PodInfo, node_name: str) -> None:
+        """Note that a Binding or a nomination was sent, and may still have an effect, because it has no answer."""
+
+
+class SimulatedShards(Shards):
+    """Replicas whose owners of buckets do not change, all in one process.
+
+    Args:
+        members: the names of the replicas.
+    """
+
+    def __init__(
+        self, members: Collection[str], has_quota: Callable[[PodInfo], bool] = lambda _: False
+    ) -> None:
+        super().__init__(has_quota)
+        places = {name: place for place, name in enumerate(members)}
+        self._owners = np.array([places[name] for name in wanted_owners(members)], dtype=np.uint16)
+
+    def preferred(self, pod: PodInfo, snapshot: Snapshot) -> Bools:
+        owner = self._owners[self.bucket_of_pod(pod)]
+        found: Bools = self._owners[self._node_buckets.of(snapshot)] == owner
+        return found
+
+    def passes_on(self, pod: PodInfo, node_name: str) -> bool:
+        return False
+
+    def are_of_two(self, pod: PodInfo, node_name: str) -> bool:
+        """Return whether a pod and a node belong to different replicas."""
+        return bool(self._owners[self.bucket_of_pod(pod)] != self._owners[bucket_of(node_name)])
+
+
+class OwnShard(Shards):
+    """The pods and nodes of this replica; none before the first `use`.
+
+    Attributes:
+        note_unanswered: receives the buckets of writes that may still have an effect.
+    """
+
+    def __init__(self, has_quota: Callable[[PodInfo], bool]) -> None:
+        super().__init__(has_quota)
+        self.note_unanswered: Callable[[Collection[int]], None] = lambda _: None
+        self._in_use: frozenset[int] = frozenset()
+        self._releasing: frozenset[int] = frozenset()
+        self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
+
+    @property
+    def in_use(self) -> frozenset[int]:
+        """The buckets in use."""
+        return self._in_use
+
+    def use(self, buckets: Iterable[int], releasing: Iterable[int] = ()) -> None:
+        """Use these buckets from now on.
+
+        Args:
+            buckets: the buckets.
+            releasing: buckets for which earlier decisions are still carried out.
+        """
+        self._in_use, self._releasing = frozenset(buckets), frozenset(releasing)
+        self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
+        self._is_in_use[list(self._in_use)] = True
+
+    def preferred(self, pod: PodInfo, snapshot: Snapshot) -> Bools:
+        found: Bools = self._is_in_use[self._node_buckets.of(snapshot)]
+        return found
+
+    def passes_on(self, pod: PodInfo, node_name: str) -> bool:
+        return bucket_of(node_name) not in self._in_use
+
+    def takes(self, pod: PodInfo) -> bool:
+        return self.decides(pod) or (is_passed_on(pod) and self.owns(pod.pod.status.nominated_node_name))
+
+    def decides(self, pod: PodInfo) -> bool:
+        if pod.node_name:  # its resize waits for capacity of its node
+            return self.owns(pod.node_name)
+        return self.bucket_of_pod(pod) in self._in_use
+
+    def owns(self, node_name: str) -> bool:
+        """Return whether a node belongs to this replica."""
+        return bucket_of(node_name) in self._in_use
+
+    def may_bind(self, pod: PodInfo, node_name: str) -> bool:
+        held = self._in_use | self._releasing
+        return bucket_of(node_name) in held and (is_passed_on(pod) or self.bucket_of_pod(pod) in held)
+
+    def unanswered(self, pod: PodInfo, node_name: str) -> None:
+        self.note_unanswered((self.bucket_of_pod(pod), bucket_of(node_name)))
+
+    def under_way(self, assumed: Iterable[PodInfo]) -> set[int]:
+        """Return the buckets of pods that are assumed on nodes, and of these nodes; they must not be released."""
+        return {bucket for pod in assumed for bucket in (self.bucket_of_pod(pod), bucket_of(pod.node_name))}
