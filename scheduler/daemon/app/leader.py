@@ -7,7 +7,8 @@ ensures that the connection reaches the requested pod.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -26,7 +27,7 @@ from scheduler.kube.tls import client_context
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from scheduler.kube.client.login import Headers
     from scheduler.kube.client.port_forward import Forwarded
@@ -65,12 +66,16 @@ class Leader:
 
     Attributes:
         name: its name in messages.
+        other: connects to another replica with an identity; None if that is impossible.
     """
+
+    other: Callable[[str], Awaitable[Leader]] | None = None
 
     def __init__(self, name: str, connection: ApiConnection, way: Forwarded | None = None) -> None:
         self.name = name
         self._connection = connection
         self._way = way
+        self._others: dict[str, Leader] = {}
 
     async def explain_group(self, key: str) -> dict[str, Any] | None:
         """Return the daemon's explanation of the groups named `namespace/name`; None if it knows none.
@@ -83,10 +88,19 @@ class Leader:
     async def explain(self, key: str) -> dict[str, Any] | None:
         """Return `/debug/explain` of a pod; None if the daemon does not know the pod.
 
+        If several replicas place pods, this is the answer of the replica that decides about the pod.
+
         Raises:
             NoLeaderError: it does not answer, or rejects the client.
         """
-        return await self._answer(Request("GET", f"/debug/explain/{quote(key)}"))
+        request = Request("GET", f"/debug/explain/{quote(key)}")
+        answer = await self._answer(request)
+        replica = None if answer is None else answer.get("replica")
+        if replica is None or self.other is None:
+            return answer
+        if replica not in self._others:
+            self._others[replica] = await self.other(replica)
+        return await self._others[replica].explain(key)
 
     async def what_if(self, body: bytes) -> dict[str, Any] | None:
         """Return the answer to a what-if request; None if the daemon serves none.
@@ -149,21 +163,38 @@ async def leader(connection: ApiConnection, lease: Named, token: str) -> AsyncIt
     Raises:
         NoLeaderError: the lease has no holder, the holder is not a pod, or no token can be obtained.
     """
-    pod = await _holder(connection, lease)
+    identity = await _holder(connection, lease)
+    pod = await _pod_of(connection, lease, identity)
     token = token or await _token(connection, Named(lease.namespace, ASKING_ACCOUNT))
+
+    async def other(stack: AsyncExitStack, identity: str) -> Leader:
+        """Connect to another replica."""
+        its_pod = await _pod_of(connection, lease, identity)
+        return await stack.enter_async_context(_replica(connection, lease.namespace, its_pod, token))
+
+    async with AsyncExitStack() as stack, _replica(connection, lease.namespace, pod, token) as found:
+        found.other = partial(other, stack)
+        yield found
+
+
+@asynccontextmanager
+async def _replica(
+    connection: ApiConnection, namespace: str, pod: Mapping[str, Any], token: str
+) -> AsyncIterator[Leader]:
+    """Connect to the daemon in a pod."""
     name = pod["metadata"]["name"]
     async with (
-        forwarded(connection, lease.namespace, name, _port(pod)) as way,
+        forwarded(connection, namespace, name, _port(pod)) as way,
         ApiConnection(
             Endpoint("https://localhost", client_context(verifies=False), unix_socket=way.path),
             authorization=Bearer(token),
         ) as to_pod,
     ):
-        yield Leader(f"pod {lease.namespace}/{name}", to_pod, way)
+        yield Leader(f"pod {namespace}/{name}", to_pod, way)
 
 
-async def _holder(connection: ApiConnection, lease: Named) -> Mapping[str, Any]:
-    """Return the pod that holds a lease."""
+async def _holder(connection: ApiConnection, lease: Named) -> str:
+    """Return the identity of the holder of a lease."""
     try:
         answer = await connection.send(Request("GET", LEASES.path(*lease)))
     except ApiError as error:
@@ -172,6 +203,11 @@ async def _holder(connection: ApiConnection, lease: Named) -> Mapping[str, Any]:
     holder = Lease.decode(answer.body, str(lease)).record.holder
     if not holder:
         raise NoLeaderError(f"lease {lease} is held by nobody")
+    return holder
+
+
+async def _pod_of(connection: ApiConnection, lease: Named, holder: str) -> Mapping[str, Any]:
+    """Return the pod of a replica with an identity."""
     host = holder.rpartition("_")[0] or holder
     # A pod on the host network has its node's host name.
     for selectors in (

@@ -14,6 +14,7 @@ from scheduler.engine.cycle.group_remedies import GroupExplainer
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.framework.events import with_event_names
 from scheduler.framework.reasons import Cause
 from scheduler.framework.status import SUCCESS
@@ -64,6 +65,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     answer = {
         "pod": key,
         "node": pod.node_name or None,
+        "replica": _other_replica(parts, pod),
         **in_the_queue(parts, pod, clock),
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "group": _group(daemon, pod),
@@ -72,6 +74,13 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         "now": _now(parts, pod, attempted, clock) if pod.node_name else None,
     }
     return {"verdict": live_verdict(parts, pod, answer), **answer}
+
+
+def _other_replica(parts: Parts, pod: PodInfo) -> str | None:
+    """Return the name of the other replica that decides about a pending pod; None if this one does."""
+    if parts.shards is None or pod.node_name or parts.shards.decides(pod):
+        return None
+    return parts.shards.owner_of(pod) or None
 
 
 def held_at_permit(parts: Parts, pod: PodInfo, clock: Clock) -> list[dict[str, Any]]:
@@ -101,7 +110,10 @@ def _why_not_ours(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
         return "is being deleted." if pod.is_terminating else "has ended or is deleted."
     if pod.node_name and answer["place"] == Place.OUTSIDE.value:
         return f"is on node {pod.node_name}."
-    return "" if pod.scheduler_name in profiles else not_ours(pod.scheduler_name, profiles)
+    if pod.scheduler_name not in profiles:
+        return not_ours(pod.scheduler_name, profiles)
+    replica = answer.get("replica")
+    return f"belongs to replica {replica}, which knows why it waits." if replica else ""
 
 
 def _why_no_attempt(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> str:
@@ -109,6 +121,10 @@ def _why_no_attempt(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> st
     attempt, queued = answer["attempt"], parts.queue.get(pod.uid)
     if gates := answer["schedulingGates"]:
         return f"is not attempted: it waits for its scheduling gates {', '.join(gates)}."
+    if parts.shards is not None and is_passed_on(pod):
+        node_name = pod.pod.status.nominated_node_name
+        owner = parts.shards.owner_of_node(node_name) or "no replica yet"
+        return f"fits on node {node_name}; the replica to which the node belongs ({owner}) is to bind it."
     if held := answer.get("held"):
         plugins = " and ".join(f"{each['plugin']} (until {each['until']})" for each in held)
         where = f"fits on node {attempt['chosen']}, but" if attempt and attempt["chosen"] else "fits, but"

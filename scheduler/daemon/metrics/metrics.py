@@ -316,6 +316,11 @@ class Metrics(PreemptionMetrics):
             "custom_scheduler_pods_counted_late_total",
             "Pods on nodes with so many affinity terms that they were counted after other work; an event names each pod.",
         )[()]
+        self._passed_on = counters(
+            "custom_scheduler_pods_passed_on_total",
+            "Pods that another replica was to bind to one of its nodes, by what became of them: bound, returned or ended.",
+            "result",
+        )
         self._bind_seconds = histograms(
             "custom_scheduler_bind_duration_seconds",
             "From the request to send a Binding to its answer; code 0 is no answer.",
@@ -528,6 +533,9 @@ class Metrics(PreemptionMetrics):
 
     def counted_late(self) -> None:
         self._counted_late.add()
+
+    def passed_on(self, result: str) -> None:
+        self._passed_on.add(result)
 
     def rejected_by_kubelet(self, reason: str) -> None:
         self._kubelet_rejections[reason].add()

@@ -260,7 +260,9 @@ class BindingCycle:
             self._waiting_pods.release(pod.uid)
         newest = self._newest(pod.key)
         if newest is None or newest.uid != pod.uid or newest.node_name not in {"", assumed.node_name}:
+            self._observer.passed_on("ended")
             raise _NotOursError("it was deleted or is bound elsewhere")
+        self._observer.passed_on("bound" if newest.node_name else "returned")
         return SUCCESS if newest.node_name else replace(status, plugin="", origins=status.causes)
 
     async def _bind(self, assumed: AssumedPod) -> Status:

@@ -65,6 +65,7 @@ class ShardChanges:
                 is_elsewhere = not shard.owns(node_name) and bucket_of(node_name) not in gained
                 if is_new and is_elsewhere and self._cache.state_of(pod.uid) is PodState.OUTSIDE:
                     self._adopt(pod, node_name)
+            await self._freeze.wait_over()  # the changes of the former owner may have been deferred
             shard.use((shard.in_use | gained) & self._buckets, self._releasing)
             await self.refresh()
 

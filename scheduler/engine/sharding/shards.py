@@ -75,6 +75,14 @@ class Shards(ABC):
         """Return whether the Binding of an earlier decision may be sent."""
         return True
 
+    def owner_of(self, pod: PodInfo) -> str:
+        """Return the name of the replica that a pod belongs to; "" for none."""
+        return ""
+
+    def owner_of_node(self, name: str) -> str:
+        """Return the name of the replica that a node belongs to; "" for none."""
+        return ""
+
     def unanswered(self, pod: PodInfo, node_name: str) -> None:
         """Note that a Binding or a nomination was sent, and may still have an effect, because it has no answer."""
 
@@ -111,11 +119,13 @@ class OwnShard(Shards):
 
     Attributes:
         note_unanswered: receives the buckets of writes that may still have an effect.
+        owner: returns the name of the replica that a bucket is reserved for; "" for none.
     """
 
     def __init__(self, has_quota: Callable[[PodInfo], bool]) -> None:
         super().__init__(has_quota)
         self.note_unanswered: Callable[[Collection[int]], None] = lambda _: None
+        self.owner: Callable[[int], str] = lambda _: ""
         self._in_use: frozenset[int] = frozenset()
         self._releasing: frozenset[int] = frozenset()
         self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
@@ -154,6 +164,12 @@ class OwnShard(Shards):
     def owns(self, node_name: str) -> bool:
         """Return whether a node belongs to this replica."""
         return bucket_of(node_name) in self._in_use
+
+    def owner_of(self, pod: PodInfo) -> str:
+        return self.owner(self.bucket_of_pod(pod))
+
+    def owner_of_node(self, name: str) -> str:
+        return self.owner(bucket_of(name))
 
     def may_bind(self, pod: PodInfo, node_name: str) -> bool:
         held = self._in_use | self._releasing

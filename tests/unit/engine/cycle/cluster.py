@@ -201,6 +201,7 @@ class Counts(NoObserver):
         self.handled: list[str] = []
         self.kubelets: list[str] = []
         self.late = 0
+        self.passed: list[str] = []
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
         assert seconds >= 0
@@ -223,6 +224,9 @@ class Counts(NoObserver):
 
     def counted_late(self) -> None:
         self.late += 1
+
+    def passed_on(self, result: str) -> None:
+        self.passed.append(result)
 
     def rejected_by_kubelet(self, reason: str) -> None:
         self.kubelets.append(reason)

@@ -1,0 +1,310 @@
+"""Replicas that pass pods on to each other; the tests say which buckets each of them may use."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.engine.cycle.shard_changes import ShardChanges
+from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
+from scheduler.engine.sharding.shards import OwnShard
+from scheduler.framework import PermitPlugin, Wait
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from tests.support.daemon_harness import Cluster
+
+ZONE = "topology.kubernetes.io/zone"
+HALVES = [frozenset(range(BUCKETS // 2)), frozenset(range(BUCKETS // 2, BUCKETS))]
+NAMESPACE = next(half for half in (0, 1) if bucket_of("namespace/default") in HALVES[half])
+"""The half with the pods whose required constraints count each other."""
+
+
+class Hold(PermitPlugin):
+    """Holds pods with the label `held` for a minute."""
+
+    name = "Hold"
+
+    def permit(self, state: Any, pod: Any, node_name: str) -> Any:
+        return Wait(60.0) if "held" in pod.labels else None
+
+
+HOLDING = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {permit: {enabled: [{name: Hold}]}}
+"""
+
+
+class Replica:
+    """A daemon that may use some buckets."""
+
+    def __init__(self, daemon: Any, name: str, tasks: asyncio.TaskGroup) -> None:
+        self.daemon = daemon
+        self.shard = OwnShard(daemon.parts.profiles.has_quota)
+        self.changes = ShardChanges(
+            daemon.parts, self.shard, lambda work, name: tasks.create_task(work, name=name)
+        )
+        daemon.parts.shards = self.shard
+        self.user_agent = daemon.connection.user_agent = name
+        self.running = tasks.create_task(self.changes.run())
+
+    def use(self, buckets: Iterable[int]) -> None:
+        self.changes.change(buckets)
+
+    def waits_for(self, name: str) -> bool:
+        return any(queued.pod.name == name for queued in self.daemon.parts.queue.pods())
+
+
+@asynccontextmanager
+async def replicas(it: Cluster, number: int = 2) -> AsyncIterator[list[Replica]]:
+    """Run daemons; each of the first two may use a half of the buckets."""
+    plugins = {"Hold": Hold}
+    async with asyncio.TaskGroup() as tasks:
+        daemons, made = [it.daemon(HOLDING, plugins=plugins, seed=seed) for seed in range(number)], []
+        for each in daemons:
+            made += [Replica(await each.__aenter__(), f"replica-{len(made)}", tasks)]
+        for replica, half in zip(made, HALVES, strict=False):
+            replica.use(half)
+        try:
+            await it.until(lambda: all(each.daemon.has_synced for each in made))
+            await asyncio.sleep(0.1)
+            yield made
+        finally:
+            for each, replica in zip(reversed(daemons), reversed(made), strict=True):
+                replica.running.cancel()
+                await each.__aexit__(None, None, None)
+
+
+def nodes_of(half: int, number: int, **fields: Any) -> list[dict[str, Any]]:
+    names = [f"n-{each}" for each in range(100)]
+    return [node_object(name, **fields) for name in names if bucket_of(name) in HALVES[half]][:number]
+
+
+def pod_of(half: int, name: str, **fields: Any) -> dict[str, Any]:
+    """Return a pod whose controller is in a half of the buckets."""
+    uids = (f"c-{each}" for each in range(100))
+    uid = next(uid for uid in uids if bucket_of(f"controller/{uid}") in HALVES[half])
+    obj = pod_object(name, **fields)
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": uid, "uid": uid, "controller": True}
+    obj["metadata"]["ownerReferences"] = [reference]
+    return obj
+
+
+def name_of(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def binders(it: Cluster, name: str) -> list[str]:
+    """Return the user agents that asked to bind a pod."""
+    path = f"/api/v1/namespaces/default/pods/{name}/binding"
+    return [each.user_agent for each in it.server.requests.matching(method="POST", path=path)]
+
+
+def writes(it: Cluster, name: str) -> list[tuple[str, str]]:
+    """Return the method of each write about a pod, and its user agent."""
+    return [
+        (each.method, each.user_agent)
+        for each in it.server.requests.matching()
+        if each.method in {"PATCH", "POST", "DELETE"} and f"/pods/{name}" in each.path
+    ]
+
+
+async def test_a_replica_places_its_pods_on_its_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as both:
+        it.add_nodes(*nodes_of(0, 3, cpu="4"), *nodes_of(1, 3, cpu="4"))
+        it.add_pods(*(pod_of(half, f"p-{half}-{each}", cpu="1") for half in (0, 1) for each in range(6)))
+        await it.until(lambda: all(pod["spec"].get("nodeName") for pod in it.pods()))
+
+        for pod in it.pods():
+            half = int(name_of(pod)[2])
+            assert bucket_of(pod["spec"]["nodeName"]) in HALVES[half]
+            assert writes(it, name_of(pod)) == [("POST", both[half].user_agent)]
+
+
+async def test_a_pod_that_fits_only_on_a_node_of_another_replica_is_bound_by_that_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        (small,), (large,) = nodes_of(0, 1, cpu="1"), nodes_of(1, 1, cpu="4")
+        it.add_nodes(small, large)
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: it.node_of("p"))
+
+        assert it.node_of("p") == name_of(large)
+        assert binders(it, "p") == [second.user_agent]
+        assert writes(it, "p") == [("PATCH", first.user_agent), ("POST", second.user_agent)]
+        await it.until(lambda: not first.waits_for("p"))
+        for each in (first, second):
+            each.daemon.parts.cache.check()
+            assert each.daemon.parts.cache.counts()["assumed_pods"] == 0
+        await it.until(lambda: it.notes("p", "Scheduled"))
+        assert it.notes("p", "FailedScheduling") == []
+
+
+async def test_a_pod_that_fits_nowhere_is_reported_once_for_all_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        it.add_nodes(*nodes_of(0, 2, cpu="1"), *nodes_of(1, 3, cpu="1"))
+        it.add_pods(pod_of(1, "p", cpu="2"))
+        await it.until(lambda: it.condition("p") and it.notes("p", "FailedScheduling"))
+
+        message = it.condition("p")["message"]
+        assert message.startswith("0/5 nodes are available: 5 Insufficient cpu.")
+        assert it.notes("p", "FailedScheduling") == [message]
+        assert {agent for _, agent in writes(it, "p")} == {second.user_agent}
+        assert not first.waits_for("p")
+
+        it.add_nodes(nodes_of(0, 3, cpu="4")[2])
+        await it.until(lambda: it.node_of("p"))
+        assert binders(it, "p") == [first.user_agent]
+
+
+async def test_a_pod_that_does_not_fit_any_more_is_returned_and_decided_about_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        (large,) = nodes_of(1, 1, cpu="4")
+        it.add_nodes(large)
+        # The first replica does not know this pod on the node, because it is not bound while Permit holds it.
+        it.add_pods(pod_of(1, "held", cpu="3", labels={"held": "yes"}))
+        await it.until(lambda: second.daemon.parts.cache.counts()["assumed_pods"])
+        patch = {"status": {"nominatedNodeName": ""}}
+        await it.until(lambda: it.pod("held").get("status", {}).get("nominatedNodeName"))
+        it.server.store.patch("pods", "held", patch, subresource="status")
+        await asyncio.sleep(0.5)
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: it.condition("p").get("reason") == "Unschedulable")
+
+        assert ("PATCH", second.user_agent) in writes(it, "p")
+        assert first.waits_for("p")
+        assert not second.waits_for("p")
+        assert not it.pod("p")["status"].get("nominatedNodeName")
+        assert second.daemon.parts.cache.counts()["assumed_pods"] == 1  # the held one
+        it.server.store.delete("pods", "held")
+        await it.until(lambda: it.node_of("p"))
+        assert binders(it, "p") == [second.user_agent]
+
+
+async def test_a_pod_preempts_pods_on_nodes_of_another_replica(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, replicas(it) as (_, second):
+        it.add_nodes(*nodes_of(0, 1, cpu="1"), *nodes_of(1, 1, cpu="4"))
+        it.add_pods(pod_of(1, "low", cpu="3"))
+        await it.until(lambda: it.node_of("low"))
+        it.add_pods(pod_of(0, "high", cpu="2", priority=9))
+        await it.until(lambda: any(name_of(pod) == "high" and it.node_of("high") for pod in it.pods()))
+
+        assert "low" not in {name_of(pod) for pod in it.pods()}
+        assert binders(it, "high") == [second.user_agent]
+        assert len([each for each in writes(it, "low") if each[0] == "DELETE"]) == 1
+
+
+async def test_pods_move_with_their_buckets(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        it.add_pods(pod_of(0, "p", cpu="1"))
+        await it.until(lambda: first.waits_for("p"))
+        first.use(())
+        second.use(range(BUCKETS))
+        await it.until(lambda: second.waits_for("p") and not first.waits_for("p"))
+
+        it.add_nodes(*nodes_of(0, 1, cpu="4"))
+        await it.until(lambda: it.node_of("p"))
+        assert binders(it, "p") == [second.user_agent]
+
+
+def apart(half: int, name: str, **fields: Any) -> dict[str, Any]:
+    """Return a pod that must be in another zone than all others with its label."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    labels = {"app": "a", **fields.pop("labels", {})}
+    return pod_of(half, name, affinity=rule, labels=labels, **fields)
+
+
+@pytest.mark.parametrize("is_new_owner", [False, True])
+async def test_a_pod_that_was_passed_on_counts_until_it_is_bound_also_for_a_new_owner(
+    tmp_path: Path, *, is_new_owner: bool
+) -> None:
+    keys, nodes = NAMESPACE, 1 - NAMESPACE
+    async with cluster(tmp_path, kubelet=True) as it, replicas(it, 3) as three:
+        owner, other, third = three[keys], three[nodes], three[2]
+        labels = {ZONE: "z"}
+        it.add_nodes(*nodes_of(nodes, 2, cpu="4", labels=labels))
+        it.add_pods(apart(0, "first", cpu="1", labels={"held": "yes"}))
+        await it.until(lambda: other.daemon.parts.cache.counts()["assumed_pods"])
+        assert it.condition("first")["reason"] == "PassedOn"
+        if is_new_owner:
+            owner.use(())
+            third.use(HALVES[keys])
+            await it.until(lambda: third.daemon.parts.cache.counts()["assumed_pods"])
+            owner = third
+        it.add_pods(apart(0, "second", cpu="1"))
+        await it.until(lambda: it.condition("second"))
+
+        assert "node(s) didn't match pod anti-affinity rules" in it.condition("second")["message"]
+        assert it.node_of("first") == ""
+        for waiting in list(other.daemon.parts.waiting_pods.waiting()):
+            other.daemon.parts.waiting_pods.allow(waiting.uid, "Hold")
+        await it.until(lambda: it.node_of("first"))
+        await it.until(lambda: owner.daemon.parts.cache.counts()["assumed_pods"] == 0)
+        it.server.store.delete("pods", "first")
+        await it.until(lambda: it.node_of("second"))
+
+
+async def test_a_pod_that_was_passed_on_stays_with_its_replica_if_the_node_comes_to_it(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        (large,) = nodes_of(1, 1, cpu="4")
+        it.add_nodes(large)
+        second.use(())  # nobody binds the pod
+        await asyncio.sleep(0.1)
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: it.condition("p").get("reason") == "PassedOn")
+        await asyncio.sleep(5.0)
+        assert it.node_of("p") == ""
+        first.use(range(BUCKETS))
+        await it.until(lambda: it.node_of("p"))
+
+        assert binders(it, "p") == [first.user_agent]
+
+
+async def test_a_pod_that_is_deleted_while_it_is_passed_on_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        it.add_nodes(*nodes_of(1, 1, cpu="4"))
+        second.use(())
+        await asyncio.sleep(0.1)
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: it.condition("p").get("reason") == "PassedOn")
+        it.server.store.delete("pods", "p")
+        await it.until(lambda: first.daemon.parts.cache.counts()["assumed_pods"] == 0)
+
+        assert not first.waits_for("p")
+        assert list(first.daemon.parts.waiting_pods.waiting()) == []
+
+
+def member(number: int, cpu: str) -> dict[str, Any]:
+    obj = pod_of(0, f"m-{number}", cpu=cpu)
+    obj["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return obj
+
+
+async def test_the_members_of_a_gang_are_bound_by_the_replicas_of_their_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as both:
+        it.add_nodes(*nodes_of(0, 1, cpu="4"), *nodes_of(1, 1, cpu="4"))
+        group = {
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+        }
+        it.server.store.create("podgroups.scheduling.k8s.io", group)
+        it.add_pods(*(member(number, "2") for number in range(3)))
+        await it.until(lambda: all(pod["spec"].get("nodeName") for pod in it.pods()))
+
+        for pod in it.pods():
+            (binder,) = binders(it, name_of(pod))
+            owner = next(half for half in (0, 1) if bucket_of(pod["spec"]["nodeName"]) in HALVES[half])
+            assert binder == both[owner].user_agent
+        assert {bucket_of(pod["spec"]["nodeName"]) in HALVES[0] for pod in it.pods()} == {True, False}
