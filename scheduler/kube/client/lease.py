@@ -21,7 +21,7 @@ import math
 import socket
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -37,6 +37,7 @@ from scheduler.objects.decode import decode_object
 from scheduler.retries import Backoff
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
     from datetime import datetime
     from random import Random
 
@@ -107,17 +108,23 @@ class Claim:
     Attributes:
         identity: name of the candidate.
         duration_seconds: how long others must wait after the last renewal they saw.
+        labels: the labels of a new Lease.
     """
 
     identity: str
     duration_seconds: float
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def on_new(self, namespace: str, name: str, now: datetime) -> dict[str, Any]:
         """Return a new Lease held by this candidate."""
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                **({"labels": dict(self.labels)} if self.labels else {}),
+            },
             "spec": _spec(self.identity, self.duration_seconds, now, transitions=0),
         }
 
@@ -211,6 +218,7 @@ class LeaderElector(Leadership):
         identity: unique name of this candidate.
         clock: its monotonic time decides.
         random: spreads the tries of candidates.
+        labels: the labels of a Lease that this candidate creates.
 
     Attributes:
         identity: name of this candidate in the Lease.
@@ -224,6 +232,7 @@ class LeaderElector(Leadership):
         identity: str,
         clock: Clock,
         random: Random,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.identity = identity
         self._connection = connection
@@ -232,7 +241,7 @@ class LeaderElector(Leadership):
         self._lease_duration = settings.lease_duration.seconds
         self._renew_deadline = settings.renew_deadline.seconds
         self._retry_period = settings.retry_period.seconds
-        self._claim = Claim(identity, self._lease_duration)
+        self._claim = Claim(identity, self._lease_duration, labels or {})
         self._clock = clock
         self._random = random
         self._lease: Lease | None = None  # as last read or written
@@ -378,15 +387,22 @@ class LeaderElector(Leadership):
         except ApiError as error:
             if error.status != 404:
                 raise
-            body = self._claim.on_new(self._namespace, self._name, self._clock.utc_now())
-            await self._write("POST", LEASES.path(self._namespace), body)
+            await self._create()
             return
-        if lease.record.holder not in {"", self.identity}:
-            self._leading_until = _NEVER
-            # An answer that a suspension delayed is outdated, so its age counts from the request.
-            if began < self._expires_at():
-                return
-        await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
+        if self._may_claim(lease, began):
+            await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
+
+    async def _create(self) -> None:
+        body = self._claim.on_new(self._namespace, self._name, self._clock.utc_now())
+        await self._write("POST", LEASES.path(self._namespace), body)
+
+    def _may_claim(self, lease: Lease, began: float) -> bool:
+        """Return whether to write the claim into a Lease, which was read by a request that began at a time."""
+        if lease.record.holder in {"", self.identity}:
+            return True
+        self._leading_until = _NEVER
+        # An answer that a suspension delayed is outdated, so its age counts from the request.
+        return began >= self._expires_at()
 
     async def _write(self, method: str, path: str, body: dict[str, Any]) -> None:
         """Write the claim; the lead counts from the sending, because the answer may be late."""
@@ -463,3 +479,92 @@ class LeaderElector(Leadership):
 
     def _fields(self) -> dict[str, object]:
         return {"lease": self._key, "identity": self.identity}
+
+
+class OwnLease(LeaderElector):
+    """The Lease of one process, under a name that no other process had or will have.
+
+    Once it was acquired, it is lost for ever if it does not exist, has another holder or none, or is older than a version
+    that was seen: then the API server was restored from a backup.
+
+    Args:
+        before: is awaited before each try, and its exceptions end the try.
+        renewed: is called after each success with the time before `before`.
+        options: as `LeaderElector`.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        settings: LeaderElection,
+        *,
+        before: Callable[[], Awaitable[None]],
+        renewed: Callable[[float], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(connection, settings, **options)
+        self._before = before
+        self._renewed = renewed
+        self._was_acquired = False
+        self._highest = 0
+        self._uid = ""
+        self._is_another = False  # another object of the same name, or an older version
+
+    async def leave(self) -> None:
+        """Announce that the process ends soon: the Lease has no holder then, and its duration still counts.
+
+        Raises:
+            ApiError: refused, or no answer.
+            ObjectError: the Lease cannot be read.
+        """
+        while True:
+            lease = self._read(await self._connection.send(Request("GET", self._path)))
+            if lease.record.holder != self.identity:
+                return
+            try:
+                self._read(await self._request("PUT", self._path, _with_spec(lease, {"holderIdentity": ""})))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                continue
+            return
+
+    async def _release(self) -> None:
+        await self._connection.send(Request("DELETE", self._path))
+        self._may_hold = False
+        logger.info("Released lease", extra=self._fields())
+
+    async def _acquire_or_renew(self) -> None:
+        began = self._clock.monotonic()
+        await self._before()
+        await super()._acquire_or_renew()
+        if self._is_another:
+            self._leading_until = _NEVER
+        if self.is_leading():
+            self._was_acquired = True
+            self._renewed(began)
+
+    async def _create(self) -> None:
+        if self._was_acquired:
+            self._leading_until = _NEVER
+        else:
+            await super()._create()
+
+    def _may_claim(self, lease: Lease, began: float) -> bool:
+        if not self._was_acquired:
+            return super()._may_claim(lease, began)
+        if lease.record.holder == self.identity and not self._is_another:
+            return True
+        self._leading_until = _NEVER
+        return False
+
+    def _read(self, answer: Response) -> Lease:
+        lease = super()._read(answer)
+        metadata = lease.raw.get("metadata", {})
+        version, uid = str(metadata.get("resourceVersion", "")), str(metadata.get("uid", ""))
+        if version.isdecimal():
+            self._is_another |= int(version) < self._highest
+            self._highest = max(self._highest, int(version))
+        self._is_another |= self._uid not in {"", uid}
+        self._uid = uid
+        return lease

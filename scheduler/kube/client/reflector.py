@@ -199,6 +199,8 @@ class Reflector(Generic[T]):
         pause: Callable[[float], Awaitable[bool]] = _sleep,
         state_listener: SyncStateListener | None = None,
         field_selector: str = "",
+        label_selector: str = "",
+        namespace: str = "",
         optional: bool = False,
     ) -> None:
         """Prepare; nothing is sent before `run`.
@@ -218,6 +220,8 @@ class Reflector(Generic[T]):
                 `Outages.pause`.
             state_listener: is notified when this kind is stale.
             field_selector: as in `status.phase!=Failed`.
+            label_selector: as in `app=web`.
+            namespace: the only namespace that is read; "" for all.
             optional: if the server lacks the kind (404), treat it as a kind without objects, instead of
                 blocking callers that wait for the first list.
         """
@@ -228,8 +232,10 @@ class Reflector(Generic[T]):
         self._pause = pause
         self._state_listener = state_listener
         self._optional = optional
-        self._path = resource.path()
-        self._selectors = {"fieldSelector": field_selector} if field_selector else {}
+        self._namespace = namespace
+        self._path = resource.path(namespace)
+        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        self._selectors = {name: selector for name, selector in selectors.items() if selector}
         self._store = Store(resource.kind, decode, handler, objects, next_version, version_of)
         self._version = ""  # version of the store; empty when a full list is needed
         self._highest = 0  # highest version seen
@@ -369,7 +375,7 @@ class Reflector(Generic[T]):
             "The API server serves this kind in another version",
             extra={"resource": str(found), "api_version": found.api_version},
         )
-        self.resource, self._path = found, found.path()
+        self.resource, self._path = found, found.path(self._namespace)
         self.relist()
         return True
 
@@ -576,7 +582,9 @@ class Reflector(Generic[T]):
             "give the client valid credentials"
             if error.status == 401
             else f"allow the verbs list and watch on {self.resource.plural} in API group "
-            f'"{self.resource.group}" in a ClusterRole bound to this client'
+            f'"{self.resource.group}" in '
+            + (f"a Role in namespace {self._namespace}" if self._namespace else "a ClusterRole")
+            + " bound to this client"
         )
         logger.error(
             "No permission to list and watch this kind",

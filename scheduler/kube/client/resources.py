@@ -97,5 +97,8 @@ SCHEDULER_PROFILES = Resource(
     "custom-scheduler.io", "v1alpha1", "schedulerprofiles", "SchedulerProfile", namespaced=False
 )
 QUEUES = Resource("custom-scheduler.io", "v1alpha1", "queues", "Queue", namespaced=False)
+SHARD_ASSIGNMENTS = Resource(
+    "custom-scheduler.io", "v1alpha1", "shardassignments", "ShardAssignment", namespaced=False
+)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)

@@ -203,6 +203,9 @@ class Registry:
         if entry is None:
             if not kind.strategy.create_on_update or place.subresource:
                 raise not_found(kind, place.name)
+            if metadata.get("uid"):
+                uids = f"UID in precondition: {metadata['uid']}, UID in object meta: "
+                raise conflict(kind, place.name, f"Precondition failed: {uids}")
             metadata.pop("resourceVersion", None)
             return self.create(place, kind.view(obj), options), True
         return self._put(place, entry, obj, options), False

@@ -1,0 +1,360 @@
+"""Replicas join, leave and end, and no bucket is used by two of them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.engine.sharding.holding import BucketState
+from scheduler.errors import ApiError
+from scheduler.simulator.faults import requests
+from tests.integration.sharding.shard_replicas import (
+    DEADLINE_SECONDS,
+    KIND,
+    LEASE_SECONDS,
+    LEASES,
+    NAME,
+    RETRY_SECONDS,
+    SPACE,
+    Process,
+    Shards,
+    now,
+    shards,
+)
+from tests.support import frozen_processes as freezing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+
+@asynccontextmanager
+async def running(folder: Path, count: int) -> AsyncIterator[tuple[Shards, list[Process]]]:
+    """Run processes that share all buckets."""
+    async with shards(folder) as it, AsyncExitStack() as stack:
+        found = [await stack.enter_async_context(it.process(f"r{number}")) for number in range(count)]
+        await it.until(lambda: it.all_in_use(*found))
+        yield it, found
+
+
+async def test_replicas_share_all_buckets_after_the_lease_duration_of_a_new_object(tmp_path: Path) -> None:
+    async with shards(tmp_path) as it, it.process("a") as a, it.process("b") as b, it.process("c") as c:
+        await it.until(lambda: it.object)
+        created = now()
+        assert it.held == {"former-holders": "0-255"}
+
+        in_use = await it.until(lambda: it.all_in_use(a, b, c))
+
+        assert LEASE_SECONDS <= in_use - created < LEASE_SECONDS + 2
+        assert sorted(len(each.in_state()) for each in (a, b, c)) == [85, 85, 86]
+        assert it.object["spec"]["summary"] == "3 replicas, 0 buckets move"
+
+
+async def test_a_replica_that_joins_gets_its_share_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as (it, [first]), it.process("second") as second:
+        began = now()
+
+        in_use = await it.until(lambda: it.all_in_use(first, second))
+
+        assert in_use - began < 1.0
+        assert len(second.in_state()) == 128
+
+
+async def test_the_buckets_of_a_killed_replica_are_used_after_its_lease_duration(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as (it, they):
+        killed = next(each for each in they if not each.replica.assigns())
+        others = [each for each in they if each is not killed]
+        await killed.kill()
+        began = now()
+
+        in_use = await it.until(lambda: it.all_in_use(*others))
+
+        assert LEASE_SECONDS - RETRY_SECONDS <= in_use - began <= LEASE_SECONDS + 1
+
+
+async def test_the_buckets_of_a_killed_assigner_are_used_after_both_lease_durations(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as (it, they):
+        killed = next(each for each in they if each.replica.assigns())
+        others = [each for each in they if each is not killed]
+        await killed.kill()
+        began = now()
+
+        in_use = await it.until(lambda: it.all_in_use(*others))
+
+        assert LEASE_SECONDS <= in_use - began <= 2 * LEASE_SECONDS + 2
+        assert [each.replica.assigns() for each in others].count(True) == 1
+
+
+@pytest.mark.parametrize("is_assigner", [False, True])
+async def test_the_buckets_of_a_replica_that_leaves_move_at_once(tmp_path: Path, is_assigner: bool) -> None:
+    async with running(tmp_path, 3) as (it, they):
+        leaving = next(each for each in they if each.replica.assigns() is is_assigner)
+        others = [each for each in they if each is not leaving]
+        began = now()
+        await leaving.stop()
+
+        in_use = await it.until(lambda: it.all_in_use(*others))
+
+        assert in_use - began < 1.5
+        assert leaving.replica.name not in it.leases()
+        await it.until(lambda: any(each.replica.assigns() for each in others), seconds=2 * RETRY_SECONDS + 1)
+
+
+async def test_a_replica_that_leaves_waits_for_bindings_without_an_answer(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as (it, [first, second]):
+        bucket = min(first.in_state())
+        first.replica.holder.decided(bucket)
+        first.replica.holder.ended(bucket, unanswered_since=now())
+        began = now()
+        stopping = asyncio.create_task(first.stop())
+
+        await it.until(lambda: len(second.in_state()) == 255)
+        assert now() - began < 1.5
+        await it.until(lambda: bucket in second.in_state())
+
+        assert 5.5 <= now() - began <= 7.0
+        await stopping
+
+
+async def test_the_last_replica_gives_back_all_buckets(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as (it, [only]):
+        await only.stop()
+
+        assert it.held == {}
+        assert it.leases() == {}
+        async with it.process("next") as following:
+            began = now()
+            await it.until(lambda: it.all_in_use(following))
+            assert now() - began < 1.0
+
+
+async def test_a_replica_that_cannot_renew_stops_before_others_use_its_buckets(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        cut = next(each for each in they if not each.replica.assigns())
+        (other,) = (each for each in they if each is not cut)
+        path = f"/leases/{cut.replica.name}"
+        refusal = it.server.faults.refuse(503, lambda info: path in info.path)
+        began = now()
+
+        ended = await it.until(lambda: not cut.replica.is_leading())
+        it.server.faults.remove(refusal)
+        in_use = await it.until(lambda: it.all_in_use(other))
+
+        assert DEADLINE_SECONDS - RETRY_SECONDS <= ended - began <= DEADLINE_SECONDS + 0.1
+        assert in_use - ended >= 5.0, "its last Binding has arrived"
+        assert cut.is_gone
+
+
+def frozen(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await scenario()
+
+    freezing.run(run())
+
+
+def test_a_replica_that_was_suspended_uses_nothing_when_it_wakes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, 3) as (it, they):
+            asleep = next(each for each in they if not each.replica.assigns())
+            others = [each for each in they if each is not asleep]
+            asleep.freezer.freeze()
+            await it.until(lambda: it.all_in_use(*others))
+            await asyncio.sleep(30)
+
+            asleep.freezer.thaw()
+
+            assert not asleep.in_state()
+            await it.until(lambda: asleep.is_gone)
+            await it.until(lambda: asleep.replica.name not in it.held)
+
+    frozen(scenario)
+
+
+def test_an_outdated_assigner_does_no_harm(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, 3) as (it, they):
+            outdated = next(each for each in they if each.replica.assigns())
+            others = [each for each in they if each is not outdated]
+            outdated.freezer.freeze()
+            await it.until(lambda: it.all_in_use(*others))
+            before = it.object
+
+            outdated.freezer.thaw()
+            await asyncio.sleep(20)
+
+            assert it.object == before
+            assert it.all_in_use(*others)
+            assert outdated.is_gone
+
+    frozen(scenario)
+
+
+async def test_two_assigners_at_the_same_time_do_no_harm(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as (it, they):
+        second = next(each for each in they if not each.replica.assigns())
+        assigning = asyncio.create_task(second.replica._assigner.run(lambda: None))
+        async with it.process("joins") as joins:
+            await it.until(lambda: it.all_in_use(*they, joins))
+            await joins.stop()
+            await it.until(lambda: it.all_in_use(*they))
+        assigning.cancel()
+        await asyncio.wait({assigning})
+
+
+async def test_a_deleted_assignment_is_created_again_and_held_for_the_lease_duration(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        it.server.store.delete(KIND, NAME)
+
+        created = await it.until(lambda: it.object)
+        await it.until(lambda: not any(each.in_state() for each in they))
+        in_use = await it.until(lambda: it.all_in_use(*they))
+
+        assert LEASE_SECONDS <= in_use - created <= LEASE_SECONDS + 2
+
+
+def unheard(_: object) -> None: ...
+
+
+async def unanswered() -> None:
+    raise ApiError(0, "", "no answer")
+
+
+async def test_a_replica_that_does_not_hear_of_a_new_assignment_stops_before_others_claim(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        deaf = next(each for each in they if not each.replica.assigns())
+        (other,) = (each for each in they if each is not deaf)
+        used = deaf.in_state()
+        # Its watch is silent, and it cannot read the assignment; its Lease could be renewed.
+        deaf.replica._shared._take = unheard  # type: ignore[method-assign]
+        deaf.replica._shared.read = unanswered  # type: ignore[method-assign]
+        it.server.store.delete(KIND, NAME)
+
+        stopped = await it.until(lambda: not deaf.in_state())
+        assert not used & other.in_state()
+        in_use = await it.until(other.in_state)
+
+        assert in_use - stopped > 1.0
+
+
+async def test_an_invalid_assignment_is_logged_once_and_the_last_one_stays_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        good = it.object["spec"]
+        before = [each.in_state() for each in they]
+
+        it.write(lambda obj: obj["spec"]["replicas"][0].update(held="0-300"))
+        await asyncio.sleep(60)
+
+        assert [each.in_state() for each in they] == before
+        (message, *more) = (
+            record
+            for record in caplog.records
+            if record.message.startswith("The assignment of buckets cannot")
+        )
+        assert (
+            "ShardAssignment custom-scheduler: spec.replicas[0].held: must be ranges"
+            in vars(message)["error"]
+        )
+        assert len(more) == 1, "one for each replica"
+        it.write(lambda obj: obj.update(spec=good))
+        async with it.process("joins") as joins:
+            await it.until(lambda: it.all_in_use(*they, joins))
+
+
+async def test_a_replica_whose_lease_is_deleted_by_hand_gives_back_its_buckets_and_ends(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        lost = next(each for each in they if not each.replica.assigns())
+        (other,) = (each for each in they if each is not lost)
+        it.server.store.delete(LEASES, lost.replica.name, SPACE)
+        began = now()
+
+        ended = await it.until(lambda: lost.is_gone)
+        await it.until(lambda: it.all_in_use(other))
+
+        assert ended - began <= RETRY_SECONDS + 0.2
+        await asyncio.sleep(60)
+        assert lost.replica.name not in it.leases(), "it is never created again"
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "with a holder that a person wrote"])
+async def test_a_lease_that_a_person_changed_counts_as_unchanged_for_its_duration(
+    tmp_path: Path, is_deleted: bool
+) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        lost = next(each for each in they if not each.replica.assigns())
+        (other,) = (each for each in they if each is not lost)
+        await lost.kill()
+        lease = it.server.store.get(LEASES, lost.replica.name, SPACE)
+        if is_deleted:
+            it.server.store.delete(LEASES, lost.replica.name, SPACE)
+        else:
+            it.server.store.update(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "me"}})
+        began = now()
+
+        in_use = await it.until(lambda: it.all_in_use(other))
+
+        assert LEASE_SECONDS <= in_use - began <= LEASE_SECONDS + 2
+
+
+async def test_the_lease_of_a_replica_that_ended_is_deleted_after_ten_more_lease_durations(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 2) as (it, they):
+        killed = next(each for each in they if not each.replica.assigns())
+        await killed.kill()
+        began = now()
+
+        deleted = await it.until(lambda: killed.replica.name not in it.leases(), seconds=300)
+
+        assert 10 * LEASE_SECONDS <= deleted - began <= 11 * LEASE_SECONDS + 2
+
+
+async def test_a_claim_waits_until_the_watch_of_pods_reaches_it(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as (it, [first]), it.process("late", in_pod=False) as late:
+        await it.until(lambda: len(late.in_state(BucketState.CLAIMED)) == 128)
+        began = now()
+
+        in_use = await it.until(lambda: it.all_in_use(first, late), seconds=70)
+
+        assert in_use - began > 1.0, "a bookmark comes once a minute"
+
+
+async def test_the_status_of_its_pod_says_how_many_buckets_a_replica_holds(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as (it, [first, _]):
+        await asyncio.sleep(1)
+        conditions = it.server.store.get("pods", first.identity, SPACE)["status"]["conditions"]
+        (shard,) = (each for each in conditions if each["type"] == "custom-scheduler.io/Shard")
+
+        assert shard["status"] == "True"
+        assert shard["message"].startswith("holds 128 of 256 buckets in version ")
+
+
+async def test_replicas_at_rest_write_nothing_but_their_renewals(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as (it, _):
+        await asyncio.sleep(5)
+        it.server.requests.clear()
+        await asyncio.sleep(100)
+
+        writes = [each for each in it.server.requests if each.method != "GET"]
+        assert {each.method for each in writes} == {"PUT"}
+        assert all("/leases/" in each.path for each in writes)
+        assert len(writes) == pytest.approx(4 * 100 / RETRY_SECONDS, rel=0.1)
+
+
+async def test_a_replica_that_cannot_write_its_buckets_tries_again(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as (it, [first]):
+        refusal = it.server.faults.refuse(500, requests(resource="shardassignments", verb="update"))
+        async with it.process("second") as second:
+            await asyncio.sleep(5)
+            assert not second.in_state()
+            it.server.faults.remove(refusal)
+
+            await it.until(lambda: it.all_in_use(first, second), seconds=3)
