@@ -527,7 +527,7 @@ async def _run(
                     daemon, configuration, serving, connection=connection, stop=stop, clock=clock, **shown
                 )
             )
-        statuses = ProfileStatusWriter(daemon.writer, is_leading=daemon.leadership.is_leading)
+        statuses = ProfileStatusWriter(daemon.writer, is_leading=daemon.leadership.assigns)
         profiles = ClusterProfiles(
             daemon, recorder=daemon.recorder(CONTROLLER), try_out=dry_run_plugins, on_change=statuses.look
         )

@@ -18,7 +18,11 @@ from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.object_statuses import PluginStatuses, StatusAccess
 from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.app.watches import Watches
+from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
+from scheduler.engine.cycle.shard_changes import ShardChanges
+from scheduler.engine.sharding.holding import BucketState
+from scheduler.engine.sharding.shards import OwnShard
 from scheduler.errors import LeadershipLostError
 from scheduler.extensions.extenders import Extenders
 from scheduler.framework.sliced_work import run_to_end
@@ -28,7 +32,7 @@ from scheduler.kube.client.requests import DryRunRequests, GuardedRequests
 from scheduler.worker_thread import Aside, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
@@ -90,6 +94,7 @@ class Daemon:
     ) -> None:
         settings = configuration.settings
         self.connection = connection
+        self._shard_changes: ShardChanges | None = None
         ports = ports or Ports(clock)
         self.metrics = ports.metrics()
         connection.observer = self.metrics.rest_client
@@ -102,13 +107,17 @@ class Daemon:
             ports=ports,
         )
         self.leadership = Leadership()
-        if settings.leader_election.leader_elect and not no_bind:
+        if settings.sharding.enabled and not no_bind:
+            self.leadership = self._replica(settings.leader_election, clock, random)
+        elif settings.leader_election.leader_elect and not no_bind:
             self.leadership = self._elector(settings.leader_election, clock, random)
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
         client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
         self.writer, self._tasks = client.writer, client.tasks
         self._recorders, self._background = client.recorders, client.background
+        if isinstance(self.parts.shards, OwnShard):
+            self._shard_changes = ShardChanges(self.parts, self.parts.shards, self._tasks.spawn)
         self._access = ports.api_access(client.access)
         self.cycles = Cycles(
             self.parts,
@@ -151,7 +160,7 @@ class Daemon:
             self.parts,
             StatusAccess(self.parts, self.watches.pods.store, self.metrics, reads=connection, aside=aside),
             writes=StatusWrites(self.writer, self.parts.cache.table, connection.versions),
-            is_leading=self.leadership.is_leading,
+            is_leading=self.leadership.assigns,
             recorder=self._recorders.of(CONTROLLER),
         )
         self.watches.outages.when_over(self.consistency.check_soon)
@@ -185,7 +194,10 @@ class Daemon:
 
     async def reload(self, configuration: Configuration) -> Sequence[str]:
         """Activate another configuration, or leave everything unchanged; see `Generations.reload`."""
-        return await self.generations.reload(configuration)
+        kept = await self.generations.reload(configuration)
+        if self._shard_changes is not None:
+            await self._shard_changes.refresh()  # other profiles may enforce quotas now
+        return kept
 
     def _elector(self, settings: LeaderElection, clock: Clock, random: Random) -> LeaderElector:
         elector = LeaderElector(
@@ -200,6 +212,34 @@ class Daemon:
             lambda: {settings.resource_name: float(elector.is_leading())},
         )
         return elector
+
+    def _replica(self, settings: LeaderElection, clock: Clock, random: Random) -> ShardReplica:
+        """Return the right to write of one of several active replicas."""
+
+        def changed() -> None:
+            in_use, releasing = (
+                replica.buckets_in(state) for state in (BucketState.IN_USE, BucketState.RELEASING)
+            )
+            if self._shard_changes is not None:
+                self._shard_changes.change(in_use, releasing)
+
+        def unanswered(buckets: Collection[int]) -> None:
+            for bucket in buckets:
+                replica.holder.unanswered(bucket, clock.monotonic())
+
+        replica = ShardReplica(
+            self.connection,
+            settings,
+            identity=new_identity(),
+            clock=clock,
+            random=random,
+            pods_version=lambda: int(self.watches.pods.resource_version or 0),
+            changed=changed,
+        )
+        shard = self.parts.shards = OwnShard(self.parts.profiles.has_quota)
+        replica.holder.under_way = lambda: shard.under_way(self.parts.cache.assumed())
+        shard.note_unanswered, shard.owner = unanswered, replica.owner
+        return replica
 
     def _extenders(self, configuration: Configuration) -> Extenders:
         """Build the extenders of a configuration; reads their certificates."""
@@ -237,6 +277,8 @@ class Daemon:
                 self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 self._tasks.spawn(self._statuses.run(), "statuses")
+                if self._shard_changes is not None:
+                    self._tasks.spawn(self._shard_changes.run(), "shard")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             self.cycles.scheduler.note_holder(

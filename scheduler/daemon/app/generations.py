@@ -244,7 +244,7 @@ class Generations:
             is_pending = not (pod.node_name or pod.is_terminal)
             # A pod that was scheduled a moment ago is skipped when it is popped.
             is_new = pod.scheduler_name in names if is_pending else profiles.tries_resize_of(pod)
-            if is_new and not pods.is_outdated(pod.key):
+            if is_new and self._parts.is_ours(pod) and not pods.is_outdated(pod.key):
                 self._parts.queue.add(pod)
 
     async def _retire(self, old: Generation) -> None:

@@ -65,7 +65,7 @@ def durations_of(settings: LeaderElection) -> Durations:
 def replica_name(identity: str) -> str:
     """Return the name of a replica, which is that of its Lease, from the identity of a process."""
     host, _, unique = identity.rpartition("_")
-    host = re.sub(r"[^a-z0-9]+", "-", host.lower())[-_LONGEST_HOST_NAME:].strip("-")
+    host = re.sub(r"[^a-z0-9.]+", "-", host.lower())[-_LONGEST_HOST_NAME:].strip("-.")
     return f"{host}-{unique}".strip("-")
 
 
@@ -147,7 +147,6 @@ class ShardReplica(Leadership):
             raise NotLeadingError(self.name)
 
     def assigns(self) -> bool:
-        """Return whether this replica holds the leader Lease at this moment."""
         return self.is_leading() and self._leader.is_leading()
 
     def wake(self) -> None:
@@ -157,6 +156,15 @@ class ShardReplica(Leadership):
     def states(self) -> Counter[BucketState]:
         """Return the number of buckets in each state at this moment."""
         return Counter(self._states_now())
+
+    def buckets_in(self, state: BucketState) -> list[int]:
+        """Return the buckets in a state at this moment."""
+        return [bucket for bucket, its in enumerate(self._states_now()) if its is state]
+
+    def owner(self, bucket: int) -> str:
+        """Return the name of the replica that a bucket is reserved for, as last seen; "" for none."""
+        seen = self._shared.seen
+        return NOBODY if seen is None else seen.assignment.held[bucket]
 
     def _states_now(self) -> list[BucketState]:
         now = self._clock.monotonic()

@@ -347,7 +347,7 @@ class QueueingPodHandler(PodHandler):
         self._reporter = reporter
 
     def _pending_added(self, pod: PodInfo) -> Events:
-        if not self._is_ours(pod):
+        if not self._shared.is_ours(pod):
             return super()._pending_added(pod)
         self._queue.add(pod)
         if self._profiles.group_of(pod) is not None:
@@ -356,7 +356,7 @@ class QueueingPodHandler(PodHandler):
         return _PENDING_ADD
 
     def _pending_updated(self, old: PodInfo, new: PodInfo) -> Events:
-        if not self._is_ours(new):
+        if not self._shared.is_ours(new):
             if self._queue.get(old.uid) is not None:
                 self._leave_queue(old)
             return super()._pending_updated(old, new)
@@ -381,7 +381,7 @@ class QueueingPodHandler(PodHandler):
         return tuple(dict.fromkeys((UNSCHEDULABLE_POD_UPDATE, *changes)))
 
     def _pending_deleted(self, pod: PodInfo) -> Events:
-        if self._queue.get(pod.uid) is None and not self._is_ours(pod):
+        if self._queue.get(pod.uid) is None and not self._shared.is_ours(pod):
             return super()._pending_deleted(pod)
         self._leave_queue(pod)
         return _PENDING_DELETE
@@ -399,7 +399,7 @@ class QueueingPodHandler(PodHandler):
         pod = new or old
         assert pod is not None, "nothing changed"
         waits = self._queue.newest(pod.uid) is not None
-        if new is None or not (self._profiles.tries_resize_of(new) and self._is_ours(new)):
+        if new is None or not (self._profiles.tries_resize_of(new) and self._shared.is_ours(new)):
             if waits:
                 self._queue.delete(pod, "its resize is not deferred any more")
             return _PENDING_DELETE if waits else ()
@@ -426,7 +426,7 @@ class QueueingPodHandler(PodHandler):
         super()._undecodable(identity, error)
         self._reporter.outdated(identity.key)
         pod = None if error.found is None else outline_pod(error.found)
-        if pod is None or not self._is_ours(pod):
+        if pod is None or not self._shared.is_ours(pod):
             return
         if self._cache.state_of(pod.uid) is PodState.ASSUMED:
             return  # it is being bound, so a failure would soon be wrong
@@ -436,10 +436,6 @@ class QueueingPodHandler(PodHandler):
         # Nothing is written to a gated pod, even if it is invalid.
         if not (pod.node_name or pod.is_terminal or pod.pod.spec.scheduling_gates or _says(pod, str(error))):
             self._reporter.failed(pod.scheduler_name, pod, Status.failed(str(error), error))
-
-    def _is_ours(self, pod: PodInfo) -> bool:
-        shards = self._shared.shards
-        return pod.scheduler_name in self._profiles and (shards is None or shards.takes(pod))
 
     def _leave_queue(self, pod: PodInfo) -> None:
         nominated = self._nominator.node_of(pod.uid)

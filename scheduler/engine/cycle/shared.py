@@ -224,3 +224,7 @@ class Shared:
         self.bus = EventBus(self.queue)
         self.budget = budget or LoopBudget(clock.monotonic)
         self.shards: Shards | None = None
+
+    def is_ours(self, pod: PodInfo) -> bool:
+        """Return whether a pending pod belongs into the queue."""
+        return pod.scheduler_name in self.profiles and (self.shards is None or self.shards.takes(pod))

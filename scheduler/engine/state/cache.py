@@ -355,6 +355,10 @@ class Cache:
         """Return every counted pod, also on unknown nodes; the cache must not change during the iteration."""
         return self._pods.values()
 
+    def assumed(self) -> Collection[PodInfo]:
+        """Return the pods in ASSUMED."""
+        return [self._pods[uid] for uid in self._assumed]
+
     def pods_of_unknown_nodes(self) -> Mapping[str, Collection[PodInfo]]:
         """Return name of an unknown node -> the pods on it."""
         return {name: pods.values() for name, pods in self._pods_of_unknown_nodes.items()}

@@ -182,6 +182,10 @@ class Leadership:
             NotLeadingError: this process does not lead.
         """
 
+    def assigns(self) -> bool:
+        """Return whether this process alone writes about objects that concern all replicas."""
+        return self.is_leading()
+
     def wake(self) -> None:
         """Let a candidate try at once, because the server is back."""
 

@@ -106,8 +106,7 @@ async def test_the_buckets_of_a_replica_that_leaves_move_at_once(tmp_path: Path,
 async def test_a_replica_that_leaves_waits_for_bindings_without_an_answer(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as (it, [first, second]):
         bucket = min(first.in_state())
-        first.replica.holder.decided(bucket)
-        first.replica.holder.ended(bucket, unanswered_since=now())
+        first.replica.holder.unanswered(bucket, now())
         began = now()
         stopping = asyncio.create_task(first.stop())
 

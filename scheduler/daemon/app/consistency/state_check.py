@@ -150,7 +150,7 @@ class PodCheck:
             finding = Finding(
                 Discrepancy.POD, key, "it is counted on a node and has none", self._taking_out(pod)
             )
-        elif not self._is_ours(pod) or f"{PODS} {key}" in self.unclear:
+        elif not parts.is_ours(pod) or f"{PODS} {key}" in self.unclear:
             return ()
         elif is_lost:
             problem = "it was taken for an attempt, and nobody is at it"
@@ -204,7 +204,7 @@ class PodCheck:
         if shown is not None and shown.uid == uid:
             is_pending = not (shown.node_name or shown.is_terminal)
             profiles = self._parts.profiles
-            if self._is_ours(shown) if is_pending else profiles.tries_resize_of(shown):
+            if self._parts.is_ours(shown) if is_pending else profiles.tries_resize_of(shown):
                 return ()
         repair = partial(queue.purge, uid, "it does not wait for us")
         return (
@@ -220,11 +220,6 @@ class PodCheck:
             return ()
         problem = f"{pod.uid} is nominated to {node_name} and does not wait"
         return (Finding(Discrepancy.NOMINATED, pod.key, problem, partial(nominator.delete, pod.uid)),)
-
-    def _is_ours(self, pod: PodInfo) -> bool:
-        """Return whether a pending pod belongs into the queue."""
-        shards = self._parts.shards
-        return pod.scheduler_name in self._parts.profiles and (shards is None or shards.takes(pod))
 
     def _taking_out(self, pod: PodInfo) -> Callable[[], object]:
         def repair() -> None:
