@@ -14,7 +14,7 @@ from scheduler.configuration.defaults import with_profiles
 from scheduler.configuration.feature_gates import accepted_gates, gate_faults, gates_in_vain
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.types import Plugins, Profile
-from scheduler.configuration.validation import leader_election_faults
+from scheduler.configuration.validation import leader_election_faults, sharding_faults
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.wording import child, entry
 
@@ -42,11 +42,11 @@ def with_leader_election(configuration: Configuration, **fields: Any) -> Configu
         if election.leader_elect and not text
     ]
     faults += leader_election_faults(election)
+    changed = msgspec.structs.replace(settings, leader_election=election)
+    faults += sharding_faults(changed)
     if faults:
         raise ConfigurationError(faults, configuration.source)
-    return dataclasses.replace(
-        configuration, settings=msgspec.structs.replace(settings, leader_election=election)
-    )
+    return dataclasses.replace(configuration, settings=changed)
 
 
 class GivenFeatures(NamedTuple):

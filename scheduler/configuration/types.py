@@ -56,6 +56,13 @@ class LeaderElection(ConfigurationStruct, frozen=True, kw_only=True):
     resource_namespace: str = "kube-system"
 
 
+class Sharding(ConfigurationStruct, frozen=True, kw_only=True):
+    """Several replicas that place pods at the same time. kube-scheduler does not have this."""
+
+    enabled: bool = False
+    """Whether all replicas place pods, each on its own nodes; otherwise one does, and the others stand by."""
+
+
 class ClientConnection(ConfigurationStruct, frozen=True, kw_only=True):
     """The connection to the API server.
 
@@ -209,6 +216,7 @@ class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True)
     A longer budget lets slow plugins evaluate more nodes; a shorter one delays the lease, the watches and
     other pods less. kube-scheduler does not have this field.
     """
+    sharding: Sharding = Sharding()
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     emulated_version: str = ""

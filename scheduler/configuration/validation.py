@@ -111,6 +111,7 @@ def faults(settings: KubeSchedulerConfiguration, version: str | None = "") -> It
     default plugins, the indices in a path would differ from those in the file.
     """
     yield from leader_election_faults(settings.leader_election)
+    yield from sharding_faults(settings)
     if settings.pod_max_backoff_seconds < settings.pod_initial_backoff_seconds:
         yield FieldError(
             "podMaxBackoffSeconds",
@@ -171,6 +172,40 @@ def leader_election_faults(election: LeaderElection) -> Iterator[FieldError]:
             )
     if election.resource_lock != "leases":
         yield FieldError(f"{path}.resourceLock", f'must be "leases", {was(election.resource_lock)}')
+
+
+BINDING_SECONDS = 5.0
+"""With sharding, the time after which a Binding without an answer has arrived or was discarded."""
+CLOCK_ERROR_SECONDS = 0.5
+"""With sharding, the most by which the clock of a replica measures a lease duration wrongly."""
+_AFTER_DEADLINE = BINDING_SECONDS + 2 * CLOCK_ERROR_SECONDS
+_LEAST_SHARDED_LEASE = 10.0  # seconds
+_LONGEST_LABEL = 63
+
+
+def sharding_faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
+    """Yield the errors of the sharding; these are rules of ours."""
+    election = settings.leader_election
+    if not settings.sharding.enabled:
+        return
+    if not election.leader_elect:
+        yield FieldError("sharding.enabled", "must be false without leaderElection.leaderElect, was true")
+        return
+    path, lease = "leaderElection.leaseDuration", election.lease_duration
+    retry = election.retry_period
+    if lease.seconds < _LEAST_SHARDED_LEASE:
+        yield FieldError(path, f"must be at least {_LEAST_SHARDED_LEASE:g}s with sharding, was {lease}")
+    elif lease.seconds - _AFTER_DEADLINE <= _JITTER_FACTOR * retry.seconds:
+        yield FieldError(
+            path,
+            f"must be greater than {_JITTER_FACTOR} times retryPeriod ({retry}) by more than "
+            f"{_AFTER_DEADLINE:g}s with sharding, was {lease}",
+        )
+    if len(election.resource_name) > _LONGEST_LABEL:
+        yield FieldError(
+            "leaderElection.resourceName",
+            f"must have at most {_LONGEST_LABEL} characters with sharding, {was(election.resource_name)}",
+        )
 
 
 def profile_faults(profiles: Sequence[Profile]) -> Iterator[FieldError]:

@@ -53,7 +53,7 @@ WITHOUT_EFFECT = frozenset(
     {"parallelism", "enable_profiling", "enable_contention_profiling", "delay_cache_until_active"}
 )
 """Accepted and shown, but without an effect."""
-AT_START = frozenset({"leader_election", "client_connection"})
+AT_START = frozenset({"leader_election", "client_connection", "sharding"})
 """Part of connections, the lease and the watches since the start of the process."""
 
 

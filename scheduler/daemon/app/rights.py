@@ -8,7 +8,15 @@ import msgspec
 import yaml
 
 from scheduler.daemon.app.default_scheduler import DEFAULT_LEASE, DEFAULT_SCHEDULER
-from scheduler.kube.client.resources import EVENTS, LEASES, NODES, PODS, SCHEDULER_PROFILES, Resource
+from scheduler.kube.client.resources import (
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    SCHEDULER_PROFILES,
+    SHARD_ASSIGNMENTS,
+    Resource,
+)
 from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
@@ -141,12 +149,7 @@ def _own(
     yield "conditions of pods", Right("patch", PODS.group, f"{PODS.plural}/status")
     for verb in ("create", "patch"):
         yield "events", Right(verb, EVENTS.group, EVENTS.plural)
-    election = settings.leader_election
-    if election.leader_elect:
-        where, name = election.resource_namespace, election.resource_name
-        yield "leader election; RBAC cannot restrict create by name", Right("create", *_LEASES, where)
-        for verb in ("get", "watch", "update"):
-            yield "leader election", Right(verb, *_LEASES, where, name)
+    yield from _on_leases(settings)
     if any(profile.scheduler_name == DEFAULT_SCHEDULER for profile in settings.profiles):
         yield "detect a running kube-scheduler", Right("get", *_LEASES, *DEFAULT_LEASE)
     if config_map is not None:
@@ -154,6 +157,22 @@ def _own(
             yield "the configuration", Right(verb, "", "configmaps", *config_map)
     if policy is not None:
         yield "the policy", Right("get", "", "configmaps", *policy)
+
+
+def _on_leases(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, Right]]:
+    election = settings.leader_election
+    where, name = election.resource_namespace, election.resource_name
+    if settings.sharding.enabled:
+        for verb in ("get", "list", "watch", "create", "update", "delete"):
+            yield "the Leases of all replicas, whose names are not known before", Right(verb, *_LEASES, where)
+        kind = SHARD_ASSIGNMENTS.group, SHARD_ASSIGNMENTS.plural
+        yield "the owners of buckets; RBAC cannot restrict create by name", Right("create", *kind)
+        for verb in ("get", "list", "watch", "update"):
+            yield "the owners of buckets", Right(verb, *kind, name=name)
+    elif election.leader_elect:
+        yield "leader election; RBAC cannot restrict create by name", Right("create", *_LEASES, where)
+        for verb in ("get", "watch", "update"):
+            yield "leader election", Right(verb, *_LEASES, where, name)
 
 
 _READING: Final = ("get", "list", "watch")

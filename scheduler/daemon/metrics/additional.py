@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from scheduler.daemon.metrics.families import exponential_buckets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 
     from scheduler.clock import Clock
     from scheduler.daemon.metrics.families import Distribution, Families, Number
@@ -386,6 +386,23 @@ class RefreshMetrics:
         """Count a failed refresh."""
         self._refreshes[plugin, profile].add()
         self._failures[plugin, profile].add()
+
+
+class ShardMetrics:
+    """Metrics of a replica that shares the nodes with others; without sharding there are no series.
+
+    Attributes:
+        states: state of a bucket -> the number of buckets in it.
+    """
+
+    def __init__(self, families: Families) -> None:
+        self.states: Callable[[], Mapping[str, int]] = dict
+        families.read_gauges(
+            "custom_scheduler_shard_buckets",
+            "Number of buckets of nodes and pods by their state for this replica: others, claimed, in use, releasing, expired.",
+            ("state",),
+            lambda: [((state,), float(count)) for state, count in self.states().items()],
+        )
 
 
 class WhatIfMetrics:

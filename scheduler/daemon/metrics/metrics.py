@@ -19,6 +19,7 @@ from scheduler.daemon.metrics.additional import (
     LoopMetrics,
     RefreshMetrics,
     RestClientMetrics,
+    ShardMetrics,
     WorkQueueMetrics,
 )
 from scheduler.daemon.metrics.families import (
@@ -188,6 +189,7 @@ class Metrics(PreemptionMetrics):
         self.loop = LoopMetrics(self.families)
         self.refreshes = RefreshMetrics(self.families)
         self.consistency = ConsistencyMetrics(self.families)
+        self.shards = ShardMetrics(self.families)
         counters, histograms = self.families.counters, self.families.histograms
         self._attempts = counters(
             "scheduler_schedule_attempts_total",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from scheduler.clock import rfc3339
+from scheduler.configuration.validation import BINDING_SECONDS, CLOCK_ERROR_SECONDS
 from scheduler.daemon.sharding.assigner import LABEL, Assigner
 from scheduler.daemon.sharding.assignment_object import SharedAssignment, names_in
 from scheduler.engine.sharding.buckets import BUCKETS, wanted_owners
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BINDING_SECONDS: Final = 5.0
-"""After this time a Binding without an answer has arrived or was discarded."""
-CLOCK_ERROR_SECONDS: Final = 0.5
-"""The most by which the clock of a replica measures a lease duration wrongly."""
 SHARD_CONDITION: Final = "custom-scheduler.io/Shard"
 """The condition in the status of a replica's own pod."""
 _TICK_SECONDS: Final = 0.1
@@ -153,9 +150,10 @@ class ShardReplica(Leadership):
         self._lease.wake()
         self._leader.wake()
 
-    def states(self) -> Counter[BucketState]:
-        """Return the number of buckets in each state at this moment."""
-        return Counter(self._states_now())
+    def states(self) -> Mapping[str, int]:
+        """Return the number of buckets in each state at this moment, by its name."""
+        counts = Counter(self._states_now())
+        return {state.value: counts[state] for state in BucketState}
 
     def buckets_in(self, state: BucketState) -> list[int]:
         """Return the buckets in a state at this moment."""

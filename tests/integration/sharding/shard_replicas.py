@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from scheduler.configuration.types import LeaderElection
+from scheduler.configuration.types import KubeSchedulerConfiguration, Sharding
+from scheduler.daemon.app.rights import rights_of
 from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.engine.sharding.holding import BucketState
@@ -22,6 +23,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import pod_object
+from tests.support.daemon_accounts import Account, token_users
 from tests.support.frozen_processes import Freezer
 from tests.support.manifests import MANIFESTS
 from tests.support.virtual_time import LoopClock
@@ -36,6 +38,8 @@ KIND = "shardassignments.custom-scheduler.io"
 NAME = "custom-scheduler"
 SPACE = "kube-system"
 DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "shardassignments.yaml").read_text())
+SETTINGS = KubeSchedulerConfiguration(sharding=Sharding(enabled=True))
+RIGHTS = rights_of((), SETTINGS, config_map=None)
 LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 15.0, 9.0, 2.0
 
 
@@ -60,13 +64,12 @@ class Process:
         is_gone: whether it was killed, or ended.
     """
 
-    def __init__(self, cluster: Shards, identity: str, connection: ApiConnection, **options: Any) -> None:
+    def __init__(self, cluster: Shards, identity: str, connection: ApiConnection, *, in_pod: bool) -> None:
         self.identity = identity
         self.freezer = Freezer()
         self.is_gone = False
         self._connection = connection
         self._cluster = cluster
-        in_pod = options.pop("in_pod", True)
         self._pods = Reflector(
             connection, PODS, decode=decode_pod, handler=PodHandler(), random=Random(identity)
         )
@@ -75,7 +78,7 @@ class Process:
             cluster.server.store.create("pods", pod_object(identity, namespace=SPACE))
         self.replica = ShardReplica(
             connection,
-            LeaderElection(**options),
+            SETTINGS.leader_election,
             identity=f"{identity}_1",
             clock=LoopClock(),
             random=Random(identity),
@@ -126,17 +129,21 @@ class Shards:
         self.judgements = 0
 
     @asynccontextmanager
-    async def process(self, identity: str, **options: Any) -> AsyncIterator[Process]:
+    async def process(self, identity: str, *, in_pod: bool = True) -> AsyncIterator[Process]:
         """Run a process; what is left of it at the end is killed."""
         assert self.server.socket_path is not None
-        connection = ApiConnection(Endpoint("http://localhost", unix_socket=self.server.socket_path))
-        connection.user_agent = identity
-        process = Process(self, identity, connection, **options)
+        account = Account(self.server, len(self.processes))
+        account.grant(RIGHTS)
+        connection = ApiConnection(
+            Endpoint("http://localhost", unix_socket=self.server.socket_path), authorization=account
+        )
+        process = Process(self, identity, connection, in_pod=in_pod)
         self.processes.append(process)
         try:
             yield process
         finally:
             await process.kill()
+            account.settle()
             if not process.task.cancelled() and process.task.exception() is not None:
                 raise process.task.exception()  # type: ignore[misc]
 
@@ -198,7 +205,9 @@ class Shards:
 @asynccontextmanager
 async def shards(folder: Path) -> AsyncIterator[Shards]:
     """Run a server that knows the kind."""
-    async with ApiServer(clock=LoopClock(), socket_path=folder / "s") as server:
+    async with ApiServer(
+        clock=LoopClock(), socket_path=folder / "s", rbac=True, users=token_users()
+    ) as server:
         server.store.create(CRDS, DEFINITION)
         yield Shards(server)
 

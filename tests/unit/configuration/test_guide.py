@@ -18,6 +18,7 @@ from scheduler.configuration.types import (
     Extender,
     KubeSchedulerConfiguration,
     LeaderElection,
+    Sharding,
 )
 from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.generations import AT_START, TAKEN, WITHOUT_EFFECT
@@ -47,12 +48,14 @@ def rows(heading: str) -> dict[str, str]:
 SECTIONS = {
     "## Settings": IN_FORCE,
     "### leaderElection": IN_FORCE["leaderElection"],
+    "### sharding": IN_FORCE["sharding"],
     "### clientConnection": IN_FORCE["clientConnection"],
     "## Extenders": EXTENDER,
 }
 STRUCTS = {
     "## Settings": KubeSchedulerConfiguration,
     "### leaderElection": LeaderElection,
+    "### sharding": Sharding,
     "### clientConnection": ClientConnection,
     "## Extenders": Extender,
 }

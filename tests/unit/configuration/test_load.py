@@ -338,3 +338,38 @@ def test_an_invalid_pause_is_refused(fields: str, problem: str) -> None:
         parse(f"{HEAD}{fields}\n")
 
     assert [str(error) for error in caught.value.errors] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("election", "problem"),
+    [
+        (
+            "leaderElect: false",
+            "sharding.enabled: must be false without leaderElection.leaderElect, was true",
+        ),
+        (
+            "leaseDuration: 9s, renewDeadline: 8s",
+            "leaderElection.leaseDuration: must be at least 10s with sharding, was 9s",
+        ),
+        (
+            "leaseDuration: 12s, retryPeriod: 5s",
+            "leaderElection.leaseDuration: must be greater than 1.2 times retryPeriod (5s) by more than 6s "
+            + "with sharding, was 12s",
+        ),
+        (
+            f"resourceName: {'n' * 64}",
+            'leaderElection.resourceName: must have at most 63 characters with sharding, was "'
+            + "n" * 64
+            + '"',
+        ),
+    ],
+    ids=["no leader election", "a short lease", "a long retry period", "a long name"],
+)
+def test_leader_election_that_sharding_cannot_use_is_refused(election: str, problem: str) -> None:
+    text = f"{HEAD}leaderElection: {{{election}}}\n"
+    parse(text)
+
+    with pytest.raises(ConfigurationError) as caught:
+        parse(f"{text}sharding: {{enabled: true}}\n")
+
+    assert [str(error) for error in caught.value.errors] == [problem]

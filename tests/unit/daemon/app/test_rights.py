@@ -108,6 +108,24 @@ def test_rights_on_a_lease_follow_the_leader_election_settings() -> None:
     ]
 
 
+def test_sharding_needs_all_leases_of_the_namespace_and_the_one_assignment() -> None:
+    found = {
+        right: reason
+        for right, reason in rights(
+            "sharding: {enabled: true}\nleaderElection: {resourceNamespace: sys, resourceName: mine}"
+        ).items()
+        if right.resource in {"leases", "shardassignments"}
+    }
+
+    assert {(right.verb, right.namespace, right.name) for right in found if right.resource == "leases"} == {
+        (verb, "sys", "") for verb in ("get", "list", "watch", "create", "update", "delete")
+    }
+    assert {(right.verb, right.name) for right in found if right.resource == "shardassignments"} == {
+        ("create", ""),
+        *((verb, "mine") for verb in ("get", "list", "watch", "update")),
+    }
+
+
 def test_a_configuration_in_a_file_needs_no_rights_on_config_maps() -> None:
     assert not [right for right in rights(config_map=None) if right.resource == "configmaps"]
 

@@ -1,0 +1,117 @@
+"""The content of a ShardAssignment, and its errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.daemon.sharding.assignment_object import FORMER, decode, encode, ranges_of
+from scheduler.daemon.sharding.replica import replica_name
+from scheduler.engine.sharding.buckets import BUCKETS
+from scheduler.engine.sharding.holding import NOBODY
+from scheduler.errors import ObjectError
+
+WANTED = ("a",) * 100 + ("b",) * 156
+HELD = ("a",) * 90 + (NOBODY,) * 10 + ("b",) * 155 + (FORMER,)
+
+
+def found(body: bytes, version: str = "7") -> bytes:
+    """Return the object as the API server answers it."""
+    obj = msgspec.json.decode(body)
+    obj["metadata"]["resourceVersion"] = version
+    return msgspec.json.encode(obj)
+
+
+def of(*replicas: dict[str, Any], version: str = "7") -> bytes:
+    metadata = {"name": "x", "resourceVersion": version}
+    return msgspec.json.encode({"metadata": metadata, "spec": {"replicas": replicas}})
+
+
+def test_an_object_is_read_as_it_was_written() -> None:
+    read = decode(found(encode("x", WANTED, HELD))).assignment
+
+    assert (read.version, read.wanted, read.held) == (7, WANTED, HELD)
+
+
+def test_buckets_are_written_as_ranges_with_a_summary() -> None:
+    spec = msgspec.json.decode(encode("x", WANTED, HELD))["spec"]
+
+    assert spec["summary"] == "2 replicas, 11 buckets move"
+    assert spec["replicas"] == [
+        {"name": "a", "wanted": "0-99", "held": "0-89"},
+        {"name": "b", "wanted": "100-255", "held": "100-254"},
+        {"name": "former-holders", "wanted": "", "held": "255"},
+    ]
+    assert ranges_of(("a", NOBODY, "a", "a", NOBODY, "a"), "a") == "0,2-3,5"
+
+
+def test_a_changed_object_keeps_its_other_fields() -> None:
+    before = decode(found(encode("x", WANTED, HELD)))
+    before.raw["metadata"]["labels"] = {"team": "infra"}
+
+    after = msgspec.json.decode(encode("x", WANTED, WANTED, before.raw))
+
+    assert after["metadata"] == {"name": "x", "resourceVersion": "7", "labels": {"team": "infra"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (of({"name": ""}), 'spec.replicas[0].name: must be the name of a Lease, was ""'),
+        (of({"name": "../x"}), 'spec.replicas[0].name: must be the name of a Lease, was "../x"'),
+        (of({"name": "a"}, {"name": "a"}), 'spec.replicas[1].name: must be in one entry only, was "a"'),
+        (
+            of({"name": "a", "held": "0-3,2"}),
+            "spec.replicas[0].held: bucket 2 belongs to a already",
+        ),
+        (
+            of({"name": "a", "wanted": "5"}, {"name": "b", "wanted": "4-6"}),
+            "spec.replicas[1].wanted: bucket 5 belongs to a already",
+        ),
+        (
+            of({"name": "a", "held": "250-256"}),
+            'spec.replicas[0].held: must be ranges of buckets from 0 to 255, was "250-256"',
+        ),
+        (
+            of({"name": "a", "held": "9-3"}),
+            'spec.replicas[0].held: must be ranges of buckets from 0 to 255, was "9-3"',
+        ),
+        (
+            of({"name": "a", "held": "1, 2"}),
+            'spec.replicas[0].held: must be ranges of buckets as in 0-63,70, was "1, 2"',
+        ),
+        (
+            of({"name": "a", "held": "-1"}),
+            'spec.replicas[0].held: must be ranges of buckets as in 0-63,70, was "-1"',
+        ),
+        (of({"name": "a"}, version=""), 'metadata.resourceVersion: must be a number, was ""'),
+        (of({"name": 3}), "spec: Expected `str`, got `int` - at `$.replicas[0].name`"),
+    ],
+    ids=str,
+)
+def test_an_invalid_object_is_refused_with_its_field(body: bytes, problem: str) -> None:
+    with pytest.raises(ObjectError) as caught:
+        decode(body)
+
+    assert str(caught.value) == f"ShardAssignment x: {problem}"
+
+
+def test_the_longest_ranges_of_a_replica_are_accepted_by_the_definition() -> None:
+    owners = tuple("a" if bucket % 2 else "b" for bucket in range(BUCKETS))
+
+    assert len(ranges_of(owners, "a")) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("identity", "name"),
+    [
+        ("web-7d9f_1c2d-3", "web-7d9f-1c2d-3"),
+        ("My.Host_Name_1c2d", "my-host-name-1c2d"),
+        ("_1c2d", "1c2d"),
+        ("h" * 300 + "_1c2d", "h" * 200 + "-1c2d"),
+    ],
+)
+def test_the_name_of_a_replica_is_that_of_a_lease(identity: str, name: str) -> None:
+    assert replica_name(identity) == name
