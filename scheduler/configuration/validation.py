@@ -198,8 +198,8 @@ def sharding_faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError
     elif lease.seconds - _AFTER_DEADLINE <= _JITTER_FACTOR * retry.seconds:
         yield FieldError(
             path,
-            f"must be greater than {_JITTER_FACTOR} times retryPeriod ({retry}) by more than "
-            f"{_AFTER_DEADLINE:g}s with sharding, was {lease}",
+            f"must be greater than {_AFTER_DEADLINE:g}s and {_JITTER_FACTOR} times retryPeriod ({retry}) with sharding, "
+            f"was {lease}",
         )
     if len(election.resource_name) > _LONGEST_LABEL:
         yield FieldError(

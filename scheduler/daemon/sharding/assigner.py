@@ -107,7 +107,7 @@ def steps(
         holders: the replicas that hold buckets.
         missing: replica -> when the API server first answered that its Lease does not exist.
         now: monotonic time.
-        lease_seconds: the lease duration of a replica without a Lease.
+        lease_seconds: the least lease duration of a replica without a Lease.
     """
     members: list[str] = []
     take: list[str] = []
@@ -133,11 +133,14 @@ def steps(
             times.append(delete_at)
         elif name not in holders:
             delete.append(name)
+    # A replica without a Lease may have had the duration of another version of the configuration.
+    longest = max((lease.seconds for lease in leases.values()), default=0.0)
     for name, since in missing.items():
-        if now >= since + lease_seconds:
+        gone_at = since + max(lease_seconds, longest)
+        if now >= gone_at:
             ended.add(name)
         else:
-            times.append(since + lease_seconds)
+            times.append(gone_at)
     return Steps(
         members=tuple(members[:BUCKETS]),
         take=tuple(take),

@@ -50,6 +50,7 @@ class _Replica(msgspec.Struct, frozen=True):
 
 
 class _Spec(msgspec.Struct, frozen=True):
+    namespace: str
     replicas: tuple[_Replica, ...] = ()
 
 
@@ -59,10 +60,12 @@ class AssignmentObject:
 
     Attributes:
         raw: the whole object.
+        namespace: the namespace of the Leases.
         assignment: its content.
     """
 
     raw: dict[str, Any]
+    namespace: str
     assignment: Assignment
 
 
@@ -73,7 +76,7 @@ def decode(body: bytes) -> AssignmentObject:
         ObjectError: the body is none, or its content is invalid.
     """
     raw = decode_object(body)
-    metadata = raw.get("metadata", {})
+    metadata = raw.get("metadata") or {}
     key = str(metadata.get("name", "?"))
     version = str(metadata.get("resourceVersion", ""))
     if not version.isdecimal():
@@ -98,14 +101,22 @@ def decode(body: bytes) -> AssignmentObject:
                 _give(owners, replica.name, getattr(replica, name))
             except ValueError as error:
                 raise ObjectError(SHARD_ASSIGNMENTS.kind, key, f"{path}.{name}", str(error)) from error
-    return AssignmentObject(raw, Assignment(int(version), tuple(lists["wanted"]), tuple(lists["held"])))
+    assignment = Assignment(int(version), tuple(lists["wanted"]), tuple(lists["held"]))
+    return AssignmentObject(raw, spec.namespace, assignment)
 
 
-def encode(name: str, wanted: Sequence[str], held: Sequence[str], raw: dict[str, Any] | None = None) -> bytes:
+def encode(
+    name: str,
+    namespace: str,
+    wanted: Sequence[str],
+    held: Sequence[str],
+    raw: dict[str, Any] | None = None,
+) -> bytes:
     """Return the JSON of the object.
 
     Args:
         name: its name.
+        namespace: the namespace of the Leases.
         wanted: the replica that should own each bucket.
         held: the replica that each bucket is reserved for.
         raw: the version to replace, whose other fields do not change; None for a new object.
@@ -124,7 +135,8 @@ def encode(name: str, wanted: Sequence[str], held: Sequence[str], raw: dict[str,
         "kind": SHARD_ASSIGNMENTS.kind,
         "metadata": {"name": name},
     }
-    return msgspec.json.encode({**(raw or new), "spec": {"summary": summary, "replicas": replicas}})
+    spec = {"summary": summary, "namespace": namespace, "replicas": replicas}
+    return msgspec.json.encode({**(raw or new), "spec": spec})
 
 
 def _number(count: int, noun: str) -> str:
@@ -177,6 +189,7 @@ class SharedAssignment:
     Args:
         connection: to the API server.
         name: the name of the object.
+        namespace: the namespace of the Leases; an object with another one belongs to another scheduler.
         random: for jitter of the watch.
         saw: is called with each newer version.
         went_back: is called if the API server has an older version than it had.
@@ -190,6 +203,7 @@ class SharedAssignment:
         self,
         connection: ApiConnection,
         name: str,
+        namespace: str,
         *,
         random: Random,
         saw: Callable[[], None],
@@ -199,6 +213,7 @@ class SharedAssignment:
         self.seen: AssignmentObject | None = None
         self.is_absent = False
         self._connection = connection
+        self._namespace = namespace
         self._saw = saw
         self._went_back = went_back
         self._path = SHARD_ASSIGNMENTS.path(name=name)
@@ -206,7 +221,7 @@ class SharedAssignment:
         self.reflector: Reflector[AssignmentObject] = Reflector(
             connection,
             SHARD_ASSIGNMENTS,
-            decode=decode,
+            decode=self._decode,
             handler=self,
             random=random,
             field_selector=f"metadata.name={name}",
@@ -259,7 +274,7 @@ class SharedAssignment:
         Raises:
             ApiError: refused, or no answer.
         """
-        body = encode(self.name, wanted, [FORMER] * BUCKETS)
+        body = encode(self.name, self._namespace, wanted, [FORMER] * BUCKETS)
         request = Request("POST", SHARD_ASSIGNMENTS.path(), body, timeout_seconds=_SECONDS)
         try:
             answer = await self._connection.send(request, before_sending=check)
@@ -293,7 +308,7 @@ class SharedAssignment:
             new = change(seen.assignment)
             if new is None:
                 return False
-            body = encode(self.name, new.wanted, new.held, seen.raw)
+            body = encode(self.name, self._namespace, new.wanted, new.held, seen.raw)
             request = Request("PUT", self._path, body, timeout_seconds=_SECONDS)
             try:
                 self._taken(await self._connection.send(request, before_sending=check))
@@ -310,9 +325,17 @@ class SharedAssignment:
         if obj is not None:
             self._take(obj)
 
+    def _decode(self, body: bytes) -> AssignmentObject:
+        """Read the object; raises ObjectError."""
+        obj = decode(body)
+        if obj.namespace != self._namespace:
+            problem = f"must be {self._namespace}, {was(obj.namespace)}; another scheduler has the same resourceName"
+            raise ObjectError(SHARD_ASSIGNMENTS.kind, self.name, "spec.namespace", problem)
+        return obj
+
     def _decoded(self, answer: Response) -> AssignmentObject | None:
         try:
-            return decode(answer.body)
+            return self._decode(answer.body)
         except ObjectError as error:
             self._note_unreadable(error)
             return None

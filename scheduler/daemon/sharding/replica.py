@@ -41,7 +41,7 @@ SHARD_CONDITION: Final = "custom-scheduler.io/Shard"
 """The condition in the status of a replica's own pod."""
 _TICK_SECONDS: Final = 0.1
 _AGAIN_SECONDS: Final = 2.0
-_RELEASE_SECONDS: Final = 8.0
+_RELEASE_SECONDS: Final = 6.5
 _LONGEST_HOST_NAME: Final = 200
 _MOVING: Final = frozenset({BucketState.CLAIMED, BucketState.RELEASING})
 
@@ -108,7 +108,12 @@ class ShardReplica(Leadership):
         self._changed = changed
         self._pod = environment.get("POD_NAMESPACE", ""), environment.get("POD_NAME", "")
         self._shared = SharedAssignment(
-            connection, settings.resource_name, random=random, saw=self._saw, went_back=self._end
+            connection,
+            settings.resource_name,
+            settings.resource_namespace,
+            random=random,
+            saw=self._saw,
+            went_back=self._end,
         )
         self._lease = OwnLease(
             connection,

@@ -40,6 +40,7 @@ SPACE = "kube-system"
 DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "shardassignments.yaml").read_text())
 SETTINGS = KubeSchedulerConfiguration(sharding=Sharding(enabled=True))
 RIGHTS = rights_of((), SETTINGS, config_map=None)
+PROCESSES = 7
 LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 15.0, 9.0, 2.0
 
 
@@ -126,14 +127,16 @@ class Shards:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self.processes: list[Process] = []
-        self.judgements = 0
+        # All are granted their rights now: a server that is restored from a backup has forgotten later grants.
+        self._accounts = [Account(server, number) for number in range(PROCESSES)]
+        for account in self._accounts:
+            account.grant(RIGHTS)
 
     @asynccontextmanager
     async def process(self, identity: str, *, in_pod: bool = True) -> AsyncIterator[Process]:
         """Run a process; what is left of it at the end is killed."""
         assert self.server.socket_path is not None
-        account = Account(self.server, len(self.processes))
-        account.grant(RIGHTS)
+        account = self._accounts[len(self.processes)]
         connection = ApiConnection(
             Endpoint("http://localhost", unix_socket=self.server.socket_path), authorization=account
         )
@@ -149,7 +152,6 @@ class Shards:
 
     def judge(self) -> None:
         """Check that no two replicas use a bucket."""
-        self.judgements += 1
         users: dict[int, str] = {}
         for process in self.processes:
             for bucket in process.in_state():

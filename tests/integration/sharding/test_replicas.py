@@ -25,6 +25,7 @@ from tests.integration.sharding.shard_replicas import (
     shards,
 )
 from tests.support import frozen_processes as freezing
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -357,3 +358,27 @@ async def test_a_replica_that_cannot_write_its_buckets_tries_again(tmp_path: Pat
             it.server.faults.remove(refusal)
 
             await it.until(lambda: it.all_in_use(first, second), seconds=3)
+
+
+@pytest.mark.parametrize("pods_meanwhile", [0, 300], ids=["behind", "past the known version"])
+async def test_all_replicas_of_a_restored_server_end_before_others_use_their_buckets(
+    tmp_path: Path, pods_meanwhile: int
+) -> None:
+    async with running(tmp_path, 2) as (it, they), AsyncExitStack() as stack:
+        backup = it.server.backup()
+        joined = await stack.enter_async_context(it.process("joins"))
+        await it.until(lambda: it.all_in_use(*they, joined))
+        it.server.faults.drop_watches()
+        await it.server.stop()
+        it.server.restore(backup)
+        for number in range(pods_meanwhile):
+            it.server.store.create("pods", pod_object(f"other-{number}"))
+        await it.server.start()
+        began = now()
+        following = [await stack.enter_async_context(it.process(f"next-{number}")) for number in range(3)]
+
+        await it.until(lambda: all(each.is_gone for each in (*they, joined)))
+        assert now() - began <= DEADLINE_SECONDS + 0.1
+        in_use = await it.until(lambda: it.all_in_use(*following))
+
+        assert in_use - began >= LEASE_SECONDS - RETRY_SECONDS

@@ -353,8 +353,7 @@ def test_an_invalid_pause_is_refused(fields: str, problem: str) -> None:
         ),
         (
             "leaseDuration: 12s, retryPeriod: 5s",
-            "leaderElection.leaseDuration: must be greater than 1.2 times retryPeriod (5s) by more than 6s "
-            + "with sharding, was 12s",
+            "leaderElection.leaseDuration: must be greater than 6s and 1.2 times retryPeriod (5s) with sharding, was 12s",
         ),
         (
             f"resourceName: {'n' * 64}",

@@ -60,6 +60,7 @@ def test_a_holder_without_a_lease_has_ended_one_duration_after_it_was_missed() -
     found = at(holders=("a",), missing={"a": NOW - 14})
     assert (found.unknown, found.ended, found.next_at) == ((), frozenset(), NOW + 1)
     assert at(holders=("a",), missing={"a": NOW - 15}).ended == {"a"}
+    assert at(holders=("a",), missing={"a": NOW - 15}, b=lease("b", 1, seconds=60)).ended == frozenset()
 
 
 def test_the_last_replicas_by_name_get_nothing_if_there_are_more_than_buckets() -> None:

@@ -26,17 +26,17 @@ def found(body: bytes, version: str = "7") -> bytes:
 
 def of(*replicas: dict[str, Any], version: str = "7") -> bytes:
     metadata = {"name": "x", "resourceVersion": version}
-    return msgspec.json.encode({"metadata": metadata, "spec": {"replicas": replicas}})
+    return msgspec.json.encode({"metadata": metadata, "spec": {"namespace": "sys", "replicas": replicas}})
 
 
 def test_an_object_is_read_as_it_was_written() -> None:
-    read = decode(found(encode("x", WANTED, HELD))).assignment
+    read = decode(found(encode("x", "sys", WANTED, HELD))).assignment
 
     assert (read.version, read.wanted, read.held) == (7, WANTED, HELD)
 
 
 def test_buckets_are_written_as_ranges_with_a_summary() -> None:
-    spec = msgspec.json.decode(encode("x", WANTED, HELD))["spec"]
+    spec = msgspec.json.decode(encode("x", "sys", WANTED, HELD))["spec"]
 
     assert spec["summary"] == "2 replicas, 11 buckets move"
     assert spec["replicas"] == [
@@ -48,10 +48,10 @@ def test_buckets_are_written_as_ranges_with_a_summary() -> None:
 
 
 def test_a_changed_object_keeps_its_other_fields() -> None:
-    before = decode(found(encode("x", WANTED, HELD)))
+    before = decode(found(encode("x", "sys", WANTED, HELD)))
     before.raw["metadata"]["labels"] = {"team": "infra"}
 
-    after = msgspec.json.decode(encode("x", WANTED, WANTED, before.raw))
+    after = msgspec.json.decode(encode("x", "sys", WANTED, WANTED, before.raw))
 
     assert after["metadata"] == {"name": "x", "resourceVersion": "7", "labels": {"team": "infra"}}
 
