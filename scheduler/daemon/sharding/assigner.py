@@ -191,9 +191,17 @@ class Assigner:
         self._identity = identity
         self._claim = Claim(identity, self._seconds)
         self._clock = clock
-        self._random = random
         self._leases: dict[str, SeenLease] = {}
-        self._objects: Mapping[str, Lease] = {}  # namespace/name -> the Lease
+        self._reflector: Reflector[Lease] = Reflector(
+            connection,
+            LEASES,
+            decode=_decode,
+            handler=self,
+            random=random,
+            namespace=self._namespace,
+            label_selector=self._selector,
+        )
+        self._objects: Mapping[str, Lease] = self._reflector.store  # namespace/name -> the Lease
         self._missing: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._n_ignored = 0
@@ -204,33 +212,27 @@ class Assigner:
         """Look at the assignment again."""
         self._changed.set()
 
+    async def watch(self) -> None:
+        """Watch the Leases of the replicas until cancelled.
+
+        All replicas do: if the leader ends, the next one knows for how long the Lease of that one did not change.
+        """
+        await self._reflector.run()
+
     async def run(self, check: Callable[[], None]) -> None:
-        """Assign until cancelled.
+        """Assign until cancelled; `watch` must run.
 
         Args:
             check: raises NotLeadingError if this process does not hold the leader Lease.
         """
         self._check = check
-        self._leases, self._missing = {}, {}  # what was seen under an earlier Lease is not continued
-        reflector: Reflector[Lease] = Reflector(
-            self._connection,
-            LEASES,
-            decode=_decode,
-            handler=self,
-            random=self._random,
-            namespace=self._namespace,
-            label_selector=self._selector,
-        )
-        self._objects = reflector.store
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(reflector.run(), name="watch the Leases of replicas")
-            await reflector.wait_synced()
-            while True:
-                self._changed.clear()
-                wait = await self._do_steps()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._changed.wait()
+        await self._reflector.wait_synced()
+        while True:
+            self._changed.clear()
+            wait = await self._do_steps()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
 
     # The watch of the Leases.
 

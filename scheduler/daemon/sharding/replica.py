@@ -244,6 +244,7 @@ class ShardReplica(Leadership):
                 tasks.create_task(work, name=name)
                 for name, work in {
                     "watch the assignment": self._shared.reflector.run(),
+                    "watch the Leases of replicas": self._assigner.watch(),
                     "leader Lease": self._lead(),
                     "move buckets": self._move_buckets(),
                     "show buckets": self._show_buckets(),

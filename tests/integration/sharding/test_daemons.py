@@ -1,0 +1,161 @@
+"""Several daemons that place pods at the same time, on the simulated API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from scheduler.daemon.sharding.replica import ShardReplica
+from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
+from scheduler.engine.sharding.holding import BucketState
+from tests.integration.sharding.shard_replicas import CRDS, DEFINITION, KIND
+from tests.support import frozen_processes as freezing
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.replicas import replica
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.daemon_harness import Cluster
+    from tests.support.replicas import Replica
+
+SHARDED = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+sharding: {enabled: true}
+"""
+
+
+def in_use(it: Replica) -> set[int]:
+    leadership = it.daemon.leadership
+    assert isinstance(leadership, ShardReplica)
+    return set(leadership.buckets_in(BucketState.IN_USE)) & set(it.daemon.parts.shards.in_use)  # type: ignore[union-attr]
+
+
+def all_in_use(*replicas: Replica) -> bool:
+    return sorted(bucket for each in replicas for bucket in in_use(each)) == list(range(BUCKETS))
+
+
+@asynccontextmanager
+async def sharded(folder: Path, number: int) -> AsyncIterator[tuple[Cluster, list[Replica]]]:
+    """Run daemons, which hold all buckets together at the start."""
+    async with cluster(folder) as it, AsyncExitStack() as stack:
+        it.server.store.create(CRDS, DEFINITION)
+        names = [f"replica-{each}" for each in range(number)]
+        replicas = [
+            await stack.enter_async_context(replica(it, name, configuration=SHARDED)) for name in names
+        ]
+        await touch_until(it, lambda: all_in_use(*replicas))
+        yield it, replicas
+
+
+async def touch_until(it: Cluster, holds: Any, *, seconds: float = 60.0) -> None:
+    """Wait until something holds, while pods change, as they do in a cluster at work."""
+    loop, number = asyncio.get_running_loop(), 0
+    if not any(pod["metadata"]["name"] == "other" for pod in it.pods()):
+        it.add_pods(pod_object("other", schedulerName="another"))
+    deadline = loop.time() + seconds
+    while not holds():
+        assert loop.time() < deadline, f"it does not hold after {seconds} s"
+        number += 1
+        it.label_pod("other", number=str(number))
+        await asyncio.sleep(0.25)
+
+
+def add_work(it: Cluster, first: int, number: int) -> list[str]:
+    names = [f"p-{each}" for each in range(first, first + number)]
+    it.add_pods(*(pod_object(name, cpu="100m") for name in names))
+    return names
+
+
+def binders(it: Cluster) -> dict[str, list[str]]:
+    """Return pod -> the daemons that bound it."""
+    found: dict[str, list[str]] = {}
+    for each in it.server.requests.matching(method="POST", path="/binding"):
+        if each.status == 201:
+            found.setdefault(each.path.split("/")[-2], []).append(each.user_agent)
+    return found
+
+
+def test_all_replicas_place_pods_on_their_own_nodes(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with sharded(tmp_path, 3) as (it, replicas):
+            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(30)))
+            names = add_work(it, 0, 60)
+            await it.until(lambda: all(it.node_of(name) for name in names))
+
+            bound = binders(it)
+            assert sorted(bound) == sorted(names)
+            assert all(len(each) == 1 for each in bound.values())
+            assert len(Counter(each for (each,) in bound.values())) == 3
+            for name in names:
+                owner = next(each for each in replicas if bucket_of(it.node_of(name)) in in_use(each))
+                assert bound[name] == [owner.name]
+
+    freezing.run(play())
+
+
+def test_a_replica_that_is_killed_stops_only_its_own_pods_and_for_its_lease_duration(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with sharded(tmp_path, 3) as (it, replicas):
+            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(30)))
+            killed, *others = replicas
+            lost = in_use(killed)
+            await killed.kill()
+            began = asyncio.get_running_loop().time()
+            names = add_work(it, 0, 60)
+            waiting = lambda: [name for name in names if not it.node_of(name)]  # noqa: E731
+            await asyncio.sleep(2.0)
+            # Their own pods are placed, on nodes that are not those of the killed one.
+            placed = set(names) - set(waiting())
+            assert 0.5 < len(placed) / len(names) < 0.85
+            assert all(bucket_of(it.node_of(name)) not in lost for name in placed)
+            await touch_until(it, lambda: not waiting(), seconds=30.0)
+
+            assert 12.0 < asyncio.get_running_loop().time() - began < 18.0
+            assert all_in_use(*others)
+            assert all(len(each) == 1 for each in binders(it).values())
+
+    freezing.run(play())
+
+
+def test_a_replica_that_is_stopped_gives_its_buckets_to_others_at_once(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with sharded(tmp_path, 2) as (it, (first, second)):
+            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+            await first.stop()
+            began = asyncio.get_running_loop().time()
+            names = add_work(it, 0, 20)
+            await touch_until(it, lambda: all(it.node_of(name) for name in names))
+
+            assert asyncio.get_running_loop().time() - began < 3.0
+            assert all_in_use(second)
+            (assignment,) = it.server.store.list(KIND)
+            assert [each["name"] for each in assignment["spec"]["replicas"]] == [
+                second.daemon.leadership.name  # type: ignore[attr-defined]
+            ]
+
+    freezing.run(play())
+
+
+def test_a_replica_that_joins_gets_its_share_and_the_pods_that_wait(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with sharded(tmp_path, 1) as (it, (first,)):
+            names = add_work(it, 0, 20)
+            async with replica(it, "replica-1", configuration=SHARDED) as second:
+                await touch_until(it, lambda: in_use(second) and all_in_use(first, second))
+                waiting = [
+                    {queued.pod.name for queued in each.daemon.parts.queue.pods()} for each in (first, second)
+                ]
+                assert sorted([*waiting[0], *waiting[1]]) == sorted(names)
+                assert all(waiting)
+                it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+                await it.until(lambda: all(it.node_of(name) for name in names))
+
+                assert {name for (name,) in binders(it).values()} == {"replica-0", "replica-1"}
+
+    freezing.run(play())
