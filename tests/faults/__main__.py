@@ -38,7 +38,7 @@ class _Seeds(click.ParamType):
 @click.option("--seeds", type=_Seeds(), help="Play all of these, and tell of those that break a promise.")
 @click.option(
     "--kind",
-    type=click.Choice(["pods", "groups", "plugins"]),
+    type=click.Choice(["pods", "groups", "plugins", "shards"]),
     default="pods",
     show_default=True,
     help="What campaigns are about.",

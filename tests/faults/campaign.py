@@ -30,6 +30,7 @@ from tests.faults.actors.nodes import Machines, Nodes
 from tests.faults.actors.other_scheduler import Foreigners
 from tests.faults.actors.oversized_objects import Monsters
 from tests.faults.actors.quotas import ElasticQuotas, Queues
+from tests.faults.actors.replicas import Replicas
 from tests.faults.actors.resizes import Resizes
 from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestarts
 from tests.faults.actors.tenants import Tenants
@@ -91,6 +92,16 @@ _SOMETIMES_WITH_PLUGINS: tuple[tuple[float, type[Actor]], ...] = (
     (0.4, DaemonRestarts),
     (0.2, Stalls),
 )
+_SOMETIMES_WITH_SHARDS: tuple[tuple[float, type[Actor]], ...] = (
+    (0.6, Deletions),
+    (0.3, Foreigners),
+    (0.6, FaultyApi),
+    (0.2, ServerRestarts),
+    (0.5, DaemonRestarts),
+    (0.3, Stalls),
+    (0.3, WallClocks),
+    (0.3, Volumes),
+)
 _OPTIONAL: dict[str, type[Actor]] = {
     "Coscheduling": CoschedulingGroups,
     "FairQueues": Queues,
@@ -142,7 +153,7 @@ class Plan:
         guest: the file of a WebAssembly guest; "" for none.
         guest_limit: how long it may take.
         broken: a plugin of the last profile that cannot be built; "" for none.
-        kind: what it is about: "pods", "groups" or "plugins".
+        kind: what it is about: "pods", "groups", "plugins" or "shards".
         quotas: whether namespaces have quotas.
         optional: a plugin that is off by default; "" for none.
         gates: feature gate -> whether it is on, of those that are named.
@@ -172,7 +183,12 @@ class Plan:
     @classmethod
     def of(cls, seed: int, kind: str = "pods") -> Plan:
         """Draw a plan."""
-        draws = {"pods": cls._of_pods, "groups": cls._of_groups, "plugins": cls._of_plugins}
+        draws = {
+            "pods": cls._of_pods,
+            "groups": cls._of_groups,
+            "plugins": cls._of_plugins,
+            "shards": cls._of_shards,
+        }
         plan = draws[kind](seed)
         parts = drawn(Random(f"{seed}/{kind}/parts"))
         if SlowClaims in plan.actors and "plugins" not in parts:
@@ -261,6 +277,36 @@ class Plan:
             optional=optional,
         )
 
+    @classmethod
+    def _of_shards(cls, seed: int) -> Plan:
+        """Draw a plan with several replicas that place pods at the same time."""
+        random = Random(f"{seed}/shards")
+        actors = [
+            Nodes,
+            Workload,
+            Kubelets,
+            Replicas,
+            *(actor for share, actor in _SOMETIMES_WITH_SHARDS if random.random() < share),
+        ]
+        return cls(
+            seed=seed,
+            n_nodes=random.randint(2, 12),
+            storm_seconds=random.choice((40.0, 60.0, 90.0) if seed <= SHORT_SEEDS else _LONG_STORMS),
+            actors=actors,
+            troubles=(),
+            trouble_rate=0.0,
+            scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
+            replicas=random.choice((1, 2, 3, 4)),
+            elects=True,
+            flushes=random.random() < 0.4,
+            kind="shards",
+        )
+
+    @property
+    def shards(self) -> bool:
+        """Whether all daemons place pods at the same time."""
+        return self.kind == "shards"
+
     @property
     def pace(self) -> float:
         """How much faster actors act than their pauses say."""
@@ -299,6 +345,8 @@ class Plan:
         head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
         # Renewed less often than by default: renewals while nothing happens cost time and find nothing.
         election = f"leaderElection:\n  leaderElect: {str(self.elects).lower()}\n  retryPeriod: 6s"
+        if self.shards:
+            head += "\nsharding: {enabled: true}"
         if self.gates:
             head += f"\nfeatureGates: {json.dumps(dict(self.gates))}"
         extenders = ""
@@ -349,7 +397,7 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
 
     Args:
         seed: which.
-        kind: what it is about: "pods", "groups" or "plugins".
+        kind: what it is about: "pods", "groups", "plugins" or "shards".
         is_taped: whether each daemon is gone through again afterwards, and must decide as it did.
         is_all_in_parts: whether all work is done in the smallest parts, whatever the seed means.
     """

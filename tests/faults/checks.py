@@ -13,6 +13,8 @@ from scheduler.daemon.app.consistency.state_check import Discrepancy
 from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.scheduling import schedule_pod
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.sharding.buckets import BUCKETS
+from scheduler.engine.sharding.shards import OwnShard
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_group import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS
 from scheduler.simulator.apimachinery.objects import is_terminating
@@ -24,7 +26,7 @@ from tests.faults.cache_comparison import cache_from, differences
 from tests.faults.pod_facts import has_ended, is_pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.simulator.apimachinery.objects import Object
@@ -115,20 +117,32 @@ async def check_drift(stage: Stage) -> None:
 
 def check_in_the_end(stage: Stage) -> None:
     """Check what holds once faults have ended and time has run on."""
-    life = stage.lives.leader
-    if life is None:
+    leader = stage.lives.leader
+    if leader is None:
         stage.find("no daemon leads in the end")
         return
     check_always(stage)
     _check_bindings(stage)
     _check_reports(stage)
-    _check_pending(stage, life)
-    stage.groups.check_in_the_end(life)
-    _check_queue(stage, life)
+    stage.groups.check_in_the_end(leader)
+    at_work = [life for life in stage.lives.running if life.is_leading] if stage.plan.shards else [leader]
+    if stage.plan.shards:
+        _check_shards(stage, at_work)
+    for life in at_work:
+        _check_pending(stage, life)
+        _check_queue(stage, life)
+        _check_nothing_is_left(stage, life)
     for each in stage.lives.running:
         _check_picture(stage, each)
         _check_storage(stage, each)
-    _check_nothing_is_left(stage, life)
+
+
+def _check_shards(stage: Stage, at_work: Sequence[Life]) -> None:
+    """All buckets are in use, each by one replica."""
+    shards = [life.daemon.parts.shards for life in at_work]
+    used = sorted(bucket for shard in shards if isinstance(shard, OwnShard) for bucket in shard.in_use)
+    if used != list(range(BUCKETS)):
+        stage.find(f"{len(used)} buckets are in use, {len(set(used))} different ones")
 
 
 def check_stopped(stage: Stage, life: Life) -> None:
@@ -260,8 +274,9 @@ def _authors_of_events(stage: Stage) -> dict[str, Life]:
 def _check_pending(stage: Stage, life: Life) -> None:
     """Who waits does so for a reason that is true and told, at the right place."""
     judge = _informed_judge(stage, life)
+    of_others = {pod.uid for pod in life.pods.values() if not life.daemon.parts.is_ours(pod)}
     for pod in stage.our_pods():
-        if not is_pending(pod):
+        if not is_pending(pod) or pod["metadata"]["uid"] in of_others:
             continue
         uid, queue = pod["metadata"]["uid"], life.daemon.parts.queue
         place, condition = queue.place_of(uid), _condition(pod)

@@ -6,10 +6,17 @@ import asyncio
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import msgspec
 
 from plugins.registry import IN_TREE
+from scheduler.daemon.app import daemon as daemon_module
 from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.sharding.assignment_object import FORMER, decode
+from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.sharding.buckets import bucket_of
 from scheduler.errors import LeadershipLostError
 from scheduler.kube.client.connect import Credentials, _keep_fresh
 from scheduler.kube.client.resources import NODES, PODS
@@ -23,7 +30,7 @@ from tests.recording.memory_recording import Taped
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -191,15 +198,17 @@ class Life:
     def _build(
         self, random: Random, plugins: Mapping[str, type[Plugin]], taped: Taped | None = None
     ) -> Daemon:
-        daemon = Daemon(
-            self.connection,
-            parsed(self._stage.plan.configuration),
-            clock=self.clock,
-            random=random,
-            in_tree={**IN_TREE, **plugins},
-            ports=None if taped is None else taped.recorder,
-            max_in_unschedulable_seconds=self.flush_seconds,
-        )
+        # The names of replicas decide which buckets they get.
+        with patch.object(daemon_module, "new_identity", lambda: f"{self.name}_1"):
+            daemon = Daemon(
+                self.connection,
+                parsed(self._stage.plan.configuration),
+                clock=self.clock,
+                random=random,
+                in_tree={**IN_TREE, **plugins},
+                ports=None if taped is None else taped.recorder,
+                max_in_unschedulable_seconds=self.flush_seconds,
+            )
         if taped is not None:
             taped.recorder.daemon = daemon
         return daemon
@@ -268,6 +277,9 @@ class Lives:
         if not senders:
             self._stage.find(f"a Binding of {key} arrives that no daemon sends")
             return
+        if self._stage.plan.shards:
+            self._check_owner(key, senders)
+            return
         lease = self._stage.store.find("leases", "custom-scheduler", "kube-system")
         if lease is None:
             return
@@ -278,6 +290,23 @@ class Lives:
             self._stage.find(
                 f"a Binding of {key} arrives from {[life.name for life in senders]}, {holder} leads"
             )
+
+    def _check_owner(self, key: str, senders: Sequence[Life]) -> None:
+        """Make sure that the bucket of the node is reserved for who sends a Binding, whose Lease nobody has taken."""
+        store = self._stage.store
+        found = store.find("shardassignments.custom-scheduler.io", "custom-scheduler")
+        held = () if found is None else decode(msgspec.json.encode(found)).assignment.held
+        for life in senders:
+            (node,) = [node for pod, node in life.ledger.held.values() if pod.key == key]
+            leadership = life.daemon.leadership
+            assert isinstance(leadership, ShardReplica)
+            lease = store.find("leases", leadership.name, "kube-system")
+            if lease is not None and lease["spec"].get("holderIdentity") not in {leadership.name, ""}:
+                self._stage.find(f"{life.name} binds {key}, and its Lease was taken")
+            # Those who held a bucket before the assignment was deleted stop before others may claim it.
+            owner = held[bucket_of(node)] if held else FORMER
+            if owner not in {leadership.name, FORMER}:
+                self._stage.find(f"{life.name} ({leadership.name}) binds {key} to {node}, which is {owner}'s")
 
     def _bury(self, life: Life) -> None:
         if life not in self.running:

@@ -41,6 +41,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "over budget: wasm: ",  # a guest that runs endlessly
         "over budget: not asked: it rests",
         "/binding: ",
+        "the pod could not be passed on to another replica: ",
         'extender "http',
         "Status(code=<Code.UNSCHEDULABLE",
         "preempted",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from scheduler.daemon.sharding.replica import durations_of
 from tests.faults.limits import parsed
 from tests.support.daemon_harness import GarblingConnection
 
@@ -28,15 +31,16 @@ class Wire(GarblingConnection):
         self.user_agent = name
         self._stage = stage
         self._random = stage.random_of(f"wire of {name}")
-        self._renew_deadline = parsed(
-            stage.plan.configuration
-        ).settings.leader_election.renew_deadline.seconds
+        election = parsed(stage.plan.configuration).settings.leader_election
+        self._renew_deadline = election.renew_deadline.seconds
+        if stage.plan.shards:
+            self._renew_deadline = durations_of(election).renew_deadline
         self._lease_written_at = 0.0
         self._leads_until = float("-inf")
 
     async def send(self, request: Request, **options: Any) -> Response:
         response = await super().send(request, **options)
-        if _writes_lease(request):
+        if self._writes_lease(request):
             self._leads_until = self._lease_written_at + self._renew_deadline
         return response
 
@@ -49,13 +53,17 @@ class Wire(GarblingConnection):
     def _encode(self, request: Request) -> bytes:
         """Called when a request is written, with nothing to wait for any more."""
         now = asyncio.get_running_loop().time()
-        if _writes_lease(request):
+        if self._writes_lease(request):
             self._lease_written_at = now
         elif request.path.endswith("/binding") and self._stage.plan.elects and now > self._leads_until:
             late = now - self._leads_until
             self._stage.find(f"{self.user_agent} sends {request.path} {late:.3f} s after its lease ran out")
         return super()._encode(request)
 
-
-def _writes_lease(request: Request) -> bool:
-    return "/leases" in request.path and request.method in {"POST", "PUT", "PATCH"}
+    def _writes_lease(self, request: Request) -> bool:
+        """Whether a request acquires or renews the Lease by which the daemon may write."""
+        if "/leases" not in request.path or request.method not in {"POST", "PUT", "PATCH"}:
+            return False
+        record = msgspec.json.decode(request.body)
+        is_own = record["metadata"]["name"] == record["spec"].get("holderIdentity")
+        return is_own or not self._stage.plan.shards

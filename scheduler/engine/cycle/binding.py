@@ -23,7 +23,12 @@ from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
-from scheduler.engine.sharding.shards import PASSED_ON_SECONDS, SHARDING
+from scheduler.engine.sharding.shards import (
+    PASSED_ON_SECONDS,
+    SHARDING,
+    UNANSWERED_SECONDS,
+    is_passed_on,
+)
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
@@ -251,11 +256,9 @@ class BindingCycle:
             return Status.failed(_NOT_LEADING)
         self._waiting_pods.hold(pod, {SHARDING: PASSED_ON_SECONDS})
         try:
-            await self._reporter.passed_on(assumed.attempt.queued.pod, assumed.node_name)
-            status = await self._waiting_pods.wait_until_decided(pod.uid)
-        except SchedulerError as error:
-            status = Status.failed(f"the pod could not be passed on to another replica: {error}", error)
-            self._note_unanswered(assumed, error)
+            status = await self._nominate_elsewhere(assumed)
+            if status.is_success:
+                status = await self._waiting_pods.wait_until_decided(pod.uid)
         finally:
             self._waiting_pods.release(pod.uid)
         newest = self._newest(pod.key)
@@ -264,6 +267,29 @@ class BindingCycle:
             raise _NotOursError("it was deleted or is bound elsewhere")
         self._observer.passed_on("bound" if newest.node_name else "returned")
         return SUCCESS if newest.node_name else replace(status, plugin="", origins=status.causes)
+
+    async def _nominate_elsewhere(self, assumed: AssumedPod) -> Status:
+        """Nominate the pod to the node of another replica.
+
+        Without an answer the pod stays counted on the node until it is known whether the other replica may bind it.
+        """
+        pod = assumed.pod
+        try:
+            await self._reporter.passed_on(assumed.attempt.queued.pod, assumed.node_name)
+        except SchedulerError as error:
+            failed = Status.failed(f"the pod could not be passed on to another replica: {error}", error)
+            if not (isinstance(error, ApiError) and error.is_unclear):
+                return failed
+            self._note_unanswered(assumed, error)
+        else:
+            return SUCCESS
+        await asyncio.sleep(UNANSWERED_SECONDS)
+        try:
+            found = await self._reader.read_pod(pod.namespace, pod.name)
+        except SchedulerError:
+            return failed
+        is_there = found is not None and found.uid == pod.uid and is_passed_on(found)
+        return SUCCESS if is_there else failed
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         shards = self._shared.shards

@@ -356,15 +356,15 @@ class QueueingPodHandler(PodHandler):
         return _PENDING_ADD
 
     def _pending_updated(self, old: PodInfo, new: PodInfo) -> Events:
+        placed = self._cache.pod(new.uid)
+        if placed is not None and is_returned(old, new, placed.node_name):
+            self._waiting_pods.reject(new.uid, "", _RETURNED)
         if not self._shared.is_ours(new):
             if self._queue.get(old.uid) is not None:
                 self._leave_queue(old)
             return super()._pending_updated(old, new)
         changes = pod_changes(old, new)
         if self._cache.state_of(new.uid) is PodState.ASSUMED:
-            placed = self._cache.pod(new.uid)
-            if placed is not None and is_returned(old, new, placed.node_name):
-                self._waiting_pods.reject(new.uid, "", _RETURNED)
             if self._queue.place_of(new.uid) is Place.IN_FLIGHT:
                 self._queue.update(old, new, changes)  # it may return to the queue
             if _began_to_go(old, new):

@@ -101,6 +101,7 @@ class ShardChanges:
         """Count a pod on the node of another replica, which is to bind it."""
         self._queue.delete(pod, "another replica is to bind it")
         placed = self._cache.assume(pod, node_name)
+        self._shard.passes_on(placed, node_name)
         self._waiting_pods.hold(placed, {SHARDING: PASSED_ON_SECONDS})
         self._spawn(self._wait_bound(placed), f"wait until another replica binds {pod.key}")
 

@@ -29,6 +29,9 @@ SHARDING: Final = "Sharding"
 PASSED_ON_SECONDS: Final = 900.0
 """Maximum time for which a pod is held; then it is decided about again."""
 
+UNANSWERED_SECONDS: Final = 6.0
+"""After this time a nomination without an answer was written or discarded."""
+
 
 def is_passed_on(pod: PodInfo) -> bool:
     """Return whether the replica of the nominated node is to bind a pod."""
@@ -61,7 +64,7 @@ class Shards(ABC):
 
     @abstractmethod
     def passes_on(self, pod: PodInfo, node_name: str) -> bool:
-        """Return whether a pod must be passed on to be bound to a node."""
+        """Return whether a pod that is assumed on a node must be passed on."""
 
     def takes(self, pod: PodInfo) -> bool:
         """Return whether a pending pod is in the queue of this replica."""
@@ -129,6 +132,7 @@ class OwnShard(Shards):
         self._in_use: frozenset[int] = frozenset()
         self._releasing: frozenset[int] = frozenset()
         self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
+        self._passed_on: set[str] = set()  # uids of pods that are assumed on nodes of others
 
     @property
     def in_use(self) -> frozenset[int]:
@@ -151,7 +155,11 @@ class OwnShard(Shards):
         return found
 
     def passes_on(self, pod: PodInfo, node_name: str) -> bool:
-        return bucket_of(node_name) not in self._in_use
+        if self.owns(node_name):
+            self._passed_on.discard(pod.uid)
+            return False
+        self._passed_on.add(pod.uid)
+        return True
 
     def takes(self, pod: PodInfo) -> bool:
         return self.decides(pod) or (is_passed_on(pod) and self.owns(pod.pod.status.nominated_node_name))
@@ -179,5 +187,8 @@ class OwnShard(Shards):
         self.note_unanswered((self.bucket_of_pod(pod), bucket_of(node_name)))
 
     def under_way(self, assumed: Iterable[PodInfo]) -> set[int]:
-        """Return the buckets of pods that are assumed on nodes, and of these nodes; they must not be released."""
-        return {bucket for pod in assumed for bucket in (self.bucket_of_pod(pod), bucket_of(pod.node_name))}
+        """Return the buckets that must not be released: those of assumed pods, and of the nodes where they are bound here."""
+        pods = list(assumed)
+        self._passed_on &= {pod.uid for pod in pods}
+        nodes = {bucket_of(pod.node_name) for pod in pods if pod.uid not in self._passed_on}
+        return nodes | {self.bucket_of_pod(pod) for pod in pods}

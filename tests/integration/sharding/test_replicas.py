@@ -76,7 +76,7 @@ async def test_the_buckets_of_a_killed_replica_are_used_after_its_lease_duration
         assert LEASE_SECONDS - RETRY_SECONDS <= in_use - began <= LEASE_SECONDS + 1
 
 
-async def test_the_buckets_of_a_killed_assigner_are_used_after_both_lease_durations(tmp_path: Path) -> None:
+async def test_the_buckets_of_a_killed_assigner_are_used_after_its_lease_duration(tmp_path: Path) -> None:
     async with running(tmp_path, 3) as (it, they):
         killed = next(each for each in they if each.replica.assigns())
         others = [each for each in they if each is not killed]
@@ -85,7 +85,7 @@ async def test_the_buckets_of_a_killed_assigner_are_used_after_both_lease_durati
 
         in_use = await it.until(lambda: it.all_in_use(*others))
 
-        assert LEASE_SECONDS <= in_use - began <= 2 * LEASE_SECONDS + 2
+        assert LEASE_SECONDS - RETRY_SECONDS <= in_use - began <= LEASE_SECONDS + 3
         assert [each.replica.assigns() for each in others].count(True) == 1
 
 
