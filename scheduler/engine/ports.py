@@ -135,8 +135,12 @@ class PodWriter(Protocol):
 
     async def wait_pod_status_patched(
         self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> None:
-        """Patch a pod's status as `patch_pod_status`, and wait for the response; raises ApiError."""
+    ) -> int:
+        """Patch a pod's status as `patch_pod_status`, and wait for the response; raises ApiError.
+
+        Returns:
+            The version of the pod that has the status; 0 if nothing was written.
+        """
         ...
 
     async def delete_pod(self, pod: PodInfo) -> object:

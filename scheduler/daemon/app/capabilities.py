@@ -211,7 +211,7 @@ class NoApiServer:
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
         raise AssertionError(f"pod {namespace}/{name}: there is no API server to read it from")
 
-    async def wait_pod_status_patched(self, pod: PodInfo, **_changes: object) -> None:
+    async def wait_pod_status_patched(self, pod: PodInfo, **_changes: object) -> int:
         raise AssertionError(f"pod {pod.key}: there is no API server to patch it on")
 
     async def delete_pod(self, pod: PodInfo) -> object:

@@ -25,6 +25,7 @@ from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.sharding.shards import (
     PASSED_ON_SECONDS,
+    RETURNED,
     SHARDING,
     UNANSWERED_SECONDS,
     is_passed_on,
@@ -273,23 +274,30 @@ class BindingCycle:
 
         Without an answer the pod stays counted on the node until it is known whether the other replica may bind it.
         """
-        pod = assumed.pod
+        shards, pod = self._shared.shards, assumed.pod
+        assert shards is not None, "one replica passes no pods on"
+        found = self._newest(pod.key)
         try:
-            await self._reporter.passed_on(assumed.attempt.queued.pod, assumed.node_name)
+            version = await self._reporter.passed_on(assumed.attempt.queued.pod, assumed.node_name)
         except SchedulerError as error:
             failed = Status.failed(f"the pod could not be passed on to another replica: {error}", error)
             if not (isinstance(error, ApiError) and error.is_unclear):
                 return failed
             self._note_unanswered(assumed, error)
-        else:
-            return SUCCESS
-        await asyncio.sleep(UNANSWERED_SECONDS)
-        try:
-            found = await self._reader.read_pod(pod.namespace, pod.name)
-        except SchedulerError:
-            return failed
-        is_there = found is not None and found.uid == pod.uid and is_passed_on(found)
-        return SUCCESS if is_there else failed
+            await asyncio.sleep(UNANSWERED_SECONDS)
+            try:
+                found, version = await self._reader.read_pod(pod.namespace, pod.name), 0
+            except SchedulerError:
+                return failed
+            if found is None or found.uid != pod.uid or not is_passed_on(found):
+                return failed
+        if found is not None and not version:
+            version = int(found.resource_version or 0)
+        shards.nominated(pod.uid, version)
+        newest = self._newest(pod.key)
+        if newest is not None and shards.is_returned(newest, assumed.node_name):
+            return Status.unschedulable(RETURNED)  # the watch was faster than the answer
+        return SUCCESS
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         shards = self._shared.shards

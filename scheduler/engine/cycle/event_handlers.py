@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from scheduler.engine.queue.pod_places import Place
-from scheduler.engine.sharding.shards import SHARDING, is_returned
+from scheduler.engine.sharding.shards import RETURNED, SHARDING
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -29,7 +29,6 @@ from scheduler.framework.events import (
     node_changes,
     pod_changes,
 )
-from scheduler.framework.reasons import NODE_CHANGED, Reason
 from scheduler.framework.status import Status
 from scheduler.loop_work import loop_work
 from scheduler.objects.decode import outline_pod
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Object
 
 logger = logging.getLogger(__name__)
-
-_RETURNED = Reason("the node changed before the replica to which it belongs could bind the pod", NODE_CHANGED)
 
 if TYPE_CHECKING:
     Events = Sequence[ClusterEvent]
@@ -356,9 +353,9 @@ class QueueingPodHandler(PodHandler):
         return _PENDING_ADD
 
     def _pending_updated(self, old: PodInfo, new: PodInfo) -> Events:
-        placed = self._cache.pod(new.uid)
-        if placed is not None and is_returned(old, new, placed.node_name):
-            self._waiting_pods.reject(new.uid, "", _RETURNED)
+        shards, placed = self._shared.shards, self._cache.pod(new.uid)
+        if shards is not None and placed is not None and shards.is_returned(new, placed.node_name):
+            self._waiting_pods.reject(new.uid, "", RETURNED)
         if not self._shared.is_ours(new):
             if self._queue.get(old.uid) is not None:
                 self._leave_queue(old)

@@ -175,14 +175,17 @@ class Reporter:
         """Nominate a pod to the node where it will be bound later."""
         self._status.patch_pod_status(pod, nominated_node_name=node_name)
 
-    async def passed_on(self, pod: PodInfo, node_name: str) -> None:
+    async def passed_on(self, pod: PodInfo, node_name: str) -> int:
         """Nominate a pod to a node of another replica, which is to bind it.
+
+        Returns:
+            The version of the pod that has the nomination; 0 if nothing was written.
 
         Raises:
             ApiError: the nomination could not be written.
         """
         message = f"the replica to which node {node_name} belongs is to bind the pod"
-        await self._status.wait_pod_status_patched(
+        return await self._status.wait_pod_status_patched(
             pod,
             condition=PodCondition(type="PodScheduled", status="False", reason=PASSED_ON, message=message),
             nominated_node_name=node_name,

@@ -102,6 +102,7 @@ class ShardChanges:
         self._queue.delete(pod, "another replica is to bind it")
         placed = self._cache.assume(pod, node_name)
         self._shard.passes_on(placed, node_name)
+        self._shard.nominated(pod.uid, int(pod.resource_version or 0))
         self._waiting_pods.hold(placed, {SHARDING: PASSED_ON_SECONDS})
         self._spawn(self._wait_bound(placed), f"wait until another replica binds {pod.key}")
 

@@ -10,11 +10,13 @@ one replica alone adds pods to a node.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from scheduler.engine.sharding.buckets import BUCKETS, NodeBuckets, bucket_of, key_of, wanted_owners
+from scheduler.framework.reasons import NODE_CHANGED, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -29,6 +31,10 @@ SHARDING: Final = "Sharding"
 PASSED_ON_SECONDS: Final = 900.0
 """Maximum time for which a pod is held; then it is decided about again."""
 
+RETURNED: Final = Reason(
+    "the node changed before the replica to which it belongs could bind the pod", NODE_CHANGED
+)
+"""The reason of a pod that was returned."""
 UNANSWERED_SECONDS: Final = 6.0
 """After this time a nomination without an answer was written or discarded."""
 
@@ -39,12 +45,6 @@ def is_passed_on(pod: PodInfo) -> bool:
     return bool(status.nominated_node_name) and any(
         condition.type == "PodScheduled" and condition.reason == PASSED_ON for condition in status.conditions
     )
-
-
-def is_returned(old: PodInfo, new: PodInfo, node_name: str) -> bool:
-    """Return whether the replica of a node returned a pod: it removed the nomination to that node."""
-    was = is_passed_on(old) and old.pod.status.nominated_node_name == node_name
-    return was and new.pod.status.nominated_node_name != node_name
 
 
 class Shards(ABC):
@@ -65,6 +65,13 @@ class Shards(ABC):
     @abstractmethod
     def passes_on(self, pod: PodInfo, node_name: str) -> bool:
         """Return whether a pod that is assumed on a node must be passed on."""
+
+    def nominated(self, uid: str, version: int) -> None:
+        """Note the version in which a pod that is passed on has its nomination."""
+
+    def is_returned(self, newest: PodInfo, node_name: str) -> bool:
+        """Return whether the replica of a node returned a pod that was passed on: the nomination is not there any more."""
+        return False
 
     def takes(self, pod: PodInfo) -> bool:
         """Return whether a pending pod is in the queue of this replica."""
@@ -132,7 +139,8 @@ class OwnShard(Shards):
         self._in_use: frozenset[int] = frozenset()
         self._releasing: frozenset[int] = frozenset()
         self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
-        self._passed_on: set[str] = set()  # uids of pods that are assumed on nodes of others
+        # uid of a pod that is assumed on a node of another replica -> the version with its nomination; infinity before it
+        self._passed_on: dict[str, float] = {}
 
     @property
     def in_use(self) -> frozenset[int]:
@@ -156,10 +164,18 @@ class OwnShard(Shards):
 
     def passes_on(self, pod: PodInfo, node_name: str) -> bool:
         if self.owns(node_name):
-            self._passed_on.discard(pod.uid)
+            self._passed_on.pop(pod.uid, None)
             return False
-        self._passed_on.add(pod.uid)
+        self._passed_on[pod.uid] = inf
         return True
+
+    def nominated(self, uid: str, version: int) -> None:
+        self._passed_on[uid] = version
+
+    def is_returned(self, newest: PodInfo, node_name: str) -> bool:
+        version = self._passed_on.get(newest.uid, inf)
+        is_nominated = newest.pod.status.nominated_node_name == node_name
+        return not (is_nominated or newest.node_name) and int(newest.resource_version or 0) >= version
 
     def takes(self, pod: PodInfo) -> bool:
         return self.decides(pod) or (is_passed_on(pod) and self.owns(pod.pod.status.nominated_node_name))
@@ -189,6 +205,7 @@ class OwnShard(Shards):
     def under_way(self, assumed: Iterable[PodInfo]) -> set[int]:
         """Return the buckets that must not be released: those of assumed pods, and of the nodes where they are bound here."""
         pods = list(assumed)
-        self._passed_on &= {pod.uid for pod in pods}
+        there = {pod.uid for pod in pods}
+        self._passed_on = {uid: version for uid, version in self._passed_on.items() if uid in there}
         nodes = {bucket_of(pod.node_name) for pod in pods if pod.uid not in self._passed_on}
         return nodes | {self.bucket_of_pod(pod) for pod in pods}

@@ -183,7 +183,7 @@ class _StatusJob:
     Attributes:
         about: `namespace/name`, or `name`.
         uid: uid of the object.
-        waiters: get the object as written; None for a pod, and if nothing was written.
+        waiters: get the object as written; None if nothing was written.
     """
 
     def __init__(self, about: str, uid: str) -> None:
@@ -344,7 +344,9 @@ class StatusPatch(_StatusJob):
             path = PODS.path(self.pod.namespace, self.pod.name, "status")
             changed = changed_fields(self.pod, self.conditions.values(), self.nominated_node_name)
             self._unseen.add(self.pod, changed)
-            await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
+            answer = await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
+            if self.waiters:
+                self.written = decode_object(answer.body)
             self._unseen.remove(self.pod, self._fields - changed)
 
     @property

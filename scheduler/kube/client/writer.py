@@ -429,15 +429,20 @@ class ApiWriter:
         *,
         condition: PodCondition | None = None,
         nominated_node_name: str | None = None,
-    ) -> None:
+    ) -> int:
         """Patch a pod's status as `patch_pod_status` does, and wait for the result.
+
+        Returns:
+            The version of the pod that has the status; 0 if nothing was written.
 
         Raises:
             ApiError: the patch failed; status 429 without a request if the queue is full.
         """
         patch = self._status_patch(pod, condition, nominated_node_name)
-        if patch.body() is not None or self._status.is_pending(pod.uid):
-            await self._wait_written(patch)
+        if patch.body() is None and not self._status.is_pending(pod.uid):
+            return 0
+        written = await self._wait_written(patch)
+        return 0 if written is None else int(written["metadata"]["resourceVersion"])
 
     async def write_status(
         self,

@@ -327,8 +327,9 @@ class MemoryCluster:
 
     async def wait_pod_status_patched(
         self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
-    ) -> None:
+    ) -> int:
         self._patch(self._there(pod), condition, nominated_node_name)
+        return 0
 
     async def delete_pod(self, pod: PodInfo) -> object:
         known = self._there(pod)
