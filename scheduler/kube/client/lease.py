@@ -488,8 +488,7 @@ class LeaderElector(Leadership):
 class OwnLease(LeaderElector):
     """The Lease of one process, under a name that no other process had or will have.
 
-    Once it was acquired, it is lost for ever if it does not exist, has another holder or none, or is older than a version
-    that was seen: then the API server was restored from a backup.
+    Once it was acquired, it is lost for ever if it does not exist, or has another holder or none.
 
     Args:
         before: is awaited before each try, and its exceptions end the try.
@@ -510,9 +509,6 @@ class OwnLease(LeaderElector):
         self._before = before
         self._renewed = renewed
         self._was_acquired = False
-        self._highest = 0
-        self._uid = ""
-        self._is_another = False  # another object of the same name, or an older version
 
     async def leave(self) -> None:
         """Announce that the process ends soon: the Lease has no holder then, and its duration still counts.
@@ -542,8 +538,6 @@ class OwnLease(LeaderElector):
         began = self._clock.monotonic()
         await self._before()
         await super()._acquire_or_renew()
-        if self._is_another:
-            self._leading_until = _NEVER
         if self.is_leading():
             self._was_acquired = True
             self._renewed(began)
@@ -557,18 +551,7 @@ class OwnLease(LeaderElector):
     def _may_claim(self, lease: Lease, began: float) -> bool:
         if not self._was_acquired:
             return super()._may_claim(lease, began)
-        if lease.record.holder == self.identity and not self._is_another:
+        if lease.record.holder == self.identity:
             return True
         self._leading_until = _NEVER
         return False
-
-    def _read(self, answer: Response) -> Lease:
-        lease = super()._read(answer)
-        metadata = lease.raw.get("metadata", {})
-        version, uid = str(metadata.get("resourceVersion", "")), str(metadata.get("uid", ""))
-        if version.isdecimal():
-            self._is_another |= int(version) < self._highest
-            self._highest = max(self._highest, int(version))
-        self._is_another |= self._uid not in {"", uid}
-        self._uid = uid
-        return lease

@@ -262,41 +262,50 @@ async def test_an_invalid_assignment_is_logged_once_and_the_last_one_stays_in_us
             in vars(message)["error"]
         )
         assert len(more) == 1, "one for each replica"
-        it.write(lambda obj: obj.update(spec=good))
+        it.server.requests.clear()
         async with it.process("joins") as joins:
+            await asyncio.sleep(10)
+            writes = [each for each in it.server.requests if each.method != "GET"]
+            assert not [each for each in writes if "shardassignments" in each.path]
+            it.write(lambda obj: obj.update(spec=good))
             await it.until(lambda: it.all_in_use(*they, joins))
 
 
-async def test_a_replica_whose_lease_is_deleted_by_hand_gives_back_its_buckets_and_ends(
-    tmp_path: Path,
+def write_lease(it: Shards, process: Process, holder: str | None) -> None:
+    """Write another holder by hand; None deletes the Lease."""
+    if holder is None:
+        it.server.store.delete(LEASES, process.replica.name, SPACE)
+        return
+    lease = it.server.store.get(LEASES, process.replica.name, SPACE)
+    it.server.store.update(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": holder}})
+
+
+@pytest.mark.parametrize("holder", [None, "", "me"], ids=["deleted", "no holder", "another holder"])
+async def test_a_replica_whose_lease_a_person_changed_gives_back_its_buckets_and_ends(
+    tmp_path: Path, holder: str | None
 ) -> None:
     async with running(tmp_path, 2) as (it, they):
         lost = next(each for each in they if not each.replica.assigns())
         (other,) = (each for each in they if each is not lost)
-        it.server.store.delete(LEASES, lost.replica.name, SPACE)
+        write_lease(it, lost, holder)
         began = now()
 
         ended = await it.until(lambda: lost.is_gone)
         await it.until(lambda: it.all_in_use(other))
 
         assert ended - began <= RETRY_SECONDS + 0.2
-        await asyncio.sleep(60)
-        assert lost.replica.name not in it.leases(), "it is never created again"
+        assert it.leases().get(lost.replica.name) == holder, "it is not acquired again"
 
 
-@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "with a holder that a person wrote"])
+@pytest.mark.parametrize("holder", [None, "", "me"], ids=["deleted", "no holder", "another holder"])
 async def test_a_lease_that_a_person_changed_counts_as_unchanged_for_its_duration(
-    tmp_path: Path, is_deleted: bool
+    tmp_path: Path, holder: str | None
 ) -> None:
     async with running(tmp_path, 2) as (it, they):
         lost = next(each for each in they if not each.replica.assigns())
         (other,) = (each for each in they if each is not lost)
         await lost.kill()
-        lease = it.server.store.get(LEASES, lost.replica.name, SPACE)
-        if is_deleted:
-            it.server.store.delete(LEASES, lost.replica.name, SPACE)
-        else:
-            it.server.store.update(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "me"}})
+        write_lease(it, lost, holder)
         began = now()
 
         in_use = await it.until(lambda: it.all_in_use(other))
@@ -382,3 +391,20 @@ async def test_all_replicas_of_a_restored_server_end_before_others_use_their_buc
         in_use = await it.until(lambda: it.all_in_use(*following))
 
         assert in_use - began >= LEASE_SECONDS - RETRY_SECONDS
+
+
+async def test_an_assignment_of_replicas_in_another_namespace_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with shards(tmp_path) as it, it.process("first") as first:
+        await it.until(lambda: it.all_in_use(first))
+        it.write(lambda obj: obj["spec"].update(namespace="elsewhere"))
+        async with it.process("second") as second:
+            await asyncio.sleep(40)
+
+            assert not second.in_state()
+        errors = {vars(record).get("error", "") for record in caplog.records}
+        assert (
+            'ShardAssignment custom-scheduler: spec.namespace: must be kube-system, was "elsewhere"; another scheduler has '
+            "the same resourceName"
+        ) in errors
