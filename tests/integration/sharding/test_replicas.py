@@ -408,3 +408,17 @@ async def test_an_assignment_of_replicas_in_another_namespace_is_not_used(
             'ShardAssignment custom-scheduler: spec.namespace: must be kube-system, was "elsewhere"; another scheduler has '
             "the same resourceName"
         ) in errors
+
+
+async def test_the_right_to_use_buckets_counts_from_the_sending_of_a_slow_read(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as (it, [only]):
+        it.server.faults.delay(2.0, requests(resource="shardassignments", verb="get"))
+        await asyncio.sleep(20)
+        path = f"/leases/{only.replica.name}"
+        it.server.faults.refuse(503, lambda info: path in info.path)
+        renewals = it.server.requests.matching(method="PUT", path=path)
+        renewed = max(each.at_seconds for each in renewals if each.status == 200)
+
+        ended = await it.until(lambda: not only.replica.is_leading())
+
+        assert ended == pytest.approx(renewed - 2.0 + DEADLINE_SECONDS, abs=0.2)
