@@ -108,7 +108,7 @@ def test_the_longest_ranges_of_a_replica_are_accepted_by_the_definition() -> Non
     ("identity", "name"),
     [
         ("web-7d9f_1c2d-3", "web-7d9f-1c2d-3"),
-        ("My.Host_Name_1c2d", "my-host-name-1c2d"),
+        ("My.Host_Name_1c2d", "my.host-name-1c2d"),
         ("_1c2d", "1c2d"),
         ("h" * 300 + "_1c2d", "h" * 200 + "-1c2d"),
     ],
