@@ -239,6 +239,7 @@ class Daemon:
         shard = self.parts.shards = OwnShard(self.parts.profiles.has_quota)
         replica.holder.under_way = lambda: shard.under_way(self.parts.cache.assumed())
         shard.note_unanswered, shard.owner = unanswered, replica.owner
+        self.metrics.shards.states = replica.states
         return replica
 
     def _extenders(self, configuration: Configuration) -> Extenders:

@@ -96,6 +96,7 @@ EVERYTHING = {
     "rebalance": {"enabled": True},
     "whatif": {"enabled": True},
     "schedulerProfiles": {"enabled": True},
+    "sharding": {"enabled": True},
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "pool", "operator": "Exists"}],
     "networkPolicy": {
@@ -138,6 +139,7 @@ def test_every_value_is_used() -> None:
     assert data == EXAMPLE["plugins"]
     assert settings["profiles"] == EXAMPLE["profiles"]
     assert settings["podMaxBackoffSeconds"] == 1_000_000
+    assert settings["sharding"] == {"enabled": True}
     assert settings["leaderElection"] == {
         "leaderElect": True,
         "leaseDuration": "30s",
@@ -356,6 +358,7 @@ def test_the_printed_command_fits_the_release() -> None:
         ({"profiles": EXAMPLE["profiles"]}, "which roles the daemon needs"),
         ({"plugins": EXAMPLE["plugins"]}, "which roles the daemon needs"),
         ({"configuration": {"parallelism": 2}}, "which roles the daemon needs"),
+        ({"sharding": {"enabled": True}}, "which roles the daemon needs"),
         (
             {"schedulerProfiles": {"enabled": True}},
             "--config-map kube-system/custom-scheduler --scheduler-profiles -",
