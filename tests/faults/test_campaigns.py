@@ -14,6 +14,7 @@ from tests.support import virtual_time
 SEEDS = range(1, 39)
 SEEDS_OF_GROUPS = range(1, 9)
 SEEDS_OF_PLUGINS = range(1, 13)
+SEEDS_OF_SHARDS = range(10, 15)
 IN_PARTS = (("groups", 40285),)
 """Seeds that found something once."""
 
@@ -35,6 +36,13 @@ def test_a_campaign_of_faults_breaks_no_promise_to_groups(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS_OF_PLUGINS)
 def test_a_storm_breaks_no_promise_to_users_of_optional_plugins(seed: int) -> None:
     report = run(seed, "plugins")
+
+    assert not report.findings, told(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS_OF_SHARDS)
+def test_a_campaign_of_faults_breaks_no_promise_of_several_active_replicas(seed: int) -> None:
+    report = run(seed, "shards")
 
     assert not report.findings, told(report)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from scheduler.engine.cycle.shard_changes import ShardChanges
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import OwnShard
-from scheduler.framework import PermitPlugin, Wait
+from scheduler.framework import PermitPlugin, ReservePlugin, Wait
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 
@@ -27,10 +27,16 @@ NAMESPACE = next(half for half in (0, 1) if bucket_of("namespace/default") in HA
 """The half with the pods whose required constraints count each other."""
 
 
-class Hold(PermitPlugin):
+class Hold(ReservePlugin, PermitPlugin):
     """Holds pods with the label `held` for a minute."""
 
     name = "Hold"
+    reserved: ClassVar[list[str]] = []
+
+    def reserve(self, state: Any, pod: Any, node_name: str) -> None:
+        self.reserved.append(pod.name)
+
+    def unreserve(self, state: Any, pod: Any, node_name: str) -> None: ...
 
     def permit(self, state: Any, pod: Any, node_name: str) -> Any:
         return Wait(60.0) if "held" in pod.labels else None
@@ -41,7 +47,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: custom-scheduler
-  plugins: {permit: {enabled: [{name: Hold}]}}
+  plugins: {multiPoint: {enabled: [{name: Hold}]}}
 """
 
 
@@ -68,6 +74,7 @@ class Replica:
 @asynccontextmanager
 async def replicas(it: Cluster, number: int = 2) -> AsyncIterator[list[Replica]]:
     """Run daemons; each of the first two may use a half of the buckets."""
+    Hold.reserved.clear()
     plugins = {"Hold": Hold}
     async with asyncio.TaskGroup() as tasks:
         daemons, made = [it.daemon(HOLDING, plugins=plugins, seed=seed) for seed in range(number)], []
@@ -147,6 +154,7 @@ async def test_a_pod_that_fits_only_on_a_node_of_another_replica_is_bound_by_tha
             assert each.daemon.parts.cache.counts()["assumed_pods"] == 0
         await it.until(lambda: it.notes("p", "Scheduled"))
         assert it.notes("p", "FailedScheduling") == []
+        assert Hold.reserved == ["p"]  # by the second one
 
 
 async def test_a_pod_that_fits_nowhere_is_reported_once_for_all_nodes(tmp_path: Path) -> None:
@@ -177,10 +185,17 @@ async def test_a_pod_that_does_not_fit_any_more_is_returned_and_decided_about_ag
         await it.until(lambda: it.pod("held").get("status", {}).get("nominatedNodeName"))
         it.server.store.patch("pods", "held", patch, subresource="status")
         await asyncio.sleep(0.5)
-        it.add_pods(pod_of(0, "p", cpu="2"))
+        it.add_pods(pod_of(0, "p", cpu="2", priority=9))
         await it.until(lambda: it.condition("p").get("reason") == "Unschedulable")
 
+        # The second replica preempts no pod, and says nothing.
+        assert all(
+            each.json == {"status": {"nominatedNodeName": None}}
+            for each in it.server.requests.matching(method="PATCH", path="/pods/p/status")
+            if each.user_agent == second.user_agent
+        )
         assert ("PATCH", second.user_agent) in writes(it, "p")
+        assert writes(it, "held") == [("PATCH", second.user_agent)]
         assert first.waits_for("p")
         assert not second.waits_for("p")
         assert not it.pod("p")["status"].get("nominatedNodeName")
@@ -238,10 +253,16 @@ async def test_a_pod_that_was_passed_on_counts_until_it_is_bound_also_for_a_new_
         assert it.condition("first")["reason"] == "PassedOn"
         if is_new_owner:
             owner.use(())
+        # It is tried first.
+        priority = {"metadata": {"name": "first"}, "value": 9, "preemptionPolicy": "Never"}
+        it.server.store.create("priorityclasses.scheduling.k8s.io", priority)
+        second = apart(0, "second", cpu="1", priorityClassName="first")
+        del second["spec"]["priority"], second["spec"]["preemptionPolicy"]
+        it.server.store.create("pods", second)
+        if is_new_owner:
+            await asyncio.sleep(0.1)
             third.use(HALVES[keys])
-            await it.until(lambda: third.daemon.parts.cache.counts()["assumed_pods"])
             owner = third
-        it.add_pods(apart(0, "second", cpu="1"))
         await it.until(lambda: it.condition("second"))
 
         assert "node(s) didn't match pod anti-affinity rules" in it.condition("second")["message"]
