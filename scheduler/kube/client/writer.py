@@ -442,7 +442,8 @@ class ApiWriter:
         if patch.body() is None and not self._status.is_pending(pod.uid):
             return 0
         written = await self._wait_written(patch)
-        return 0 if written is None else int(written["metadata"]["resourceVersion"])
+        metadata = {} if written is None else written.get("metadata") or {}
+        return int(metadata.get("resourceVersion") or 0)
 
     async def write_status(
         self,
