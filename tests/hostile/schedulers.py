@@ -61,7 +61,7 @@ def usage(pid: int) -> Usage:
     peak = cpu = 0.0
     pids = [str(pid)]
     for each in pids:
-        with suppress(OSError):
+        with suppress(OSError, IndexError):  # one that has just ended has no memory
             for task in Path(f"/proc/{each}/task").iterdir():
                 pids += (task / "children").read_text().split()
             peak += int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{each}/status").read_text())[0]) / 1024
