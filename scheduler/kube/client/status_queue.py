@@ -14,6 +14,9 @@ from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.decode import decode_object
+from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import Pod, PodSpec
 from scheduler.retries import RetryPolicy
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from scheduler.framework.capabilities import WantedStatus
     from scheduler.kube.client.requests import Requests
     from scheduler.kube.client.resources import Resource
-    from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
 
 LONGEST_MESSAGE = 32 * 1024
@@ -287,6 +289,19 @@ class UnseenChanges:
             self._of.pop(pod.uid, None)
 
 
+def _identity_and_status(pod: PodInfo) -> PodInfo:
+    """Return what a patch reads of a pod: thousands of patches may wait, and a pod may have a megabyte."""
+    metadata = pod.pod.metadata
+    identity = ObjectMeta(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        generation=metadata.generation,
+    )
+    return PodInfo(Pod(metadata=identity, spec=PodSpec(node_name=pod.node_name), status=pod.pod.status))
+
+
 class StatusPatch(_StatusJob):
     """The wanted status of one pod.
 
@@ -309,7 +324,7 @@ class StatusPatch(_StatusJob):
         unseen: UnseenChanges,
     ) -> None:
         super().__init__(pod.key, pod.uid)
-        self.pod = pod
+        self.pod = _identity_and_status(pod)
         self.conditions = {} if condition is None else {condition.type: condition}
         self.nominated_node_name = nominated_node_name
         self._clock = clock

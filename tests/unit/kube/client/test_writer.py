@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,24 @@ async def test_a_refused_status_patch_leaves_no_garbage_that_keeps_the_pod(statu
             assert not is_kept("refused")
         finally:
             gc.enable()
+
+
+async def test_a_waiting_status_patch_does_not_keep_the_pod():
+    """Thousands may wait, most of them for pods that were deleted meanwhile."""
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/large/status", Answer())
+        found = pod_object("large")
+        found["metadata"]["generation"] = 7
+        large = decode_pod(msgspec.json.encode(found))
+        kept = weakref.ref(large)
+
+        writer.patch_pod_status(large, condition=rejected("no node fits"))
+        del large
+
+        assert kept() is None
+        await writer.drain(10.0)
+        (written,) = server.received[0].json["status"]["conditions"]
+        assert (written["reason"], written["observedGeneration"]) == ("Unschedulable", 7)
 
 
 @pytest.mark.parametrize("status", [404, 409, 500])
