@@ -25,7 +25,7 @@ from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.node import NodeObject, node_with_images
-from scheduler.objects.pod import PodInfo, spec_digest
+from scheduler.objects.pod import PodInfo, UnannotatedJson, spec_digest
 from scheduler.objects.resources import DEFAULT_RULES, pod_resources
 from scheduler.objects.storage import (
     CSIDriver,
@@ -249,7 +249,10 @@ def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES, *, keeps_bound_objec
     except ObjectError as error:
         error.found = _decode_untyped(raw, "Pod")[1]
         raise
-    kept = _without_managed_fields(raw) if keeps_bound_objects or not pod.spec.node_name else None
+    kept = None
+    if keeps_bound_objects or not pod.spec.node_name:
+        is_large = size > _LARGE_POD_BYTES and bool(metadata.annotations)
+        kept = _without_managed_fields(raw, nor_annotations=is_large)
     found = PodInfo(pod, kept, resources=resources)
     if digest:
         found.spec_digest = digest
@@ -331,9 +334,14 @@ def _shared(part: _S) -> _S:
     return cast("_S", _SHARED.setdefault((type(part), sha256(content).digest()), part))
 
 
-def _without_managed_fields(raw: bytes) -> bytes:
-    """Remove managedFields, which no plugin, extender or WebAssembly guest needs, and which are often half of an object."""
-    if b'"managedFields"' not in raw:
+def _without_managed_fields(raw: bytes, *, nor_annotations: bool) -> bytes | UnannotatedJson:
+    """Remove managedFields, which no plugin, extender or WebAssembly guest needs, and which are often half of an object.
+
+    Args:
+        raw: an object.
+        nor_annotations: whether the annotations, which it has, are removed too.
+    """
+    if not nor_annotations and b'"managedFields"' not in raw:
         return raw
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -341,7 +349,12 @@ def _without_managed_fields(raw: bytes) -> bytes:
     except RecursionError:
         return without_managed_fields(raw)
     metadata.pop("managedFields", None)
-    return msgspec.json.encode({**fields, "metadata": metadata})
+    if nor_annotations:
+        size = memoryview(metadata.pop("annotations")).nbytes
+        del fields["metadata"]
+        return UnannotatedJson.of(msgspec.json.encode({"metadata": metadata, **fields}), size)
+    written = msgspec.json.encode({**fields, "metadata": metadata})
+    return bytes(memoryview(written))  # a copy: what an encoder returns may have reserved half as much again
 
 
 def _decode_untyped(raw: bytes, kind: str) -> tuple[bytes, dict[str, Any]]:

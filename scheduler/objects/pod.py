@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -28,12 +28,37 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import NodeAllocatableResourceClaimStatus, Toleration, Volume
 
 _ENCODER = msgspec.msgpack.Encoder()
+_ANNOTATIONS = msgspec.json.Encoder()
 
 MANY_ENTRIES: Final = 128
 """Signatures contain `spec_digest` instead of a list of the spec with more entries: they are kept, hashed and compared."""
 
 
 _DERIVED_IN_SLOTS: Final = ("_affinity_terms", "_group", "_host_ports")
+_BEFORE_ANNOTATIONS: Final = b'{"metadata":{"annotations":'
+_BEFORE_METADATA: Final = b'{"metadata":{'
+
+
+class UnannotatedJson(msgspec.Struct, frozen=True, gc=False):
+    """The JSON of a pod whose annotations are kept only once, decoded: they may have 256 KiB.
+
+    Attributes:
+        rest: all that follows the annotations.
+        size: the approximate number of bytes with the annotations.
+    """
+
+    rest: bytes
+    size: int
+
+    @classmethod
+    def of(cls, raw: bytes, annotations_size: int) -> Self:
+        """Return the JSON of a pod that begins with its metadata, which have a name and no annotations."""
+        rest = b"," + raw.removeprefix(_BEFORE_METADATA)
+        return cls(rest, len(rest) + annotations_size)
+
+    def whole(self, annotations: Mapping[str, str]) -> bytes:
+        """Return the JSON with the annotations."""
+        return b"".join((_BEFORE_ANNOTATIONS, _ANNOTATIONS.encode(annotations), self.rest))
 
 
 class PodInfo:
@@ -43,7 +68,6 @@ class PodInfo:
 
     Attributes:
         pod: the decoded object.
-        raw: its JSON from the API server; None on bound pods, unless a plugin `needs` it.
         node_name: the node it is bound to or assumed on; "" while it is pending.
         uid, namespace: as in the object; no properties, because they are read more often than all others.
     """
@@ -53,30 +77,42 @@ class PodInfo:
         *_DERIVED_IN_SLOTS,
         "__dict__",
         "__weakref__",
+        "_raw",
         "_resources",
         "namespace",
         "node_name",
         "pod",
-        "raw",
         "uid",
     )
 
     def __init__(
         self,
         pod: Pod,
-        raw: bytes | None = None,
+        raw: bytes | UnannotatedJson | None = None,
         *,
         node_name: str | None = None,
         resources: PodResources | None = None,
     ) -> None:
         self.pod = pod
         self.uid, self.namespace = pod.metadata.uid, pod.metadata.namespace
-        self.raw = raw
+        self._raw = raw
         self.node_name = pod.spec.node_name if node_name is None else node_name
         self._resources = resources
         self._affinity_terms: AffinityTerms | None = None
         self._group: GroupKey | EllipsisType | None = ...
         self._host_ports: tuple[HostPort, ...] | None = None
+
+    @property
+    def raw(self) -> bytes | None:
+        """Its JSON from the API server, without managedFields; None on bound pods, unless a plugin `needs` it."""
+        raw = self._raw
+        return raw.whole(self.pod.metadata.annotations) if isinstance(raw, UnannotatedJson) else raw
+
+    @property
+    def raw_size(self) -> int:
+        """The approximate length of `raw`; 0 if it was not kept."""
+        raw = self._raw
+        return 0 if raw is None else raw.size if isinstance(raw, UnannotatedJson) else len(raw)
 
     @property
     def name(self) -> str:
@@ -230,7 +266,7 @@ class PodInfo:
         resources = pod_resources(self.pod, rules)
         if resources == self.resources:
             return self
-        return PodInfo(self.pod, self.raw, node_name=self.node_name, resources=resources)
+        return PodInfo(self.pod, self._raw, node_name=self.node_name, resources=resources)
 
     def with_claims(
         self, statuses: tuple[NodeAllocatableResourceClaimStatus, ...], rules: PodRules
@@ -238,7 +274,7 @@ class PodInfo:
         """Return the pod with other amounts that it takes of its node with the devices of its claims."""
         status = msgspec.structs.replace(self.pod.status, node_allocatable_resource_claim_statuses=statuses)
         pod = msgspec.structs.replace(self.pod, status=status)
-        return PodInfo(pod, self.raw, node_name=self.node_name, resources=pod_resources(pod, rules))
+        return PodInfo(pod, self._raw, node_name=self.node_name, resources=pod_resources(pod, rules))
 
     @cached_property
     def object(self) -> Mapping[str, Any]:
@@ -248,20 +284,21 @@ class PodInfo:
             LookupError: the bytes were not kept; a plugin that reads whole bound pods must declare it in
                 `needs`.
         """
-        if self.raw is None:
+        raw = self.raw
+        if raw is None:
             raise LookupError(f"Pod {self.key}: its whole object was not kept; see Needs.bound_pod_objects")
-        return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
+        return msgspec.json.decode(raw)  # type: ignore[no-any-return]
 
     def with_spec(self, **changed: Any) -> PodInfo:
         """Return the pod as if its spec had other values of some fields; its requests stay the same."""
         spec = msgspec.structs.replace(self.pod.spec, **changed)
         pod = msgspec.structs.replace(self.pod, spec=spec)
-        return PodInfo(pod, self.raw, node_name=self.node_name, resources=self._resources)
+        return PodInfo(pod, self._raw, node_name=self.node_name, resources=self._resources)
 
     def with_requests(self, requests: Mapping[str, int]) -> PodInfo:
         """Return the pod as if a node needed other free amounts for it."""
         resources = replace(self.resources, requests=requests)
-        return PodInfo(self.pod, self.raw, node_name=self.node_name, resources=resources)
+        return PodInfo(self.pod, self._raw, node_name=self.node_name, resources=resources)
 
     def takes_the_same_as(self, other: PodInfo) -> bool:
         """Return whether a node's counts are the same with either of two versions of the pod."""
@@ -277,7 +314,7 @@ class PodInfo:
 
     def placed_on(self, node_name: str) -> PodInfo:
         """Return the same pod as if bound to a node."""
-        placed = PodInfo(self.pod, self.raw, node_name=node_name, resources=self._resources)
+        placed = PodInfo(self.pod, self._raw, node_name=node_name, resources=self._resources)
         placed.take_derived_from(self)
         return placed
 

@@ -306,7 +306,7 @@ class _Kept(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes, without the names of nodes."""
-        written = len(self.pod.raw or b"")
+        written = self.pod.raw_size
         size = _RECORD_BYTES + written + PARSED * max(0, written - _COMMON_POD_BYTES)
         size += sum(map(len, self.status.reasons))
         arrays: list[object] = [each.values for each in self.plugins or ()] + list(self.others.values())

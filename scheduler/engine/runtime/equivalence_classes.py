@@ -156,7 +156,7 @@ class EquivalenceClasses:
 
 def is_too_large(pod: PodInfo) -> bool:
     """Return whether a pod is too large for caching."""
-    return pod.raw is not None and len(pod.raw) > _LARGEST_POD_BYTES
+    return pod.raw_size > _LARGEST_POD_BYTES
 
 
 class AttemptState(CycleState):

@@ -59,8 +59,8 @@ async def _found(subject: Subject, resource: Resource, kind: str, key: str) -> b
         return None if row is None else snapshot.nodes[row].raw
     if resource is PODS:
         pod = parts.pods.get(key)
-        if pod is not None and pod.raw is not None:
-            return pod.raw
+        if pod is not None and (raw := pod.raw) is not None:
+            return raw
         return None if subject.read_pod is None else await subject.read_pod(key)
     found = parts.cache.snapshot().objects(kind).get(key)
     return None if found is None else msgspec.json.encode(found)

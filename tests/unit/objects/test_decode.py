@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import tracemalloc
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -25,8 +26,12 @@ from scheduler.objects.decode import (
     typed_object,
     without_managed_fields,
 )
-from scheduler.objects.pod import spec_digest
+from scheduler.objects.pod import spec_digest, trim_bound_pod
+from scheduler.objects.resources import DEFAULT_RULES
 from tests.support.builders import node_object, pod_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def encoded(found: Any) -> bytes:
@@ -350,6 +355,68 @@ def test_the_digest_of_a_large_spec_is_computed_once_for_each_version_of_the_pod
 
     assert found.__dict__["spec_digest"] == spec_digest(found.pod.spec)
     assert "spec_digest" not in decode_pod(_with_many_ports("a", 1)).__dict__
+
+
+MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}, "time": "2026-05-04T10:11:12Z"}]
+
+
+def _with_annotations(name: str, text: str, *, node: str = "", **metadata: Any) -> dict[str, Any]:
+    found = pod_object(name, node=node, labels={"app": "web"})
+    found["metadata"] |= {"annotations": {"large": text, "small": name}, **metadata}
+    return found
+
+
+def _memory_of(made: Callable[[], object]) -> int:
+    tracemalloc.start()
+    kept = made()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del kept
+    return taken
+
+
+def test_a_large_pod_keeps_its_annotations_once():
+    size = 200_000
+    lines = [encoded(_with_annotations(f"p{each}", "x" * size, managedFields=MANAGED)) for each in range(10)]
+
+    taken = _memory_of(lambda: [decode_pod(line) for line in lines])
+
+    assert taken < 1.05 * size * len(lines)
+
+
+def test_a_pod_without_managed_fields_takes_no_more_memory_than_its_bytes_and_its_fields():
+    bare = encoded(_with_annotations("web", "x" * 3000))
+    line = encoded(_with_annotations("web", "x" * 3000, managedFields=MANAGED))
+
+    taken = _memory_of(lambda: [decode_pod(line) for _ in range(100)])
+    of_fields = _memory_of(lambda: [decode_pod(bare) for _ in range(100)])  # these bytes exist already
+
+    assert taken - of_fields < 1.05 * len(bare) * 100
+
+
+@pytest.mark.parametrize("metadata", [{}, {"managedFields": MANAGED}], ids=["plain", "managed"])
+@pytest.mark.parametrize("size", [10, 40_000])
+def test_every_version_of_a_pod_has_its_whole_object(size: int, metadata: dict[str, Any]):
+    found = _with_annotations("web", '"\\ä\n😀' + "x" * size)
+    pod = decode_pod(encoded({**found, "metadata": {**found["metadata"], **metadata}}))
+
+    versions = [pod, pod.placed_on("n1"), pod.with_requests({"cpu": 7}), pod.with_spec(priority=7)]
+    versions += [pod.with_claims((), DEFAULT_RULES)]
+    for each in versions:
+        assert each.raw is not None
+        assert json.loads(each.raw) == each.object == found
+    assert pod.raw_size == pytest.approx(len(pod.raw or b""), abs=64)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_bound_pod_without_its_annotations_has_its_whole_object_on_request(keeps: bool):
+    found = _with_annotations("web", "x" * 40_000, node="n1")
+
+    pod = trim_bound_pod(decode_pod(encoded(found), keeps_bound_objects=keeps), keep_object=keeps)
+
+    assert pod.annotations == {}
+    assert (json.loads(pod.raw) if pod.raw else None) == (found if keeps else None)
+    assert bool(pod.raw_size) is keeps
 
 
 def test_the_fields_of_a_type_are_looked_up_once_for_all_objects_with_nulls(monkeypatch: pytest.MonkeyPatch):

@@ -158,10 +158,11 @@ def _what_it_loses(pod: PodInfo) -> str:
 
 def _local_volumes(pod: PodInfo) -> Iterator[str]:
     """Yield the names of volumes whose data stay on the node, without those that an annotation exempts."""
-    assert pod.raw is not None, f"pod {pod.key} is as the API server has it"
+    raw = pod.raw
+    assert raw is not None, f"pod {pod.key} is as the API server has it"
     exempt = {name.strip() for name in pod.annotations.get(_SAFE_VOLUMES, "").split(",")}
     try:
-        volumes = _decode_volumes(pod.raw).spec.volumes or ()
+        volumes = _decode_volumes(raw).spec.volumes or ()
     except msgspec.ValidationError:
         volumes = (_Volume("of unknown form", host_path=_HostPath()),)
     for volume in volumes:
