@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from scheduler.framework.reasons import (
     codes_of,
 )
 from scheduler.framework.status import Code, Status
-from scheduler.snapshot.arrays import selected
+from scheduler.snapshot.arrays import own, put_where, selected, shared
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Self
+
+    from numpy.typing import NDArray
 
     from scheduler.snapshot import Bools, Rows, UInt16s
 
@@ -173,6 +175,16 @@ NARROWED = -2
 NOT_EXAMINED = -3
 """In `Diagnosis.rejected_by`: the node was not evaluated."""
 
+_FEW = 4
+"""If fewer than one of this number of nodes remain, they are selected before they are compared."""
+
+
+# Only the last numbers of nodes: every diagnosis of a cluster begins with the same arrays.
+@lru_cache(maxsize=2)
+def _blank_arrays(n_nodes: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    return shared(np.full(n_nodes, FEASIBLE, dtype=np.int8)), shared(np.zeros(n_nodes, dtype=np.uint8))
+
+
 NO_NODES = Reason("no nodes available to schedule pods", NO_NODES_CODE)
 
 
@@ -180,11 +192,14 @@ NO_NODES = Reason("no nodes available to schedule pods", NO_NODES_CODE)
 class Diagnosis:
     """The result for every node of a snapshot.
 
+    Its arrays have the smallest type that suffices. Arrays that are read-only are shared with other diagnoses or with cached
+    results, and are copied before the first change.
+
     Attributes:
         n_nodes: number of nodes.
-        rejected_by: int16 (n_nodes,), the index in `plugins` of the first one that rejected the node, or
+        rejected_by: int8 or int16 (n_nodes,), the index in `plugins` of the first one that rejected the node, or
             FEASIBLE, NARROWED or NOT_EXAMINED.
-        index: uint16 (n_nodes,), the index in that plugin's table.
+        index: uint8 or uint16 (n_nodes,), the index in that plugin's table, if a plugin rejected the node.
         plugins: the called Filter plugins, in order; one that was called twice occurs twice.
         tables: the tables of their outcomes, in the same order.
         has_failures: whether the evaluation of some node failed.
@@ -198,8 +213,8 @@ class Diagnosis:
     """
 
     n_nodes: int
-    rejected_by: np.ndarray[tuple[int], np.dtype[np.int16]]
-    index: UInt16s
+    rejected_by: NDArray[Any]
+    index: NDArray[Any]
     plugins: list[str] = field(default_factory=list)
     tables: list[tuple[Outcome, ...]] = field(default_factory=list)
     has_failures: bool = False
@@ -211,12 +226,14 @@ class Diagnosis:
     avoided: Mapping[int, str] = field(default_factory=dict)
     n_within: int = field(kw_only=True)
     _counted: list[tuple[str, Outcome, int]] | None = field(default=None, repr=False, compare=False)
+    _feasible: Rows | None = field(
+        default=None, repr=False, compare=False
+    )  # all feasible rows, if they are known
 
     @classmethod
     def blank(cls, n_nodes: int) -> Diagnosis:
         """Return a diagnosis in which every node is feasible."""
-        rejected_by = np.full(n_nodes, FEASIBLE, dtype=np.int16)
-        return cls(n_nodes, rejected_by, np.zeros(n_nodes, dtype=np.uint16), n_within=n_nodes)
+        return cls(n_nodes, *_blank_arrays(n_nodes), n_within=n_nodes)
 
     @property
     def feasible(self) -> Rows:
@@ -276,21 +293,26 @@ class Diagnosis:
         """Record PreFilter's restriction to some nodes; `keep` is bool (n_nodes,)."""
         self.narrowed_to = node_names
         self.narrowing_plugins = plugins
-        self.rejected_by[~keep] = NARROWED
-        self._counted = None
+        self._mark(~keep, NARROWED)
+
+    def _mark(self, nodes: Bools | Rows, what: int) -> None:
+        self.rejected_by = own(self.rejected_by)
+        self.rejected_by[nodes] = what
+        self._counted = self._feasible = None
 
     def take_over(
         self,
         plugins: Sequence[str],
         tables: Sequence[tuple[Outcome, ...]],
-        rejected_by: np.ndarray[tuple[int], np.dtype[np.int16]],
-        index: UInt16s,
+        rejected_by: NDArray[Any],
+        index: NDArray[Any],
+        feasible: Rows,
         *,
         has_failures: bool,
     ) -> None:
-        """Begin with the first plugins' results for all nodes; arrays are as in the attributes, and are copied."""
+        """Begin with the first plugins' results for all nodes; arrays are as in the attributes, and read-only from now on."""
         self.plugins, self.tables = list(plugins), list(tables)
-        self.rejected_by, self.index = rejected_by.copy(), index.copy()
+        self.rejected_by, self.index, self._feasible = shared(rejected_by), shared(index), feasible
         self._counted = None
         self.has_failures = has_failures
 
@@ -307,36 +329,71 @@ class Diagnosis:
         places = np.flatnonzero(rejected)
         if not places.size:
             return rows
-        place = len(self.plugins)
-        self.plugins.append(plugin)
-        self.tables.append(table)
+        place = self._add(plugin, table)
         rejected_rows, numbers = rows[places], at_rows[places]
         self.rejected_by[rejected_rows] = place
         self.index[rejected_rows] = numbers
-        self._counted = None
-        if not self.has_failures:
-            failures = [number for number, outcome in enumerate(table) if outcome.code is Code.ERROR]
-            self.has_failures = bool(failures) and bool(np.isin(numbers, failures).any())
+        self._note_failures(table, numbers)
         return selected(rows, ~rejected)
+
+    def reject_across(self, plugin: str, table: tuple[Outcome, ...], index: UInt16s, rows: Rows) -> Rows:
+        """Record one plugin's result as `reject` does; `index` is (n_nodes,), and valid at `rows`.
+
+        All nodes are compared, because to select the remaining ones takes many times as long.
+        """
+        if _FEW * len(rows) < self.n_nodes:
+            return self.reject(plugin, table, index[rows], rows)
+        remaining = self.rejected_by == FEASIBLE
+        are_all = rows is self._feasible or (len(rows) == self.n_nodes and bool(remaining.all()))
+        if not are_all:  # others are feasible too, or the results of some of these nodes are replaced
+            remaining = np.zeros(self.n_nodes, dtype=np.bool_)
+            remaining[rows] = True
+        rejected = (index != 0) & remaining
+        if not rejected.any():
+            return rows
+        place = self._add(plugin, table)
+        put_where(self.rejected_by, rejected, place)
+        put_where(self.index, rejected, index)
+        self._note_failures(table, index, rejected)
+        left = np.flatnonzero(remaining > rejected)
+        self._feasible = left if are_all else None
+        return left
+
+    def _add(self, plugin: str, table: tuple[Outcome, ...]) -> int:
+        """Add a plugin that rejects nodes, with room in the arrays for its numbers, and return its place."""
+        place = len(self.plugins)
+        self.plugins.append(plugin)
+        self.tables.append(table)
+        self.rejected_by, self.index = own(self.rejected_by, place), own(self.index, len(table) - 1)
+        self._counted = self._feasible = None
+        return place
+
+    def _note_failures(
+        self, table: tuple[Outcome, ...], numbers: UInt16s, rejected: Bools | None = None
+    ) -> None:
+        """Record whether some of the nodes failed; `rejected` is where `numbers` are valid, None is everywhere."""
+        if self.has_failures:
+            return
+        failures = [number for number, outcome in enumerate(table) if outcome.code is Code.ERROR]
+        if failures:
+            failed = np.isin(numbers, failures)
+            self.has_failures = bool(failed.any() if rejected is None else (failed & rejected).any())
 
     def leave_out(self, rows: Rows) -> None:
         """Mark nodes as not evaluated: they were skipped, or their result does not count."""
-        self.rejected_by[rows] = NOT_EXAMINED
-        self._counted = None
+        self._mark(rows, NOT_EXAMINED)
 
     def look_within(self, rows: Rows) -> None:
         """Record that only these nodes are eligible, whatever the results of the others."""
         others = np.ones(self.n_nodes, dtype=np.bool_)
         others[rows] = False
-        self.rejected_by[others] = NOT_EXAMINED
-        self._counted = None
+        self._mark(others, NOT_EXAMINED)
         self.n_within = len(rows)
 
     def look_at_only(self, rows: Rows) -> None:
         """Record that only these nodes, which are feasible, were evaluated."""
-        self.rejected_by[:] = NOT_EXAMINED
-        self.rejected_by[rows] = FEASIBLE
-        self._counted = None
+        self.rejected_by = np.full_like(self.rejected_by, NOT_EXAMINED)
+        self._mark(rows, FEASIBLE)
 
     def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
         """Return the rejecting plugin and the outcome of a node; None if it is feasible or was not evaluated.

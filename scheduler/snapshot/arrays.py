@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +56,31 @@ def selected(values: NDArray[S], mask: Bools) -> NDArray[S]:
     return values[np.flatnonzero(mask)]
 
 
-def put_where(index: UInt16s, mask: Bools, value: int) -> None:
-    """Assign `index[mask] = value` without a branch for each element, for the same reason as in `selected`."""
-    index *= ~mask
-    index += mask * np.uint16(value)
+def put_where(numbers: NDArray[Any], mask: Bools, values: NDArray[Any] | int) -> None:
+    """Assign `numbers[mask] = values[mask]` without a branch for each element, for the same reason as in `selected`."""
+    numbers *= ~mask
+    numbers += np.multiply(values, mask, dtype=numbers.dtype, casting="unsafe")
+
+
+def own(numbers: NDArray[Any], highest: int = 0) -> NDArray[Any]:
+    """Return an array that may be changed: the same one, or a copy if it is read-only, because it is shared.
+
+    Args:
+        numbers: one or two bytes each.
+        highest: a number that it must have room for.
+    """
+    if highest > _MOST_IN_A_BYTE and highest > np.iinfo(numbers.dtype).max:
+        return numbers.astype(f"{numbers.dtype.kind}2")
+    return numbers if numbers.flags.writeable else numbers.copy()
+
+
+_MOST_IN_A_BYTE = 127
+
+
+def shared(numbers: NDArray[S]) -> NDArray[S]:
+    """Return an array, read-only from now on: those who have it may keep it, and whoever changes it needs an `own` one."""
+    numbers.flags.writeable = False
+    return numbers
 
 
 def wrapped(number: int) -> int:

@@ -223,7 +223,9 @@ class _Shelf:
 
 
 _DIAGNOSED: Final = tuple(
-    field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index", "_counted"}
+    field.name
+    for field in fields(Diagnosis)
+    if field.name not in {"rejected_by", "index", "_counted", "_feasible"}
 )
 _TABLES: Final = _DIAGNOSED.index("tables")
 _diagnosed = attrgetter(*_DIAGNOSED)
@@ -344,5 +346,5 @@ class _Kept(NamedTuple):
 
 
 def _short(numbers: NDArray[Any], furthest: int) -> NDArray[Any]:
-    """Return integers in the smallest type that contains `furthest`, the value furthest from 0."""
-    return numbers.astype(np.min_scalar_type(furthest))
+    """Return integers in the smallest type that contains `furthest`, the value furthest from 0; the same array, if it has this type."""
+    return numbers.astype(np.min_scalar_type(furthest), copy=False)

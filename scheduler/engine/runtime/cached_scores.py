@@ -232,7 +232,7 @@ class _PluginPart:
 
     def shown(self) -> PluginScores:
         """Return the current scores."""
-        values = self.normalized.values if self.adapter.normalizes else self.cached.values.copy()
+        values = self.normalized.values if self.adapter.normalizes else self.cached.shown()
         return PluginScores(self.adapter.plugin.name, self.weight, values)
 
 
@@ -256,6 +256,8 @@ class CachedScores:
         self._total: NDArray[Any] = np.zeros(0, dtype=_type_of_totals(self._plain_weight))
         # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
+        # The feasible rows with the highest total, and this total; None if they are not known.
+        self._best: tuple[Rows, int] | None = None
 
     def follow(
         self,
@@ -283,7 +285,7 @@ class CachedScores:
                 snapshot.n_nodes,
             )
         if len(self._total) != snapshot.n_nodes:
-            self._total = resized(self._total, snapshot.n_nodes)
+            self._total, self._best = resized(self._total, snapshot.n_nodes), None
         missing = self._missing(filter_result, rows)
         if len(missing) > FEW_ROWS:
             self._rank_all(np.asarray(missing), state, pod, snapshot)
@@ -291,6 +293,7 @@ class CachedScores:
             for row in missing:
                 self._rank(int(row), state, pod, snapshot)
         if rows is filter_result.feasible:
+            self._best = None if self._left is None else self._best_after(missing)
             self._left = set()
         for part in self._normalizing:
             if not part.normalized.hold_at(rows):
@@ -325,6 +328,16 @@ class CachedScores:
                 ]
         return selected(rows, self._total[rows] == _UNRANKED)
 
+    def _best_after(self, ranked: Sequence[int] | Rows) -> tuple[Rows, int] | None:
+        """Return the best rows after a change of some rows, which were ranked again; None if it needs all rows."""
+        if self._best is None or len(ranked) > FEW_ROWS:
+            return None
+        rows, highest = self._best
+        if any(self._total[row] >= highest for row in ranked):
+            return None
+        rows = selected(rows, self._total[rows] == highest)
+        return (rows, highest) if rows.size else None
+
     def _rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = np.zeros(len(rows), dtype=np.int64)
         for part in self._parts:
@@ -354,7 +367,10 @@ class CachedScores:
         if differing:
             best = best_of(rows, added_up(differing, self._total, self._plain_weight))
         elif rows is filter_result.feasible:
-            best = np.flatnonzero(self._total == self._total.max())
+            if self._best is None:
+                highest = self._total.max()
+                self._best = np.flatnonzero(self._total == highest), int(highest)
+            best = self._best[0]
         else:
             best = best_of(rows, self._total)
         return best, (*shown, *extra)

@@ -17,7 +17,7 @@ from scheduler.framework.diagnosis import FEASIBLE, PASS
 from scheduler.framework.interface import ExtensionPoint, Plugin
 from scheduler.framework.status import Code
 from scheduler.objects.caches import BoundedDict
-from scheduler.snapshot.arrays import most_kept, selected
+from scheduler.snapshot.arrays import most_kept, own, put_where, selected, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis, Outcome, Outcomes
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Rows, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Rows, Snapshot
     from scheduler.snapshot.arrays import ChangeLog
 
 K = TypeVar("K", bound="CachedVerdicts")
@@ -98,8 +98,13 @@ class CachedVerdicts:
         known = self.known if len(rows) == len(self.known) else self.known.take(rows)
         return rows[:0] if known.all() else selected(rows, ~known)
 
+    def shown(self) -> NDArray[Any]:
+        """Return the results of all rows, which do not change later; those that are not known are not valid."""
+        return shared(self.values)
+
     def note(self, rows: Rows, values: Any) -> None:
         """Store the results of rows that were not known."""
+        self.values = own(self.values)
         self.values[rows] = values
         self.known[rows] = True
         self.misses -= len(rows)
@@ -107,7 +112,9 @@ class CachedVerdicts:
 
     def note_one(self, row: int, value: int) -> None:
         """Store the result of a row that was not known."""
-        self.values[row] = value
+        if self.values[row] != value:
+            self.values = own(self.values)
+            self.values[row] = value
         self.known[row] = True
         self.misses -= 1
         self.notes += 1
@@ -289,11 +296,11 @@ def gives_signatures(plugin: Plugin) -> bool:
 class CachedFilterResult:
     """The feasible nodes of a class, and the first rejecting filter of every other node.
 
-    Rows that `follow` leaves out count as feasible.
+    Rows that `follow` leaves out count as feasible. Diagnoses share the arrays, which are copied only if results differ.
 
     Attributes:
-        rejected_by: int16 (n_nodes,), the position in `plugins` of the first rejecting filter, or FEASIBLE.
-        index: uint16 (n_nodes,), the position in that filter's table.
+        rejected_by: int8 or int16 (n_nodes,), the position in `plugins` of the first rejecting filter, or FEASIBLE.
+        index: uint8 or uint16 (n_nodes,), the position in that filter's table; 0 for a feasible node.
         plugins: the names of the filters, in order.
         feasible: the feasible rows, ascending; the array is replaced only if the rows change.
         failed: the rows for which a plugin failed.
@@ -309,8 +316,8 @@ class CachedFilterResult:
         self._numbers: list[Mapping[Outcome, int] | None] = [None] * len(filters)
         self._tables: list[tuple[Outcome, ...]] = [()] * len(filters)
         self.plugins = [each.plugin.name for each, _ in filters]
-        self.rejected_by: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
-        self.index: UInt16s = np.zeros(0, dtype=np.uint16)
+        self.rejected_by: NDArray[Any] = np.zeros(0, dtype=np.int8)
+        self.index: NDArray[Any] = np.zeros(0, dtype=np.uint8)
         self.feasible: Rows = np.zeros(0, dtype=np.intp)
         self.failed: set[int] = set()
         self.unranked: set[int] | None = None
@@ -397,32 +404,54 @@ class CachedFilterResult:
         snapshot: Snapshot,
     ) -> None:
         if again is None:
-            self.rejected_by[:] = FEASIBLE
-            rows = snapshot.all_rows if evaluated is None else np.flatnonzero(evaluated)
-            self.feasible = self._filter_rows(rows, state, pod, snapshot)
-            if evaluated is not None:
-                self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
+            self.rejected_by, self.index = self._filter_rows(
+                snapshot.all_rows, evaluated, state, pod, snapshot
+            )
+            self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
             self.unranked = None
             return
-        was_feasible = [row for row in again if self.rejected_by[row] == FEASIBLE]
         if len(again) > FEW_ROWS:
             rows = np.array(sorted(again), dtype=np.intp)
-            self.rejected_by[rows] = FEASIBLE
-            self._filter_rows(rows if evaluated is None else rows[evaluated[rows]], state, pod, snapshot)
+            others_fit = self._change(rows, *self._filter_rows(rows, evaluated, state, pod, snapshot))
         else:
+            others_fit = False
             for row in again:
-                self.rejected_by[row] = FEASIBLE
-                if evaluated is None or evaluated[row]:
-                    self._filter_row(row, state, pod, snapshot)
-        if was_feasible != [row for row in again if self.rejected_by[row] == FEASIBLE]:
+                is_asked = evaluated is None or evaluated[row]
+                result = self._filter_row(row, state, pod, snapshot) if is_asked else (FEASIBLE, 0)
+                others_fit |= self._change_one(row, *result)
+        if others_fit:
             self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
         if self.unranked is not None:
             self.unranked |= again
 
-    def _filter_rows(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Rows:
-        """Evaluate rows, and return the feasible ones."""
+    def _change(self, rows: Rows, rejected_by: NDArray[Any], index: NDArray[Any]) -> bool:
+        """Store the results of rows, (len(rows),); return whether other nodes are feasible now."""
+        before = self.rejected_by[rows]
+        if (before == rejected_by).all() and (self.index[rows] == index).all():
+            return False
+        self.rejected_by = own(self.rejected_by, int(rejected_by.max()))
+        self.index = own(self.index, int(index.max()))
+        self.rejected_by[rows], self.index[rows] = rejected_by, index
+        return bool(((before == FEASIBLE) != (rejected_by == FEASIBLE)).any())
+
+    def _change_one(self, row: int, rejected_by: int, index: int) -> bool:
+        """Store the result of a row, as `_change`."""
+        before = int(self.rejected_by[row])
+        if before == rejected_by and self.index[row] == index:
+            return False
+        self.rejected_by, self.index = own(self.rejected_by, rejected_by), own(self.index, index)
+        self.rejected_by[row], self.index[row] = rejected_by, index
+        return (before == FEASIBLE) != (rejected_by == FEASIBLE)
+
+    def _filter_rows(
+        self, rows: Rows, evaluated: Bools | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return `rejected_by` and `index` of rows, (len(rows),)."""
+        rejected_by, index = np.full(len(rows), FEASIBLE, dtype=np.int8), np.zeros(len(rows), dtype=np.uint8)
+        remaining = np.ones(len(rows), dtype=np.bool_) if evaluated is None else evaluated[rows]
+        left = rows if evaluated is None else selected(rows, remaining)
         for place, (adapter, cached) in enumerate(self._filters):
-            if not rows.size:
+            if not left.size:
                 break
             self._call.raising(
                 adapter.plugin,
@@ -433,20 +462,22 @@ class CachedFilterResult:
                 state,
                 pod,
                 snapshot,
-                rows,
+                left,
             )
             if not cached.refuses:
                 continue
-            numbers = cached.values[rows]
-            refused = numbers != 0
+            numbers = cached.values if len(rows) == snapshot.n_nodes else cached.values[rows]
+            refused = (numbers != 0) & remaining
             if refused.any():
-                refused_rows = selected(rows, refused)
-                self.rejected_by[refused_rows] = place
-                self.index[refused_rows] = selected(numbers, refused)
-                rows = selected(rows, ~refused)
-        return rows
+                rejected_by, index = own(rejected_by, place), own(index, len(cached.table) - 1)
+                put_where(rejected_by, refused, place)
+                put_where(index, refused, numbers)
+                remaining &= ~refused
+                left = selected(rows, remaining)
+        return rejected_by, index
 
-    def _filter_row(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+    def _filter_row(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> tuple[int, int]:
+        """Return `rejected_by` and `index` of a row."""
         for place, (adapter, cached) in enumerate(self._filters):
             if cached.misses and not cached.known[row]:
                 outcome = self._call.raising(
@@ -454,10 +485,10 @@ class CachedFilterResult:
                 )
                 number = cached.note_outcome(row, outcome)
             else:
-                number = cached.values[row] if cached.refuses else 0
+                number = int(cached.values[row]) if cached.refuses else 0
             if number:
-                self.rejected_by[row], self.index[row] = place, number
-                break
+                return place, number
+        return FEASIBLE, 0
 
 
 def filter_unknown_rows(

@@ -351,8 +351,7 @@ class Filtering:
         signature = None if cache is None else state.signature(plugin, pod)
         if cache is None or signature is None:
             outcomes = adapter.across(state, pod, snapshot, rows)
-            at_rows = outcomes.index if len(rows) == snapshot.n_nodes else outcomes.index[rows]
-            return diagnosis.reject(plugin.name, outcomes.table, at_rows, rows)
+            return diagnosis.reject_across(plugin.name, outcomes.table, outcomes.index, rows)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
         cached = None if changes is None else cache.of(signature, plugin.version(), snapshot.n_nodes)
         if cached is None:
@@ -362,7 +361,7 @@ class Filtering:
         filter_unknown_rows(adapter, cached, state, pod, snapshot, rows)
         if not cached.refuses:
             return rows
-        return diagnosis.reject(plugin.name, tuple(cached.table), cached.values[rows], rows)
+        return diagnosis.reject_across(plugin.name, tuple(cached.table), cached.values, rows)
 
     def _use_filter_result(
         self,
@@ -388,6 +387,7 @@ class Filtering:
             filter_result.tables,
             filter_result.rejected_by,
             filter_result.index,
+            filter_result.feasible,
             has_failures=bool(filter_result.failed),
         )
         return self._run(

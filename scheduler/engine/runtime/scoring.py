@@ -227,5 +227,5 @@ class Scoring:
         score_unknown_rows(adapter, cached, state, pod, snapshot, feasible)
         if isinstance(cached, CachedRawScores):
             return cached_normalized(adapter, cached.normalized, state, pod, snapshot, feasible)
-        values: UInt8s = cached.values.copy()
+        values: UInt8s = cached.shown()
         return values

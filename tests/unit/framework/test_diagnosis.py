@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.framework import PASS, SKIP, SUCCESS, Code, Diagnosis, Outcome, Outcomes, Status
 
@@ -261,7 +263,12 @@ def test_without_an_error_none_is_found():
         ),
         pytest.param(
             lambda it: it.take_over(
-                ["C"], [(PASS, FULL)], np.zeros(3, np.int16), np.ones(3, np.uint16), has_failures=False
+                ["C"],
+                [(PASS, FULL)],
+                np.zeros(3, np.int8),
+                np.ones(3, np.uint8),
+                np.arange(0),
+                has_failures=False,
             ),
             id="a cached result",
         ),
@@ -278,3 +285,40 @@ def test_a_message_read_earlier_does_not_outlive_a_change(change: Callable[[Diag
 
     assert (read.message(), read.unschedulable_plugins) == (unread.message(), unread.unschedulable_plugins)
     assert (read.message(), read.unschedulable_plugins) != before
+
+
+@given(st.data())
+def test_plugins_reject_across_all_nodes_as_at_selected_ones(data: st.DataObject) -> None:
+    table = (PASS, *(Outcome(code, (f"{code}",)) for code in (Code.UNSCHEDULABLE, Code.ERROR)), *[FULL] * 300)
+    diagnosed = [Diagnosis.blank(12) for _ in range(2)]
+    rows = data.draw(
+        st.sampled_from([np.arange(12), np.arange(12), np.array([1, 3, 5, 7, 8]), np.array([2])])
+    )
+    for number in range(data.draw(st.integers(1, 3)) * data.draw(st.sampled_from([1, 100]))):
+        index = np.random.default_rng(number).choice([0, 0, 0, 1, 2, 300], 12).astype(np.uint16)
+        if data.draw(st.booleans()) and len(rows):  # as if a node were looked at again
+            rows = np.union1d(rows, [4])
+        left = diagnosed[0].reject("A", table, index[rows], rows)
+        rows = diagnosed[1].reject_across("A", table, index, rows)
+        assert rows.tolist() == left.tolist()
+
+    assert [diagnosed[1].outcome_of(row) for row in range(12)] == [
+        diagnosed[0].outcome_of(row) for row in range(12)
+    ]
+    assert diagnosed[1].has_failures == diagnosed[0].has_failures
+    assert diagnosed[1].rejections() == diagnosed[0].rejections()
+
+
+def test_a_change_of_a_diagnosis_leaves_the_arrays_that_it_shares_as_they_are() -> None:
+    kept, numbers = np.full(3, -1, dtype=np.int8), np.zeros(3, dtype=np.uint8)
+    first, second = Diagnosis.blank(3), Diagnosis.blank(3)
+    for each in (first, second):
+        each.take_over([], [], kept, numbers, np.arange(3), has_failures=False)
+
+    first.reject_across("A", (PASS, FULL), np.array([0, 1, 0], dtype=np.uint16), np.arange(3))
+    first.leave_out(np.array([2]))
+
+    assert [first.outcome_of(row) is None for row in range(3)] == [True, False, True]
+    assert second.feasible.tolist() == [0, 1, 2]
+    assert kept.tolist() == [-1] * 3
+    assert Diagnosis.blank(3).feasible.tolist() == [0, 1, 2]

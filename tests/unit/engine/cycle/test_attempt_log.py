@@ -170,10 +170,10 @@ def decisions(draw: st.DrawFn, size: int = 40) -> Decision:
     table = (PASS, *(Outcome(Code.UNSCHEDULABLE, (f"reason {number}",)) for number in range(1, outcomes)))
     diagnosis.tables = [table] * plugins
     verdict = st.one_of(st.just(FEASIBLE), st.integers(NOT_EXAMINED, plugins - 1))
-    diagnosis.rejected_by[:] = draw(
-        st.one_of(st.just(FEASIBLE), st.lists(verdict, min_size=size, max_size=size))
-    )
-    diagnosis.index[:] = draw(st.lists(st.integers(1, outcomes - 1), min_size=size, max_size=size))
+    rejected_by = draw(st.one_of(st.just([FEASIBLE] * size), st.lists(verdict, min_size=size, max_size=size)))
+    diagnosis.rejected_by = np.array(rejected_by, dtype=np.int16)
+    index = draw(st.lists(st.integers(1, outcomes - 1), min_size=size, max_size=size))
+    diagnosis.index = np.array(index, dtype=np.uint16)
     diagnosis.narrowing_plugins = ("NodeName",)
     feasible = diagnosis.feasible
     scores = None
@@ -205,8 +205,8 @@ def ranked(name: str, size: int, rows: NDArray[np.intp], refused: Sequence[int] 
     """Return a decision in which one plugin scored `rows` and rejected other nodes."""
     diagnosis = Diagnosis.blank(size)
     diagnosis.plugins, diagnosis.tables = ["A"], [(PASS, Outcome(Code.UNSCHEDULABLE, ("no",)))]
-    diagnosis.rejected_by[[*refused]] = 0
-    diagnosis.index[[*refused]] = 1
+    diagnosis.rejected_by = np.where(np.isin(np.arange(size), refused), 0, FEASIBLE)
+    diagnosis.index = np.isin(np.arange(size), refused).astype(np.uint16)
     scores = Scores(rows, rows.copy(), (PluginScores("A", 1, np.zeros(size, dtype=np.uint8)),))
     return Decision(pod(name), CycleState(), diagnosis, "n0", scores)
 

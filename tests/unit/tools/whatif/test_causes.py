@@ -74,8 +74,8 @@ def test_the_counts_of_a_diagnosis_are_parsed_from_its_message(counts: dict[str,
     diagnosis.plugins = ["Some"]
     outcomes = [Outcome(Code.UNSCHEDULABLE, (reason,)) for reason in counts]
     diagnosis.tables = [(PASS, *outcomes)]
-    diagnosis.rejected_by[:] = 0
-    diagnosis.index[:] = np.repeat(np.arange(1, len(counts) + 1), list(counts.values()))
+    diagnosis.rejected_by = np.zeros(diagnosis.n_nodes, dtype=np.int8)
+    diagnosis.index = np.repeat(np.arange(1, len(counts) + 1), list(counts.values()))
 
     found = causes_in(diagnosis.message())
 
