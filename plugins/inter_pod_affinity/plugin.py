@@ -346,7 +346,9 @@ class AffinityState:
 
         The first pod of a series with affinity to itself finds no matching pod, so it may go anywhere.
         """
-        near: Bools = np.logical_and.reduce([domains.are_positive() for domains in self._affinity])
+        near = self._affinity[0].are_positive()
+        for domains in self._affinity[1:]:
+            near &= domains.are_positive()
         if not near.all() and self._own.means_all(pod):
             near |= np.add.reduce([domains.occupied() for domains in self._affinity]) == 0
         for domains in self._affinity:
@@ -409,6 +411,10 @@ class ScoreState:
         return total
 
 
+_FEW: Final = 4
+"""If there are fewer values than one for this number of nodes, each value is computed once."""
+
+
 def normalized(scores: Int64s, feasible: Rows) -> Int64s:
     """Scale the feasible nodes' scores to 0 to 100, (n_nodes,), valid at these nodes; all 0 if they are equal."""
     ours = scores if len(feasible) == len(scores) else scores[feasible]
@@ -416,7 +422,12 @@ def normalized(scores: Int64s, feasible: Rows) -> Int64s:
         lowest = ours.min()
         span = ours.max() - lowest
         if span > 0:  # for all nodes: to write those of the feasible ones into another array takes longer
-            scaled: Int64s = (float(MAX_NODE_SCORE) * ((scores - lowest) / span)).astype(np.int64)
+            above = scores - lowest
+            if _FEW * span < len(scores):  # each value is scaled once
+                values = (float(MAX_NODE_SCORE) * (np.arange(span + 1) / span)).astype(np.int64)
+                taken: Int64s = values.take(above, mode="clip")
+                return taken
+            scaled: Int64s = (float(MAX_NODE_SCORE) * (above / span)).astype(np.int64)
             return scaled
     return np.zeros(len(scores), dtype=np.int64)
 

@@ -437,7 +437,7 @@ class Domains:
 
     def are_positive(self) -> Bools:
         """Return bool (n_nodes,), where `here` is positive; the domains are compared, which are fewer than the nodes."""
-        positive: Bools = (self._numbers > 0).take(self._label.codes)
+        positive = self._label.where(self._numbers > 0)
         if self._changes:
             rows, amounts = self._changed()
             positive[rows] = self._numbers[self._label.codes[rows]] + amounts > 0

@@ -27,6 +27,7 @@ S = TypeVar("S", bound=np.generic)
 
 Numbers = tuple["Bools", "Int64s"]
 
+_FEW_VALUES = 4
 _MOST_FREE = 64
 """Number of unused values that does not cause a compaction."""
 
@@ -160,14 +161,26 @@ class Interned(Generic[T]):
         spread: NDArray[Any] = np.asarray(verdicts).take(self.codes)
         return spread
 
+    def where(self, marked: Bools) -> Bools:
+        """Return where a node's value is marked, bool (n_nodes,); `marked` is by position in `values`."""
+        for found, answer in ((marked, True), (~marked, False)):
+            if (
+                np.count_nonzero(found) <= _FEW_VALUES
+            ):  # to compare the nodes with each of them takes less time
+                here = np.zeros(len(self.codes), dtype=np.bool_)
+                for code in np.flatnonzero(found).tolist():
+                    here |= self.codes == code
+                return here if answer else ~here
+        there: Bools = marked.take(self.codes)
+        return there
+
     def among(self, values: Collection[T]) -> Bools:
         """Return where a node's value is among `values`, bool (n_nodes,); the cost is linear in the values or in n_nodes."""
         if self.code_of is None or len(values) > len(self.values):
             return self.judge(values.__contains__)
         verdicts = np.zeros(len(self.values), dtype=np.bool_)
         verdicts[[self.code_of[value] for value in values if value in self.code_of]] = True
-        found: Bools = verdicts.take(self.codes)
-        return found
+        return self.where(verdicts)
 
     def judge(self, rule: Callable[[T], bool]) -> Bools:
         """Return a rule's result for each node's value, bool (n_nodes,); the rule runs once per distinct value."""

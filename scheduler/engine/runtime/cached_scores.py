@@ -13,7 +13,7 @@ from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, res
 from scheduler.engine.runtime.calls import NormalizeError, ScoreError, checked_scores
 from scheduler.framework.diagnosis import FEASIBLE
 from scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint
-from scheduler.snapshot.arrays import selected
+from scheduler.snapshot.arrays import put_where, selected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
     UInt8s = NDArray[np.uint8]
 
@@ -136,13 +136,14 @@ def score_unknown_rows(
     pod: PodInfo,
     snapshot: Snapshot,
     rows: Rows,
+    among: Bools | None = None,
 ) -> None:
-    """Call a Score plugin for the rows that are not known.
+    """Call a Score plugin for the rows that are not known; `among` is as of `CachedVerdicts.unknown`.
 
     Raises:
         ScoreError: a score of a plugin without `normalize` is out of range.
     """
-    unknown = cached.unknown(rows)
+    unknown = cached.unknown(rows, among)
     if unknown.size:
         scores = adapter.each(state, pod, snapshot, unknown)
         if not adapter.normalizes:
@@ -170,7 +171,8 @@ def normalized(
         if not 0 <= raw <= MAX_NODE_SCORE:
             raise ScoreError(snapshot.name_of(int(rows[0])), raw)
         return raw
-    check_range(raw if len(rows) == len(raw) else raw[rows], rows, snapshot)
+    if raw.view(np.uint64).max(initial=0) > MAX_NODE_SCORE:  # perhaps only at other rows
+        check_range(raw[rows], rows, snapshot)
     return raw.astype(np.uint8)
 
 
@@ -218,10 +220,12 @@ class _PluginPart:
         self.cached = cached
         self.normalized = CachedNormalizedScores(cached)
 
-    def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
-        """Return the weighted scores of rows, (len(rows),); 0 for a plugin that normalizes, which happens later."""
-        score_unknown_rows(self.adapter, self.cached, state, pod, snapshot, rows)
-        return 0 if self.adapter.normalizes else self.cached.values[rows] * np.int64(self.weight)
+    def rank_all(
+        self, rows: Rows, among: Bools | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> NDArray[Any]:
+        """Return the scores of rows, (len(rows),), or (n_nodes,) if `among` says where these are, before normalization."""
+        score_unknown_rows(self.adapter, self.cached, state, pod, snapshot, rows, among)
+        return self.cached.values if among is not None else self.cached.values[rows]
 
     def ask(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         """Call the plugin for one row."""
@@ -288,7 +292,8 @@ class CachedScores:
             self._total, self._best = resized(self._total, snapshot.n_nodes), None
         missing = self._missing(filter_result, rows)
         if len(missing) > FEW_ROWS:
-            self._rank_all(np.asarray(missing), state, pod, snapshot)
+            among = filter_result.rejected_by == FEASIBLE if missing is filter_result.feasible else None
+            self._rank_all(np.asarray(missing), among, state, pod, snapshot)
         else:
             for row in missing:
                 self._rank(int(row), state, pod, snapshot)
@@ -338,14 +343,23 @@ class CachedScores:
         rows = selected(rows, self._total[rows] == highest)
         return (rows, highest) if rows.size else None
 
-    def _rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
-        total = np.zeros(len(rows), dtype=np.int64)
+    def _rank_all(
+        self, rows: Rows, among: Bools | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> None:
+        """Rank rows; `among`, (n_nodes,), is where these are, if these are all feasible rows."""
+        total = np.zeros(len(rows) if among is None else snapshot.n_nodes, dtype=self._total.dtype)
         for part in self._parts:
             plugin = part.adapter.plugin
-            total += self._call.raising(
-                plugin, ExtensionPoint.SCORE, part.rank_all, rows, state, pod, snapshot
+            scores = self._call.raising(
+                plugin, ExtensionPoint.SCORE, part.rank_all, rows, among, state, pod, snapshot
             )
-        self._total[rows] = total
+            if not part.adapter.normalizes:  # which happens later
+                total += np.multiply(scores, part.weight, dtype=total.dtype)
+        if among is None:
+            self._total[rows] = total
+        else:
+            put_where(total, ~among, _UNRANKED)
+            self._total = total
 
     def _rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = 0

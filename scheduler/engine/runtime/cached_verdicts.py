@@ -91,10 +91,12 @@ class CachedVerdicts:
         self.known[:] = False
         self.misses = len(self.known)
 
-    def unknown(self, rows: Rows) -> Rows:
-        """Return the rows that the plugin must evaluate."""
+    def unknown(self, rows: Rows, among: Bools | None = None) -> Rows:
+        """Return the rows that the plugin must evaluate; `among`, (n_nodes,), is where the rows are, if that is known."""
         if not self.misses:
             return rows[:0]
+        if among is not None:
+            return np.flatnonzero(among > self.known)
         known = self.known if len(rows) == len(self.known) else self.known.take(rows)
         return rows[:0] if known.all() else selected(rows, ~known)
 
@@ -448,6 +450,7 @@ class CachedFilterResult:
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return `rejected_by` and `index` of rows, (len(rows),)."""
         rejected_by, index = np.full(len(rows), FEASIBLE, dtype=np.int8), np.zeros(len(rows), dtype=np.uint8)
+        are_all = len(rows) == snapshot.n_nodes
         remaining = np.ones(len(rows), dtype=np.bool_) if evaluated is None else evaluated[rows]
         left = rows if evaluated is None else selected(rows, remaining)
         for place, (adapter, cached) in enumerate(self._filters):
@@ -463,10 +466,11 @@ class CachedFilterResult:
                 pod,
                 snapshot,
                 left,
+                remaining if are_all else None,
             )
             if not cached.refuses:
                 continue
-            numbers = cached.values if len(rows) == snapshot.n_nodes else cached.values[rows]
+            numbers = cached.values if are_all else cached.values[rows]
             refused = (numbers != 0) & remaining
             if refused.any():
                 rejected_by, index = own(rejected_by, place), own(index, len(cached.table) - 1)
@@ -498,9 +502,10 @@ def filter_unknown_rows(
     pod: PodInfo,
     snapshot: Snapshot,
     rows: Rows,
+    among: Bools | None = None,
 ) -> None:
-    """Call a filter for the rows that are not known."""
+    """Call a filter for the rows that are not known; `among` is as of `CachedVerdicts.unknown`."""
     cached.make_room(min(cached.misses, len(rows)), snapshot.n_nodes)
-    unknown = cached.unknown(rows)
+    unknown = cached.unknown(rows, among)
     if unknown.size:
         cached.note_outcomes(unknown, adapter.each(state, pod, snapshot, unknown))
