@@ -407,7 +407,9 @@ class ScoreState:
 
     def raw(self) -> Int64s:
         """Return the weight of all pods near a node, (n_nodes,); negative where the pod prefers not to go."""
-        total: Int64s = np.add.reduce([domains.here() for domains in self._domains])
+        total = self._domains[0].here()
+        for domains in self._domains[1:]:
+            total += domains.here()
         return total
 
 

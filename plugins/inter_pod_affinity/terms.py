@@ -390,6 +390,10 @@ def _counted(counts: Int64s) -> tuple[Rows, Int64s]:
     return rows, counts[rows]
 
 
+_FEW: Final = 4
+"""If fewer than one of this number of domains has pods, their pods are added one by one."""
+
+
 class Domains:
     """A number for each value of a label, with differences for single rows.
 
@@ -415,8 +419,11 @@ class Domains:
         codes, none = label.codes[rows], label.values.index(None)
         if not (codes != none).any():
             return None
-        # Such sums are exact in 64-bit floating point.
-        numbers = np.bincount(codes, weights=amounts, minlength=len(label.values)).astype(np.int64)
+        if _FEW * len(rows) < len(label.values):
+            numbers = np.zeros(len(label.values), dtype=np.int64)
+            np.add.at(numbers, codes, amounts)
+        else:  # such sums are exact in 64-bit floating point
+            numbers = np.bincount(codes, weights=amounts, minlength=len(label.values)).astype(np.int64)
         numbers[none] = 0
         return cls(label, numbers, Counter())
 
