@@ -213,13 +213,20 @@ _ENCODER = msgspec.msgpack.Encoder()
 _POD = msgspec.json.Decoder(Pod)
 
 
-def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES, *, keeps_bound_objects: bool = True) -> PodInfo:
+def decode_pod(
+    raw: bytes,
+    rules: PodRules = DEFAULT_RULES,
+    *,
+    keeps_bound_objects: bool = True,
+    decoded: Pod | None = None,
+) -> PodInfo:
     """Decode a v1.Pod; the kept bytes have no managedFields.
 
     Args:
         raw: its JSON.
         rules: the rules for its requests.
         keeps_bound_objects: whether the bytes of a pod on a node are kept.
+        decoded: the pod, if it was decoded with its envelope.
 
     Raises:
         ObjectError: malformed JSON, a field of the wrong type, an invalid quantity, no name or no uid.
@@ -228,7 +235,7 @@ def decode_pod(raw: bytes, rules: PodRules = DEFAULT_RULES, *, keeps_bound_objec
         kube-scheduler v1.36, pkg/scheduler/scheduler.go, newPodInformer.
     """
     try:
-        pod = _POD.decode(raw)
+        pod = _POD.decode(raw) if decoded is None else decoded
     except UNREADABLE:
         raw, pod = _decode_patiently(raw, Pod)
     metadata = pod.metadata

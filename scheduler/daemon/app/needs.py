@@ -11,9 +11,12 @@ from scheduler.kube.client.resources import Resource
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod import trim_bound_pod
 from scheduler.objects.resources import DEFAULT_RULES
+from scheduler.objects.v1 import Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import msgspec
 
     from scheduler.engine.runtime.framework import Framework
     from scheduler.objects.pod import PodInfo
@@ -43,7 +46,7 @@ def together(each: Iterable[Needs]) -> Needs:
 
 
 class PodDecoder:
-    """Decodes pods, and keeps only the needed fields of pods on nodes.
+    """Decodes pods, and keeps only the needed fields of pods on nodes; implements `TypedDecoder`.
 
     Attributes:
         needs: the combined needs of all plugins; may be changed.
@@ -52,9 +55,11 @@ class PodDecoder:
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
 
-    def __call__(self, raw: bytes) -> PodInfo:
+    struct: type[msgspec.Struct] = Pod
+
+    def __call__(self, raw: bytes, decoded: Pod | None = None) -> PodInfo:
         needs = self.needs
-        pod = decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects)
+        pod = decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects, decoded=decoded)
         return trimmed(pod, needs)
 
     def keep_also(self, needs: Needs) -> bool:

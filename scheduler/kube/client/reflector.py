@@ -29,7 +29,7 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT
-from scheduler.kube.client.store import Handler, Store
+from scheduler.kube.client.store import Handler, Store, TypedDecoder
 from scheduler.kube.client.watch import list_into, listed, watch
 from scheduler.kube.http.request import JSON
 from scheduler.retries import Backoff
@@ -208,7 +208,7 @@ class Reflector(Generic[T]):
         Args:
             connection: to the API server.
             resource: the kind to watch.
-            decode: decodes an object's JSON; raises ObjectError.
+            decode: decodes an object's JSON; raises ObjectError. A `TypedDecoder` takes objects of watches as structs.
             handler: is notified of every change, see `store.Handler`.
             random: for jitter.
             objects: dictionary for the store's objects, shared with readers; None for a new one.
@@ -236,6 +236,11 @@ class Reflector(Generic[T]):
         self._path = resource.path(namespace)
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {name: selector for name, selector in selectors.items() if selector}
+        self._decode_event = (
+            wire.typed_event_decoder(decode.struct)
+            if isinstance(decode, TypedDecoder)
+            else wire.decode_watch_event
+        )
         self._store = Store(resource.kind, decode, handler, objects, next_version, version_of)
         self._version = ""  # version of the store; empty when a full list is needed
         self._highest = 0  # highest version seen
@@ -400,6 +405,7 @@ class Reflector(Generic[T]):
             {**self._selectors, **params},
             self._take,
             seconds=self._random.randint(*WATCH_SECONDS),
+            decode=self._decode_event,
             opened=self._note_opened,
         )
         if self._is_listing:
@@ -416,7 +422,7 @@ class Reflector(Generic[T]):
             self._store.delete(identity)
             self._last_deletion = ObjectChange(_number(version), identity.key, identity.uid, is_deletion=True)
         else:
-            self._store.put(identity, event.object)
+            self._store.put(identity, event.object, event.decoded)
         # The versions of the initial objects are in no order, so before their end there is no progress.
         if not self._is_listing:
             self._version = version or self._version

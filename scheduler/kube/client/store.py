@@ -14,11 +14,14 @@ from scheduler.loop_work import loop_work
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import msgspec
+
     from scheduler.kube.client.wire import ObjectIdentity
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
@@ -60,12 +63,27 @@ class DatingHandler(Protocol):
         ...
 
 
+@runtime_checkable
+class TypedDecoder(Protocol[T_co]):
+    """A decoder of objects that also takes an object that was decoded with its envelope.
+
+    Attributes:
+        struct: the type of such an object.
+    """
+
+    struct: type[msgspec.Struct]
+
+    def __call__(self, raw: bytes, decoded: Any = None) -> T_co:
+        """Return the object; raises ObjectError."""
+        ...
+
+
 class Store(Generic[T]):
     """All objects of one kind, by key.
 
     Args:
         kind: the kind of the objects.
-        decode: decodes an object's JSON; raises ObjectError.
+        decode: decodes an object's JSON; raises ObjectError. It may be a `TypedDecoder`.
         handler: is notified of every change.
         objects: dictionary for the objects; None for a new one.
         next_version: derives the next version of an object from its JSON and resourceVersion, if that needs
@@ -88,6 +106,7 @@ class Store(Generic[T]):
     ) -> None:
         self.kind = kind
         self._decode = decode
+        self._typed = decode if isinstance(decode, TypedDecoder) else None
         self._next_version = next_version
         self._version_of = version_of
         self._handler = handler
@@ -126,8 +145,11 @@ class Store(Generic[T]):
         self._unseen = set()
 
     @loop_work("watch", lambda self, identity: f"{self.kind} {identity.key}")
-    def put(self, identity: ObjectIdentity, raw: bytes) -> None:
-        """Store a version of an object; a known version changes nothing and notifies nobody."""
+    def put(self, identity: ObjectIdentity, raw: bytes, decoded: Any = None) -> None:
+        """Store a version of an object; a known version changes nothing and notifies nobody.
+
+        `decoded` is the object as the struct of a `TypedDecoder`; None if it was not decoded before.
+        """
         key = identity.key
         self._unseen.discard(key)
         version = (identity.uid, identity.resource_version)
@@ -139,7 +161,7 @@ class Store(Generic[T]):
         self._versions[key] = version
         old = self._objects.get(key)
         try:
-            new = self._decoded(old, raw, identity.resource_version)
+            new = self._decoded(old, raw, identity.resource_version, decoded)
         except Exception as error:
             self._unreadable.add(key)
             if not isinstance(error, ObjectError):
@@ -156,12 +178,12 @@ class Store(Generic[T]):
         else:
             self._tell(self._handler.on_update, key, old, new)
 
-    def _decoded(self, old: T | None, raw: bytes, version: str) -> T:
+    def _decoded(self, old: T | None, raw: bytes, version: str, decoded: Any) -> T:
         if old is not None and self._next_version is not None:
             new = self._next_version(old, raw, version)
             if new is not None:
                 return new
-        return self._decode(raw)
+        return self._decode(raw) if self._typed is None else self._typed(raw, decoded)
 
     def delete(self, identity: ObjectIdentity) -> None:
         """Handle a deletion."""

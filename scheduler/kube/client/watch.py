@@ -80,6 +80,7 @@ async def watch(
     take: Callable[[WatchEvent], None],
     *,
     seconds: int,
+    decode: Callable[[bytes], WatchEvent] = wire.decode_watch_event,
     opened: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Open one watch and pass on its events until the server ends it in order, as requested after `seconds`.
@@ -90,6 +91,7 @@ async def watch(
         params: the query parameters.
         take: receives each event.
         seconds: how long the server should keep it open.
+        decode: decodes a line.
         opened: is called once the server accepted, before all events; its exceptions end the watch.
 
     Raises:
@@ -104,7 +106,7 @@ async def watch(
                 await opened()
             for line in lines:
                 try:
-                    event = wire.decode_watch_event(line)
+                    event = decode(line)
                 except _BROKEN as error:
                     # The usual cause is a connection cut in the middle of a line.
                     raise ApiError(0, CONNECTION_LOST, f"{what}: unreadable line: {error}") from error

@@ -6,7 +6,7 @@ unreadable object does not make the others unreadable.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from scheduler.errors import ApiError
 from scheduler.objects.decode import UNREADABLE, elements, legible, members, without_managed_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -55,11 +55,16 @@ class _Identified(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One line of a watch: the type of the event, the object's identity, and the object's own JSON."""
+    """One line of a watch: the type of the event, the object's identity, and the object's own JSON.
+
+    Attributes:
+        decoded: the object as a struct; None if it was not decoded with the line.
+    """
 
     type: str
     identity: ObjectIdentity
     object: bytes
+    decoded: Any = None
 
 
 class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -155,6 +160,31 @@ def _decode_event(line: bytes) -> WatchEvent:
     if opening is not None and line.startswith(opening) and line.endswith(b"}"):
         return WatchEvent(envelope.type, envelope.object.metadata, line[len(opening) : -1])
     return WatchEvent(envelope.type, envelope.object.metadata, bytes(_decode_raw_envelope(line).object))
+
+
+def typed_event_decoder(struct: type[msgspec.Struct]) -> Callable[[bytes], WatchEvent]:
+    """Return a `decode_watch_event` that decodes the object with the line, which takes less time than one after the other.
+
+    An object that the struct does not fit, or a line that is not as Go writes it, is decoded as by `decode_watch_event`.
+    """
+    envelope = msgspec.defstruct(
+        "Envelope", [("type", str), ("object", struct)], forbid_unknown_fields=True, frozen=True
+    )
+    decode = msgspec.json.Decoder(envelope).decode
+
+    def decode_event(line: bytes) -> WatchEvent:
+        try:
+            found: Any = decode(line)
+        except UNREADABLE:
+            return decode_watch_event(line)
+        opening = _OPENINGS.get(found.type)
+        if opening is None or not (line.startswith(opening) and line.endswith(b"}")):
+            return decode_watch_event(line)
+        metadata = found.object.metadata
+        identity = ObjectIdentity(metadata.name, metadata.namespace, metadata.uid, metadata.resource_version)
+        return WatchEvent(found.type, identity, line[len(opening) : -1], found.object)
+
+    return decode_event
 
 
 def decode_list_page(body: bytes) -> ListPage:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,7 +12,11 @@ from scheduler.configuration.feature_gates import features_of
 from scheduler.daemon.app.needs import PodDecoder, together
 from scheduler.daemon.recording.recorded_objects import packed, unpacked_pod
 from scheduler.framework.interface import Needs
+from scheduler.kube.client.store import Store
+from scheduler.kube.client.wire import decode_identity
+from scheduler.objects.pod import PodInfo
 from scheduler.objects.resources import PodRules
+from scheduler.objects.v1 import Pod
 from tests.support.builders import pod, pod_object
 
 WHOLE = PodRules(as_a_whole=True)
@@ -51,6 +58,21 @@ def test_pods_from_the_api_server_are_decoded_by_the_rules(rules: PodRules, cpu:
     raw = msgspec.json.encode(pod_object("p", node="n", containers=CONTAINERS, status=STATUS))
 
     assert PodDecoder(Needs(pod_rules=rules))(raw).resources.taken["cpu"] == cpu
+
+
+@pytest.mark.parametrize(
+    "decoded", [None, msgspec.json.decode(msgspec.json.encode(pod_object("other")), type=Pod)]
+)
+def test_a_pod_that_was_decoded_with_its_line_is_not_decoded_again(decoded: Pod | None):
+    handled: list[PodInfo] = []
+    handler: Any = SimpleNamespace(on_add=handled.append)
+    store = Store("Pod", PodDecoder(Needs()), handler)
+    raw = msgspec.json.encode(pod_object("p"))
+
+    store.put(decode_identity(raw), raw, decoded)
+
+    (found,) = handled
+    assert (found.name, found.raw) == ("p" if decoded is None else "other", raw)
 
 
 def test_a_recording_keeps_what_a_pending_pod_requests_by_other_rules():

@@ -17,8 +17,11 @@ from scheduler.kube.client.wire import (
     decode_list_page,
     decode_watch_event,
     event_error,
+    typed_event_decoder,
 )
 from scheduler.objects.decode import decode_object
+from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.v1 import Pod
 
 OBJECT = {
     "kind": "Pod",
@@ -49,9 +52,29 @@ IDENTITY = ObjectIdentity("a", "ns", "u", "7")
     ],
 )
 def test_a_line_has_the_same_meaning_in_any_format(line: str):
-    event = decode_watch_event(line.encode())
+    for decode in (decode_watch_event, typed_event_decoder(Pod)):
+        event = decode(line.encode())
 
-    assert (event.type, event.identity, json.loads(event.object)) == ("ADDED", IDENTITY, OBJECT)
+        assert (event.type, event.identity, json.loads(event.object)) == ("ADDED", IDENTITY, OBJECT)
+
+
+@pytest.mark.parametrize(
+    ("changed", "decoded"),
+    [
+        pytest.param({}, Pod(ObjectMeta("a", "ns", "u", "7")), id="a pod"),
+        pytest.param({"status": "Failure"}, None, id="another type of a field"),
+        pytest.param({"metadata": {"name": None, "uid": "u"}}, None, id="a null"),
+        pytest.param({"metadata": 5}, None, id="no metadata"),
+    ],
+)
+def test_an_object_is_decoded_with_its_line_if_its_struct_fits(changed: dict[str, Any], decoded: Pod | None):
+    line = msgspec.json.encode({"type": "MODIFIED", "object": OBJECT | changed})
+    untyped = decode_watch_event(line)
+
+    event = typed_event_decoder(Pod)(line)
+
+    assert event.decoded == decoded
+    assert (event.type, event.identity, event.object) == (untyped.type, untyped.identity, untyped.object)
 
 
 @pytest.mark.parametrize(
