@@ -7,12 +7,13 @@
 {{- $pods := int64 (dig "pods" (mul 30 $nodes) .Values.clusterSize) -}}
 {{- $mib := 1048576 -}}
 {{- $step := mul 128 $mib -}}
-{{- $cluster := add (mul $nodes 20480) (mul $pods 3072) -}}
-{{- $request := add (mul 96 $mib) $cluster -}}
-{{- $limit := add (mul 296 $mib) (mul 2 $cluster) -}}
+{{- $cluster := add (mul $nodes 6144) (mul $pods 1792) -}}
+{{- $results := min (mul $nodes 14336) (mul 512 $mib) -}}
+{{- $request := add (mul 168 $mib) $cluster $results -}}
+{{- $limit := add (mul 368 $mib) (mul 2 $cluster) $results -}}
 {{- $steps := add 1 (div (max 0 (sub $nodes 1)) 2500) -}}
 requests:
-  cpu: {{ mul 250 $steps }}m
+  cpu: {{ min 1000 (mul 250 $steps) }}m
   memory: {{ mul 128 (div (add $request (sub $step 1)) $step) }}Mi
 limits:
   memory: {{ mul 128 (div (add $limit (sub $step 1)) $step) }}Mi

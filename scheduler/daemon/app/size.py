@@ -11,19 +11,25 @@ if TYPE_CHECKING:
 
 _PODS_PER_NODE: Final = 30
 _MIB: Final = 2**20
-_BASE_BYTES: Final = 96 * _MIB
-"""The program."""
+_BASE_BYTES: Final = (96 + 72) * _MIB
+"""The program, and the last attempts, which are kept for explanations."""
 _WAITING_BYTES: Final = 200 * _MIB
 """Ten thousand pending pods, which are kept whole."""
-_NODE_BYTES: Final = 20 * 2**10
-_POD_BYTES: Final = 3 * 2**10
+_NODE_BYTES: Final = 6 * 2**10
+_POD_BYTES: Final = 1792
 """As kubelets and controllers write them; both measured, and rounded up: `python -m tests.bench.cluster_size`."""
+_RESULT_BYTES: Final = 14 * 2**10
+"""For each node, the results that are kept for all nodes: of 128 kinds of pods, and of 1024 selectors."""
+_MOST_RESULT_BYTES: Final = 512 * _MIB
+"""What they take at most, see `scheduler.snapshot.arrays.most_kept`."""
 _STEP_BYTES: Final = 128 * _MIB
 _RELISTED: Final = 2
 """While a list is read again, the earlier objects are in memory as well."""
 _MILLI_PER_STEP: Final = 250
 _NODES_PER_STEP: Final = 2500
 """The time of a decision grows with the number of changed nodes, and that of the watches with the number of all nodes."""
+_MOST_MILLI: Final = 1000
+"""All of this is done by one thread."""
 _HEAD: Final = """\
 # For {nodes} nodes with {pods} pods: `custom-scheduler check --size {nodes},{pods}`. Name this file under `patches` of the
 # kustomization that has manifests/base among its resources.
@@ -68,11 +74,12 @@ class Resources:
 def resources_for(size: ClusterSize) -> Resources:
     """Return the resources that the daemon, leading or standby, needs for a cluster."""
     cluster = size.nodes * _NODE_BYTES + size.pods * _POD_BYTES
+    results = min(size.nodes * _RESULT_BYTES, _MOST_RESULT_BYTES)
     steps = 1 + max(0, size.nodes - 1) // _NODES_PER_STEP
     return Resources(
-        milli_cpu=_MILLI_PER_STEP * steps,
-        request_bytes=_rounded_up(_BASE_BYTES + cluster),
-        limit_bytes=_rounded_up(_BASE_BYTES + _WAITING_BYTES + _RELISTED * cluster),
+        milli_cpu=min(_MILLI_PER_STEP * steps, _MOST_MILLI),
+        request_bytes=_rounded_up(_BASE_BYTES + cluster + results),
+        limit_bytes=_rounded_up(_BASE_BYTES + _WAITING_BYTES + _RELISTED * cluster + results),
     )
 
 

@@ -221,11 +221,13 @@ def test_the_plugin_of_the_example_is_the_example_file() -> None:
     [
         {"nodes": 0},
         {"nodes": 1},
+        {"nodes": 1000},
         {"nodes": 2500},
         {"nodes": 2501},
         {"nodes": 5000},
         {"nodes": 15_000},
         {"nodes": 15_000, "pods": 450_001},
+        {"nodes": 50_000, "pods": 500_000},
         {"nodes": 100, "pods": 0},
         {"nodes": 100_000, "pods": 0},
     ],

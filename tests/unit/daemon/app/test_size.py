@@ -40,7 +40,7 @@ ROWS = [
 
 
 def test_the_table_of_the_documentation_has_rows() -> None:
-    assert len(ROWS) == 4
+    assert len(ROWS) == 5
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} nodes")
@@ -58,7 +58,7 @@ def test_documented_sizes_are_those_of_the_command_and_cover_measurements(row: l
 
 
 def test_more_nodes_or_pods_never_take_less() -> None:
-    sizes = [ClusterSize(nodes, nodes * 30) for nodes in (0, 1, 100, 1000, 2500, 5000, 15_000)]
+    sizes = [ClusterSize(nodes, nodes * 30) for nodes in (0, 1, 100, 1000, 2500, 5000, 15_000, 100_000)]
     found = [resources_for(size) for size in sizes]
     for of in ("milli_cpu", "request_bytes", "limit_bytes"):
         numbers = [getattr(each, of) for each in found]
