@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.snapshot.arrays import ChangeLog, Column, most_kept, put_where, selected
+from scheduler.snapshot.arrays import ChangeLog, Column, most_kept, own, put_where, selected, shared
 
 
 def test_a_view_of_the_same_length_has_the_cells_of_a_column_that_grew() -> None:
@@ -74,3 +74,27 @@ def test_masks_without_a_pattern_select_and_replace_as_an_index_does():
     put_where(index, mask, 7)
     assert index.tolist() == wanted.tolist()
     assert index.dtype == np.uint16
+
+
+def test_numbers_replace_others_where_a_mask_is_set():
+    mask = np.random.default_rng(2).random(1000) < 0.5
+    numbers, values = np.full(1000, -1, dtype=np.int8), np.arange(1000, dtype=np.uint16) % 100
+
+    put_where(numbers, mask, values)
+
+    assert numbers.tolist() == np.where(mask, values.astype(np.int64), -1).tolist()
+
+
+def test_an_array_is_copied_for_a_change_if_it_is_shared_or_too_small():
+    numbers = np.array([1, 2], dtype=np.int8)
+    assert own(numbers, 127) is numbers
+    assert own(numbers, 128).dtype == np.int16
+    assert own(numbers.astype(np.uint8), 255).dtype == np.uint8
+    assert own(numbers.astype(np.uint8), 256).dtype == np.uint16
+
+    copied = own(shared(numbers))
+    copied[0] = 5
+
+    assert numbers.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        numbers[0] = 5

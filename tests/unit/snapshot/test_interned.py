@@ -66,3 +66,11 @@ def test_the_nodes_with_one_of_several_values(wanted: set[str], expected: list[b
 
     assert found.among(wanted).tolist() == expected
     assert found.take(np.array([3, 2], dtype=np.intp)).among(wanted).tolist() == [expected[3], expected[2]]
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 5, 50, 95, 96, 100])
+def test_values_are_found_on_nodes_whether_few_or_most_are_marked(number: int) -> None:
+    codes = np.random.default_rng(number).integers(0, 100, 1000).astype(np.int32)
+    marked = np.arange(100) < number
+
+    assert Interned(codes, [*range(100)]).where(marked).tolist() == marked[codes].tolist()

@@ -392,6 +392,27 @@ class TestClasses:
 
         assert totals == [[100, 50], [100, 50]]
 
+    def test_a_node_that_only_another_class_fits_on_is_not_the_best_one(self, by_class: Judge):
+        class Ranks(NodeScore):
+            reads_pods = False
+
+            def signature(self, pod: PodInfo) -> str:
+                return "all alike"
+
+            def score_node(self, state: Any, pod: Any, node: Any) -> int:
+                return 99 if node.name == "n0" else 10
+
+        def fits(_state: Any, pod: PodInfo, node: Any) -> Status | None:
+            return Status.unschedulable("no") if (pod.labels["class"], node.name) == ("b", "n0") else None
+
+        framework, cache = (
+            framework_of(KeptFilter(answer=fits), Ranks()),
+            cache_of([f"n{n}" for n in range(12)]),
+        )
+        highest = [max(by_class(framework, of_class("web", kind), cache.snapshot())[1]) for kind in "ab"]
+
+        assert highest == [99, 10]
+
     def test_unchanged_scores_are_not_normalized_again(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         plugin = self.Nodes()

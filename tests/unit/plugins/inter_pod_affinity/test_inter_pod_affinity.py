@@ -8,6 +8,7 @@ import pytest
 from plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from plugins.inter_pod_affinity.terms import Domains
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.snapshot import Interned
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
@@ -15,6 +16,7 @@ from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows
     from tests.support.clusters import Cluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -694,3 +696,29 @@ def test_domains_with_a_positive_number_are_found_by_domain_also_where_a_row_dif
     for changes in ({}, {0: -1}, {1: 1, 2: 5}, {2: -7, 3: 9}):
         domains.change(changes)
         assert domains.are_positive().tolist() == (domains.here() > 0).tolist()
+
+
+@pytest.mark.parametrize("span", [1, 7, 29, 100, 400])
+def test_scores_are_scaled_the_same_for_few_and_for_many_values(span: int):
+    scores = np.random.default_rng(span).integers(-3, span, 1000)
+    feasible = np.flatnonzero(np.arange(1000) % 3)
+    lowest, highest = scores[feasible].min(), scores[feasible].max()
+
+    scaled = plugin().normalize(CycleState(), asking(), scores, feasible)[feasible]
+
+    assert scaled.tolist() == [
+        int(100.0 * ((each - lowest) / (highest - lowest))) for each in scores[feasible]
+    ]
+
+
+@pytest.mark.parametrize("rows", [np.array([0, 100, 200, 299]), np.arange(300)], ids=["few", "many"])
+def test_pods_of_few_and_of_many_domains_are_added_up(rows: Rows):
+    label = Interned(np.arange(300, dtype=np.int32) % 100, [*map(str, range(99)), None])
+
+    domains = Domains.added_up(label, rows, rows)
+
+    assert domains is not None
+    expected = [
+        0 if code == 99 else sum(row for row in rows.tolist() if row % 100 == code) for code in range(100)
+    ]
+    assert domains.here().tolist() == [expected[code] for code in label.codes.tolist()]
