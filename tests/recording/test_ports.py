@@ -77,7 +77,7 @@ CALLS: list[tuple[str, Use, Any]] = [
         {"kind": "Rack"},
     ),
     ("read default/p", lambda ports, world: access(ports, world).reader.read_pod("default", "p"), None),
-    ("patch default/p", lambda ports, world: access(ports, world).writer.wait_pod_status_patched(P), None),
+    ("patch default/p", lambda ports, world: access(ports, world).writer.wait_pod_status_patched(P), 0),
     ("delete default/p", lambda ports, world: access(ports, world).writer.delete_pod(P), None),
     ("GET http://w/a", lambda ports, world: ports.http_get(world).http_get("http://w/a"), b"a"),
     ("cache gate", lambda ports, world: ports.cache_gate(world).wait(), None),

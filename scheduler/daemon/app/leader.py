@@ -41,8 +41,8 @@ _LABEL: Final = "app.kubernetes.io/name=custom-scheduler"
 _PORT: Final = 10259
 _PORT_NAME: Final = "https"
 _NOT_FOUND: Final = 404
-_IDENTITY: Final = re.compile(r"(.+)[_-][0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""The identity of a process, or the name of a replica: the name of its host, and a UUID."""
+_UNIQUE: Final = re.compile(r"_[^_]*$|-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""What follows the name of the host: in the identity of a process, and in the name of one of several active replicas."""
 _WHAT_IF_SECONDS: Final = 120.0
 """Longer than the daemon needs: it ends its own evaluation, and says so."""
 
@@ -211,8 +211,7 @@ async def _holder(connection: ApiConnection, lease: Named) -> str:
 
 async def _pod_of(connection: ApiConnection, lease: Named, holder: str) -> Mapping[str, Any]:
     """Return the pod of a replica with an identity."""
-    known = _IDENTITY.fullmatch(holder)
-    host = known[1] if known else holder
+    host = _UNIQUE.sub("", holder)
     # A pod on the host network has its node's host name.
     for selectors in (
         {"fieldSelector": f"metadata.name={host}"},

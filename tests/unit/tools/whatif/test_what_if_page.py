@@ -154,7 +154,7 @@ async def test_a_request_that_needs_more_memory_than_is_left_is_not_evaluated(
 
     code, answer = await asked(daemon())
 
-    assert (code, answer["message"]) == (503, "an answer needs 128 MiB, and the container has 100 MiB left")
+    assert (code, answer["message"]) == (503, "an answer needs 256 MiB, and the container has 100 MiB left")
 
 
 async def test_a_body_beyond_the_limit_is_refused() -> None:
