@@ -28,12 +28,13 @@ class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
 
     Attributes:
         longest_turn_seconds: of the processor, that one turn of the loop has taken.
+        all_turns: number of turns so far.
     """
 
     def __init__(self) -> None:
         self.longest_turn_seconds = 0.0
         self._turn_began = time.thread_time()
-        self._turns = 0  # since time went on
+        self._turns = self.all_turns = 0  # the first since time went on
         self._moment = 0.0
         super().__init__()
 
@@ -42,6 +43,7 @@ class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
         self.longest_turn_seconds = max(self.longest_turn_seconds, now - self._turn_began)
         self._turn_began = now
         self._turns += 1
+        self.all_turns += 1
         if self._moment != self._now:
             self._moment, self._turns = self._now, 0
         if self._turns == _TURNS_AT_MOST:

@@ -177,7 +177,10 @@ def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https(
                 for name in ("web", "shop"):
                     server.store.create("pods", pod_object(name))
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    while nodes_of(server) != {"b"}:  # noqa: ASYNC110 - decided elsewhere
+                    while (  # noqa: ASYNC110 - decided elsewhere, and logged after the answer
+                        nodes_of(server) != {"b"}
+                        or (tmp_path / "extender.log").read_text().count("Pod bound") < 2
+                    ):
                         await asyncio.sleep(0.05)
             finally:
                 scheduler.kill()
