@@ -85,9 +85,12 @@ from collections import deque
 from itertools import repeat
 from scheduler.framework import FilterPlugin
 
-began = time.perf_counter()
-deque(repeat(None, 10**7), maxlen=0)
-FOUR_SECONDS = int(10**7 * 4 / (time.perf_counter() - began))
+def seconds_of_a_million():
+    began = time.thread_time()  # which other processes do not lengthen
+    deque(repeat(None, 10**6), maxlen=0)
+    return time.thread_time() - began
+
+FOUR_SECONDS = int(10**6 * 4 / min(seconds_of_a_million() for _ in range(10)))
 
 class Holding(FilterPlugin):
     name = "Holding"
