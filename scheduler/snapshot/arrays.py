@@ -78,7 +78,7 @@ _MOST_IN_A_BYTE = 127
 
 
 def shared(numbers: NDArray[S]) -> NDArray[S]:
-    """Return an array, read-only from now on: those who have it may keep it, and whoever changes it needs an `own` one."""
+    """Make an array read-only, so that several owners can share it, and return it; `own` returns a copy to change."""
     numbers.flags.writeable = False
     return numbers
 

@@ -488,7 +488,7 @@ class LeaderElector(Leadership):
 class OwnLease(LeaderElector):
     """The Lease of one process, under a name that no other process had or will have.
 
-    Once it was acquired, it is lost for ever if it does not exist, or has another holder or none.
+    After the process acquired the Lease, it loses the Lease for good if the Lease is deleted or has another holder or none.
 
     Args:
         before: is awaited before each try, and its exceptions end the try.

@@ -71,7 +71,7 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
     for config, each in by_config.items():
         if each[0].passed_on is not UNSET:
             pods_on = fmean([result.passed_on for result in each if result.passed_on is not UNSET])
-            shown = f"{pods_on:,.0f} pods were placed by another replica than the first"
+            shown = f"{pods_on:,.0f} pods were placed on nodes of another replica than their own"
             console.print(Text(f"passed on by {_title(config)}: {shown}"), soft_wrap=True)
         _show_queues(console, _title(config), [result.samples for result in each])
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]

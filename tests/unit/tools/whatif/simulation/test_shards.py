@@ -151,5 +151,5 @@ def test_the_command_simulates_shards_and_counts_the_pods_that_were_passed_on(tm
     assert one == without
     assert two["placed"] == 20
     assert 0 < two["passedOn"] < 20  # one replica has the only node
-    assert f"{two['passedOn']} pods were placed by another replica" in answer("--shards", "2").stdout
+    assert f"{two['passedOn']} pods were placed on nodes of another replica" in answer("--shards", "2").stdout
     assert answer("--shards", "0").exit_code == 2
