@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.engine.sharding.holding import BucketState
 from scheduler.errors import ApiError
-from scheduler.simulator.faults import requests
+from scheduler.simulator.faults import requests, streamed_lists
 from tests.integration.sharding.shard_replicas import (
     DEADLINE_SECONDS,
     KIND,
@@ -24,6 +24,7 @@ from tests.integration.sharding.shard_replicas import (
     now,
     shards,
 )
+from tests.support import daemon_accounts
 from tests.support import frozen_processes as freezing
 from tests.support.builders import pod_object
 
@@ -52,6 +53,22 @@ async def test_replicas_share_all_buckets_after_the_lease_duration_of_a_new_obje
         assert LEASE_SECONDS <= in_use - created < LEASE_SECONDS + 2
         assert sorted(len(each.in_state()) for each in (a, b, c)) == [85, 85, 86]
         assert it.object["spec"]["summary"] == "3 replicas, 0 buckets move"
+
+
+async def test_replicas_list_leases_and_the_assignment_where_the_server_does_not_stream_lists(
+    tmp_path: Path,
+) -> None:
+    async with shards(tmp_path) as it:
+        it.server.faults.refuse(400, streamed_lists)
+        async with it.process("a") as a, it.process("b") as b:
+            await it.until(lambda: it.all_in_use(a, b))
+
+    kinds = ("leases", "shardassignments")
+    listed = {
+        each for each in daemon_accounts.GRANTED if each.startswith(tuple(f"list {kind}" for kind in kinds))
+    }
+    assert len(listed) == len(kinds)
+    assert listed <= daemon_accounts.USED
 
 
 async def test_a_replica_that_joins_gets_its_share_at_once(tmp_path: Path) -> None:
