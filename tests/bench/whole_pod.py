@@ -16,7 +16,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,7 +37,7 @@ from tests.support.builders import CREATED, node_object, pod_object
 
 if TYPE_CHECKING:
     import cProfile
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.ports import Ports
@@ -45,6 +46,7 @@ _SIZES = (100, 5000)
 _PODS = 2000
 _RUNS = 3
 _LINES_AT_A_TIME = 32
+_NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 _ANY_NODE = b"the-node-of-the-binding"
 _ACCEPTED = Response(201, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
 
@@ -120,37 +122,53 @@ class Loopback:
     Args:
         nodes: watch events of the nodes there are.
         pods: the pending pods, which `create_pods` shows to the watch.
+        elsewhere: pod -> node, for the pods that other replicas bind.
     """
 
     silent_since = None  # it answers whatever it is asked
 
-    def __init__(self, nodes: list[bytes], pods: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, nodes: list[bytes], pods: list[dict[str, Any]], elsewhere: Mapping[str, str] = _NOWHERE
+    ) -> None:
         self.observer: object = None
         self.versions = ServedVersions(self.send)
         self._nodes = nodes
-        self._added = [_event("ADDED", each) for each in pods]
-        self._bound = {each["metadata"]["name"]: _event("MODIFIED", _bound(each)) for each in pods}
+        self._added = {each["metadata"]["name"]: event("ADDED", each) for each in pods}
+        self._bound = {each["metadata"]["name"]: event("MODIFIED", _bound(each)) for each in pods}
+        self._elsewhere = elsewhere
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
-        self._left = 2 * len(pods)  # a Binding and an event each
+        self._left = 2 * (len(pods) - len(elsewhere))  # a Binding and an event each
         self.done = asyncio.Event()
         self.written: list[tuple[str, bytes]] = []
 
     def create_pods(self) -> None:
-        for line in self._added:
-            self._lines.put_nowait(line)
+        """Show all pods, and the Bindings of other replicas soon after each pod."""
+        names = list(self._added)
+        for first in range(0, len(names), _LINES_AT_A_TIME):
+            some = names[first : first + _LINES_AT_A_TIME]
+            for name in some:
+                self._lines.put_nowait(self._added[name])
+            for name in some:
+                if name in self._elsewhere:
+                    self._show_bound(name, self._elsewhere[name])
 
     async def send(self, request: Request, **_: Any) -> Response:
         assert request.body is not None
         await asyncio.sleep(0)  # an answer comes later
         if request.path.endswith("/binding"):
             node_name = msgspec.json.decode(request.body, type=_Binding).target.name
-            line = self._bound[request.path.split("/")[-2]]
-            self._lines.put_nowait(line.replace(_ANY_NODE, node_name.encode(), 1))
+            self._show_bound(request.path.split("/")[-2], node_name)
         self.written.append((request.path, request.body))
         self._left -= 1
-        if not self._left:
-            self.done.set()
+        self._note_done()
         return _ACCEPTED
+
+    def _show_bound(self, pod: str, node_name: str) -> None:
+        self._lines.put_nowait(self._bound[pod].replace(_ANY_NODE, node_name.encode(), 1))
+
+    def _note_done(self) -> None:
+        if not self._left and self._lines.empty():
+            self.done.set()
 
     async def stream(self, request: Request, **_: Any) -> AsyncGenerator[list[bytes], None]:
         kind = request.path.rsplit("/", 1)[-1]
@@ -163,6 +181,7 @@ class Loopback:
                 while not self._lines.empty() and len(lines) < _LINES_AT_A_TIME:
                     lines.append(self._lines.get_nowait())
                 yield lines
+                self._note_done()
                 await asyncio.sleep(0)
         else:
             yield [_end("Object")]
@@ -188,21 +207,21 @@ def _bound(pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _event(kind: str, found: dict[str, Any]) -> bytes:
+def event(kind: str, found: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"type": kind, "object": found})
 
 
 def _end(kind: str) -> bytes:
     metadata = {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}
-    return _event("BOOKMARK", {"kind": kind, "apiVersion": "v1", "metadata": metadata})
+    return event("BOOKMARK", {"kind": kind, "apiVersion": "v1", "metadata": metadata})
 
 
 def watched_nodes(number: int) -> list[bytes]:
     """Return watch events of equal nodes."""
-    return [_event("ADDED", node_object(f"n{each}", cpu="32", memory="256Gi")) for each in range(number)]
+    return [event("ADDED", node_object(f"n{each}", cpu="32", memory="256Gi")) for each in range(number)]
 
 
-def _configuration() -> Configuration:
+def configuration() -> Configuration:
     configuration = default()
     election = msgspec.structs.replace(configuration.settings.leader_election, leader_elect=False)
     settings = msgspec.structs.replace(configuration.settings, leader_election=election)
@@ -210,7 +229,10 @@ def _configuration() -> Configuration:
 
 
 async def schedule_all(
-    server: Loopback, folder: Path | None = None, profile: cProfile.Profile | None = None
+    server: Loopback,
+    folder: Path | None = None,
+    profile: cProfile.Profile | None = None,
+    make: Callable[..., Daemon] = Daemon,
 ) -> float:
     """Return the CPU seconds from the watch events of the pods until everything is written.
 
@@ -218,6 +240,7 @@ async def schedule_all(
         server: has the pods.
         folder: where the daemon records; None for no recording.
         profile: is enabled meanwhile.
+        make: makes the daemon.
     """
     ports: Ports | None = None
     stop = asyncio.Event()
@@ -228,7 +251,7 @@ async def schedule_all(
             stack.callback(tape.close)
             ports = Recorder(SystemClock(), tape, header)
         connection: Any = server
-        daemon = Daemon(connection, _configuration(), clock=SystemClock(), random=Random(1), ports=ports)
+        daemon = make(connection, configuration(), clock=SystemClock(), random=Random(1), ports=ports)
         daemon.parts.budget.take_clock()  # as `run` does
         stack.callback(daemon.parts.budget.give_clock_back)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())  # a daemon that ends early ends this too
@@ -249,7 +272,7 @@ async def schedule_all(
 
 def _bare(server: Loopback, pods: list[dict[str, Any]]) -> float:
     """Return the CPU seconds for filling in what was written, and reading what was watched."""
-    lines = [_event("MODIFIED", each) for each in pods]
+    lines = [event("MODIFIED", each) for each in pods]
     begin = time.process_time()
     for path, body in server.written:
         _ = b"POST %b HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)

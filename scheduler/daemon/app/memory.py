@@ -33,7 +33,7 @@ def settle_memory() -> None:
     """
     np.empty(_LARGEST_FREED_BYTES, dtype=np.uint8)  # touches no memory page
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNGEST_COLLECTIONS, _YOUNG_COLLECTIONS)
-    gc.callbacks.append(_freeze_what_stays)
+    gc.callbacks.append(_GENERATIONS)
 
 
 async def collect_young_objects() -> None:
@@ -52,14 +52,30 @@ def collect_if_many() -> None:
     """Collect the objects of a generation if they are many: those that survive two collections are frozen."""
     if len(gc.get_objects(generation=0)) >= _YOUNG_OBJECTS:
         gc.collect(0)
-    if len(gc.get_objects(generation=1)) >= _YOUNG_OBJECTS * _YOUNGEST_COLLECTIONS:
+    if _GENERATIONS.survivors >= _YOUNG_OBJECTS * _YOUNGEST_COLLECTIONS:
         gc.collect(1)
 
 
-def _freeze_what_stays(phase: str, info: Mapping[str, int]) -> None:
-    """Keep the oldest generation small: a `gc.callbacks` entry."""
-    generation = info["generation"]
-    if phase == "stop" and generation >= 1:
-        gc.freeze()
-    elif phase == "start" and generation == 2:
-        gc.unfreeze()
+class _Generations:
+    """Keeps the oldest generation small, and estimates the size of the one before: a `gc.callbacks` entry.
+
+    Attributes:
+        survivors: the middle generation has at most so many objects. To list them would take 5 ms.
+    """
+
+    def __init__(self) -> None:
+        self.survivors = 0
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        generation = info["generation"]
+        if phase == "start":
+            if generation == 0:
+                self.survivors += len(gc.get_objects(generation=0))
+            elif generation == 2:
+                gc.unfreeze()
+        elif generation >= 1:
+            gc.freeze()
+            self.survivors = 0
+
+
+_GENERATIONS: Final = _Generations()

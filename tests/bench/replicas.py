@@ -1,0 +1,82 @@
+"""`python -m tests.bench.replicas`: what a pod costs if several replicas place pods at the same time, all but sockets.
+
+One of 1, 2, 4 or 8 replicas is built as for `run`. Instead of an API server, an object in the same process answers, and
+binds the pods of the other replicas. What counts is CPU time. Machines differ; compare the lines of one run with each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.cli.process import run_in_loop
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.engine.sharding.buckets import bucket_of, key_of, wanted_owners
+from scheduler.engine.sharding.shards import OwnShard
+from scheduler.objects.decode import decode_pod
+from tests.bench.whole_pod import Loopback, pending_pods, schedule_all, watched_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NODES = 5000
+_PODS = 2000
+_RUNS = 3
+_REPLICAS = (1, 2, 4, 8)
+
+
+class OneReplica(Daemon):
+    """A daemon that uses some buckets all the time.
+
+    Args:
+        buckets: the buckets.
+    """
+
+    def __init__(self, *arguments: Any, buckets: Sequence[int], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.parts.shards = shard = OwnShard(self.parts.profiles.has_quota)
+        shard.use(buckets)
+
+
+def seconds_of(replicas: int, n_nodes: int, n_pods: int) -> tuple[float, int]:
+    """Return the CPU seconds of the first of some replicas, and the number of its pods."""
+    owners = wanted_owners([f"replica-{each}" for each in range(replicas)])
+    own = [bucket for bucket, owner in enumerate(owners) if owner == owners[0]]
+    others = [name for name in (f"n{each}" for each in range(n_nodes)) if bucket_of(name) not in own]
+    pods = pending_pods(n_pods)
+    elsewhere = {
+        each["metadata"]["name"]: others[number % len(others)]
+        for number, each in enumerate(pods)
+        if bucket_of(key_of(decode_pod(msgspec.json.encode(each)))) not in own
+    }
+    server = Loopback(watched_nodes(n_nodes), pods, elsewhere)
+    return run_in_loop(schedule_all(server, make=partial(OneReplica, buckets=own))), n_pods - len(elsewhere)
+
+
+def print_table(n_nodes: int, n_pods: int) -> None:
+    """Print what a pod costs one of several replicas, and all of them together."""
+    base = 0.0
+    for replicas in _REPLICAS:
+        seconds, own = min(seconds_of(replicas, n_nodes, n_pods) for _ in range(_RUNS))
+        of_other = (seconds - base * own) / (n_pods - own) if own < n_pods else 0.0
+        base = base or seconds / own
+        of_all = seconds * replicas / n_pods
+        print(
+            f"{f'{replicas} replicas, {own} of {n_pods} pods in one':50}{seconds / n_pods * 1e6:9.0f} us"
+            f"{of_other * 1e6:9.0f} us a pod of others{of_all / base:8.2f}x for all replicas"
+        )
+
+
+def main() -> None:
+    """Print the table."""
+    logging.disable(logging.WARNING)
+    settle_memory()
+    print_table(_NODES, _PODS)
+
+
+if __name__ == "__main__":
+    main()
