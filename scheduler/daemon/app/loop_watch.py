@@ -22,7 +22,7 @@ from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scheduler.daemon.app.memory import collect_young_objects
+from scheduler.daemon.app.memory import collect_if_many
 from scheduler.loop_work import is_plugin_call, work_in
 
 if TYPE_CHECKING:
@@ -125,9 +125,10 @@ class LoopWatch:
         self._collected_seconds = 0.0
 
     async def run(self) -> None:
-        """Measure the loop's delay ten times a second."""
+        """Measure the loop's delay and collect young garbage, ten times a second; a collection counts as a delay."""
         while True:
             self._due, used = self._clock() + PERIOD_SECONDS, time.thread_time()
+            collect_if_many()
             await asyncio.sleep(PERIOD_SECONDS)
             self.had_turn(self._clock() - self._due, time.thread_time() - used)
 
@@ -193,7 +194,6 @@ async def watching_loop(metrics: LoopMetrics) -> AsyncIterator[None]:
     """Watch the running loop while the block runs, and keep its garbage collections short."""
     watch, over = LoopWatch(metrics), threading.Event()
     turns = asyncio.create_task(watch.run(), name="loop watch")
-    collections = asyncio.create_task(collect_young_objects(), name="garbage collection")
     thread = threading.Thread(target=watch.look_until, args=(over,), name="loop watch", daemon=True)
     gc.callbacks.append(watch.collecting)
     dump_if_silent()
@@ -204,7 +204,6 @@ async def watching_loop(metrics: LoopMetrics) -> AsyncIterator[None]:
         over.set()
         faulthandler.cancel_dump_traceback_later()
         turns.cancel()
-        collections.cancel()
         gc.callbacks.remove(watch.collecting)
 
 

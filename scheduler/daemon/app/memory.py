@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,6 @@ _LARGEST_FREED_BYTES: Final = 24 * 1024 * 1024
 _YOUNG_OBJECTS: Final = 10_000
 _YOUNGEST_COLLECTIONS: Final = 2
 _YOUNG_COLLECTIONS: Final = 2_500
-_PERIOD_SECONDS: Final = 0.1
 
 
 def settle_memory() -> None:
@@ -29,27 +27,20 @@ def settle_memory() -> None:
     30,000 objects at most, in about 10 ms. Only a full collection examines all objects. One follows some 50 million new
     objects, and takes about a microsecond for each object.
 
-    An event loop needs `collect_young_objects` too.
+    An event loop needs `collect_if_many` too.
     """
     np.empty(_LARGEST_FREED_BYTES, dtype=np.uint8)  # touches no memory page
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNGEST_COLLECTIONS, _YOUNG_COLLECTIONS)
     gc.callbacks.append(_GENERATIONS)
 
 
-async def collect_young_objects() -> None:
-    """Collect young garbage ten times a second, if there are as many young objects as `settle_memory` lets be.
+def collect_if_many() -> None:
+    """Collect the objects of a generation if they are many; call this ten times a second.
 
     Python compares its limit with the number of new objects minus that of freed ones. While new objects replace old ones, as
     when pods come and go, the difference stays small, and its next collection examines all objects since the last one:
     150,000 objects in 0.14 seconds were measured.
     """
-    while True:
-        await asyncio.sleep(_PERIOD_SECONDS)
-        collect_if_many()
-
-
-def collect_if_many() -> None:
-    """Collect the objects of a generation if they are many: those that survive two collections are frozen."""
     if len(gc.get_objects(generation=0)) >= _YOUNG_OBJECTS:
         gc.collect(0)
     if _GENERATIONS.survivors >= _YOUNG_OBJECTS * _YOUNGEST_COLLECTIONS:

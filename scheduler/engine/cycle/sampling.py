@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.framework import Framework
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.snapshot import Rows
+    from scheduler.snapshot import Bools, Rows
 
 _FEWEST_NODES = 100
 _LOWEST_PERCENTAGE = 5
@@ -75,6 +75,7 @@ class NodeSampling:
         feasible: Rows,
         diagnosis: Diagnosis,
         extenders: Extenders | None = None,
+        preferred: Bools | None = None,
     ) -> Rows:
         """Return the feasible nodes within the search; the diagnosis loses the nodes after its end.
 
@@ -86,10 +87,14 @@ class NodeSampling:
             feasible: the feasible nodes, ascending.
             diagnosis: the filter results.
             extenders: the extenders, which are called after the plugins.
+            preferred: (n_nodes,); a search that ends early is for these nodes, if one of them is feasible.
         """
         enough = nodes_to_find(self._percentages[framework.profile], len(rows))
         if not framework.scoring.has_scorers and not (extenders and extenders.choose):
             enough = min(enough, 1)
+        if preferred is not None and len(feasible) > enough and preferred[feasible].any():
+            diagnosis.leave_out(feasible[~preferred[feasible]])
+            rows, feasible = rows[preferred[rows]], feasible[preferred[feasible]]
         if len(feasible) <= enough:
             self._advance(len(rows), diagnosis.n_nodes)
             return feasible

@@ -18,6 +18,7 @@ import numpy as np
 
 from scheduler.engine.cycle.attempt import Decision
 from scheduler.engine.runtime.budget import over_budget
+from scheduler.engine.runtime.cached_scores import preferred_of
 from scheduler.engine.runtime.calls import PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.extensions.extender_wire import ExtenderError
@@ -137,7 +138,7 @@ async def decide(
     """Decide as `schedule_pod`, with extenders.
 
     `attempt` is the number of the attempt at the pod. `preferred` is bool (n_nodes,): the other nodes are chosen only if none
-    of these is feasible.
+    of these is feasible, but scored too.
 
     This waits for extenders, and yields to the event loop during the search for victims; the snapshot must not change
     meanwhile.
@@ -161,17 +162,16 @@ async def decide(
             feasible = cycle.all_nodes(extenders)
             if extenders is not None:
                 feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, cycle.diagnosis)
-                feasible = cycle.prefer(feasible)
         if not feasible.size:
             return await cycle.nothing_fits()
         feasible = cycle.diagnosis.avoid(feasible, avoided)
         if options.choose is not None or (len(feasible) == 1 and not exhaustive):
-            choose = options.choose
-            return cycle.chosen(choose(pod, feasible, snapshot) if choose else int(feasible[0]))
-        scores = framework.scoring.run(cycle.state, pod, snapshot, feasible)
+            choose, own = options.choose, preferred_of(feasible, preferred)
+            return cycle.chosen(choose(pod, own, snapshot) if choose else int(feasible[0]))
+        scores = framework.scoring.run(cycle.state, pod, snapshot, feasible, preferred)
         if extenders is not None:
             others = await extenders.scores(pod, snapshot, feasible, lambda: scores.total)
-            scores = scores.with_others(others)
+            scores = scores.with_others(others, preferred)
         return cycle.chosen(pick(scores, pod, snapshot, random), scores)
     except PluginError as error:
         return cycle.failed(error)
@@ -272,28 +272,14 @@ class _Cycle:
                 # A plugin failed as a whole: the results of the remaining nodes are unknown.
                 diagnosis.leave_out(diagnosis.feasible)
             raise
-        if self.preferred is not None and extenders is None:
-            preferred = self.prefer(feasible)
-            if preferred is not feasible:
-                rows, feasible = rows[self.preferred[rows]], preferred
         if self.sampling is None or self.state.exhaustive:
             return feasible
-        return self.sampling.cut(self.framework, rows, feasible, diagnosis, extenders)
+        return self.sampling.cut(self.framework, rows, feasible, diagnosis, extenders, self.preferred)
 
     def _find(self, rows: Rows, diagnosis: Diagnosis) -> Rows:
         return self.framework.filtering.find_feasible(
             self.state, self.pod, self.snapshot, diagnosis, rows=rows, nominated=self.state.nominated
         )
-
-    def prefer(self, feasible: Rows) -> Rows:
-        """Return the preferred ones of the feasible nodes, or all if none is preferred."""
-        if self.preferred is None:
-            return feasible
-        is_preferred = self.preferred[feasible]
-        if is_preferred.all() or not is_preferred.any():
-            return feasible
-        self.diagnosis.leave_out(feasible[~is_preferred])
-        return feasible[is_preferred]
 
     def chosen(self, row: int | None, scores: Scores | None = None) -> Decision:
         """Return the decision for the node in a row; None means no node."""

@@ -87,12 +87,14 @@ class Scores:
         """The total scores, int64 (len(rows),)."""
         return sum(self.by_plugin.values(), np.full(len(self.rows), self.base, dtype=np.int64))
 
-    def with_others(self, others: Mapping[str, Int64s]) -> Scores:
-        """Return these scores with the weighted scores of extenders, (len(rows),) each."""
+    def with_others(self, others: Mapping[str, Int64s], preferred: Bools | None = None) -> Scores:
+        """Return these scores with the weighted scores of extenders, (len(rows),) each; `preferred` is as in `best_of`."""
         if not others:
             return self
-        total = sum(others.values(), self.total)
-        return Scores(self.rows, self.rows[total == total.max()], self.plugins, others, self.base)
+        total = np.zeros(1 + int(self.rows[-1]), dtype=np.int64)
+        total[self.rows] = sum(others.values(), self.total)
+        best = best_of(self.rows, total, preferred)
+        return Scores(self.rows, best, self.plugins, others, self.base)
 
     @property
     def nbytes(self) -> int:
@@ -123,8 +125,17 @@ def added_up(plugins: Sequence[PluginScores], before: NDArray[Any], weight: int)
     return total
 
 
-def best_of(rows: Rows, total: NDArray[Any]) -> Rows:
-    """Return those of the rows that have the highest total; `total` is (n_nodes,)."""
+def preferred_of(rows: Rows, preferred: Bools | None) -> Rows:
+    """Return the preferred ones of some rows, or all if none is; `preferred` is (n_nodes,), None for no preference."""
+    if preferred is None:
+        return rows
+    found = selected(rows, preferred if len(rows) == len(preferred) else preferred[rows])
+    return found if found.size else rows
+
+
+def best_of(rows: Rows, total: NDArray[Any], preferred: Bools | None = None) -> Rows:
+    """Return those of the preferred rows that have the highest total; `total` is (n_nodes,). See `preferred_of`."""
+    rows = preferred_of(rows, preferred)
     at_rows = total if len(rows) == len(total) else total[rows]
     return selected(rows, at_rows == at_rows.max())
 
@@ -372,19 +383,29 @@ class CachedScores:
         self._total[row] = total
 
     def scores(
-        self, filter_result: CachedFilterResult, rows: Rows, more: Sequence[PluginScores]
+        self,
+        filter_result: CachedFilterResult,
+        rows: Rows,
+        more: Sequence[PluginScores],
+        preferred: Bools | None = None,
     ) -> tuple[Rows, Sequence[PluginScores]]:
-        """Return the best of the rows passed to `follow`, and the scores of all plugins including `more`."""
+        """Return the best of the rows passed to `follow`, and the scores of all plugins including `more`.
+
+        `preferred` is as in `best_of`.
+        """
         extra = [*(part.shown() for part in self._normalizing), *more]
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
         if differing:
-            best = best_of(rows, added_up(differing, self._total, self._plain_weight))
+            best = best_of(rows, added_up(differing, self._total, self._plain_weight), preferred)
         elif rows is filter_result.feasible:
             if self._best is None:
                 highest = self._total.max()
                 self._best = np.flatnonzero(self._total == highest), int(highest)
             best = self._best[0]
+            if preferred is not None:
+                own = selected(best, preferred[best])
+                best = own if own.size else best_of(rows, self._total, preferred)
         else:
-            best = best_of(rows, self._total)
+            best = best_of(rows, self._total, preferred)
         return best, (*shown, *extra)

@@ -15,6 +15,7 @@ from scheduler.engine.runtime.cached_scores import (
     best_of,
     cached_normalized,
     normalized,
+    preferred_of,
     score_unknown_rows,
 )
 from scheduler.engine.runtime.cached_verdicts import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.interface import PreScorePlugin, ScorePlugin
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import Bools, Rows, Snapshot
 
 __all__ = ["PluginScores", "Scores", "Scoring"]
 
@@ -78,8 +79,17 @@ class Scoring:
         for cached in self._caches.values():
             cached.forget()
 
-    def run(self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
+    def run(
+        self,
+        state: AttemptState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: Rows,
+        preferred: Bools | None = None,
+    ) -> Scores:
         """Score the feasible nodes; there must be at least one.
+
+        `preferred` is bool (n_nodes,): the best nodes are the best of these, if any of these is feasible.
 
         Raises:
             PluginError: a plugin raised, or returned scores out of range or with an invalid shape.
@@ -88,14 +98,14 @@ class Scoring:
             kube-scheduler v1.36, schedule_one.go, prioritizeNodes, and framework/runtime/framework.go, RunScorePlugins.
         """
         if not self._score:
-            return Scores(feasible, feasible, base=1)
+            return Scores(feasible, preferred_of(feasible, preferred), base=1)
         pod_class, filter_result = state.pod_class, state.filter_result
         with PointTiming(self._call, ExtensionPoint.PRE_SCORE):
             self._run_pre_score(pod_class if filter_result else None, state, pod, snapshot, feasible)
         with PointTiming(self._call, ExtensionPoint.SCORE):
             if pod_class is None or filter_result is None:
-                return self._rank_uncached(state, pod, snapshot, feasible)
-            return self._rank(pod_class, filter_result, state, pod, snapshot, feasible)
+                return self._rank_uncached(state, pod, snapshot, feasible, preferred)
+            return self._rank(pod_class, filter_result, state, pod, snapshot, feasible, preferred)
 
     def _run_pre_score(
         self,
@@ -147,7 +157,14 @@ class Scoring:
                 raise PluginError(status)
         return frozenset(skipped)
 
-    def _rank_uncached(self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
+    def _rank_uncached(
+        self,
+        state: AttemptState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: Rows,
+        preferred: Bools | None,
+    ) -> Scores:
         all_scores = [
             self._scores(adapter, state, pod, snapshot, feasible)
             for adapter in self._score
@@ -155,7 +172,7 @@ class Scoring:
         ]
         differing = [each for each in all_scores if not isinstance(each.values, int)]
         total = added_up(differing, np.zeros(snapshot.n_nodes, dtype=np.int8), 0)
-        return Scores(feasible, best_of(feasible, total), all_scores)
+        return Scores(feasible, best_of(feasible, total, preferred), all_scores)
 
     def _rank(
         self,
@@ -165,6 +182,7 @@ class Scoring:
         pod: PodInfo,
         snapshot: Snapshot,
         feasible: Rows,
+        preferred: Bools | None,
     ) -> Scores:
         ranking = pod_class.rankings.get(state.skipped_filters)
         if ranking is None:
@@ -188,7 +206,7 @@ class Scoring:
             if adapter.plugin.name not in pod_class.signatures
             and adapter.plugin.name not in state.skipped_scores
         ]
-        best, all_scores = ranking.scores(filter_result, feasible, others)
+        best, all_scores = ranking.scores(filter_result, feasible, others, preferred)
         by_plugin = {each.plugin: each for each in all_scores}
         return Scores(feasible, best, [by_plugin[name] for name in self._weights if name in by_plugin])
 

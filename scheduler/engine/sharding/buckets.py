@@ -29,8 +29,10 @@ BUCKETS: Final = 256
 HOSTNAME: Final = "kubernetes.io/hostname"
 _NO_AFFINITY: Final = PodAffinity()
 _WEIGHTS_KEPT: Final = 2**14
+_BUCKETS_KEPT: Final = 2**16
 
 
+@lru_cache(maxsize=_BUCKETS_KEPT)
 def bucket_of(key: str) -> int:
     """Return the bucket of a node's name, or of the key of a pod (see `key_of`).
 
@@ -144,7 +146,7 @@ class NodeBuckets:
         self._buckets: UInt16s = np.zeros(0, dtype=np.uint16)
 
     def of(self, snapshot: Snapshot) -> UInt16s:
-        """Return uint16 (n_nodes,), the bucket of each row; valid until the next change of the nodes."""
+        """Return uint16 (n_nodes,), the bucket of each row: the same array until a bucket changes."""
         log = snapshot.node_changes
         assert log is not None, "the nodes of a hypothetical cluster have no owners"
         n_nodes, known = snapshot.n_nodes, self._buckets
@@ -152,9 +154,11 @@ class NodeBuckets:
         if changed is None:
             self._buckets = np.array([bucket_of(name) for name in snapshot.names], dtype=np.uint16)
         elif changed:
-            self._buckets = np.resize(known, n_nodes) if len(known) != n_nodes else known
-            for row in {row for row in changed if row < n_nodes}:  # a row may have another node now
-                self._buckets[row] = bucket_of(snapshot.names[row])
+            # A row may have another node now.
+            rows = {row: bucket_of(snapshot.names[row]) for row in changed if row < n_nodes}
+            if len(known) != n_nodes or any(known[row] != bucket for row, bucket in rows.items()):
+                self._buckets = np.resize(known, n_nodes)
+                self._buckets[list(rows)] = list(rows.values())
         self._log, self._seen = log, log.end
         return self._buckets
 

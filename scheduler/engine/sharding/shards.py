@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.engine.sharding.buckets import BUCKETS, NodeBuckets, bucket_of, key_of, wanted_owners
+from scheduler.engine.sharding.buckets import NodeBuckets, bucket_of, key_of, wanted_owners
 from scheduler.framework.reasons import NODE_CHANGED, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Snapshot
+    from scheduler.snapshot import Bools, Snapshot, UInt16s
 
 PASSED_ON: Final = "PassedOn"
 """The reason of the condition PodScheduled while the replica of the nominated node is to bind the pod."""
@@ -137,8 +137,10 @@ class OwnShard(Shards):
         self.note_unanswered: Callable[[Collection[int]], None] = lambda _: None
         self.owner: Callable[[int], str] = lambda _: ""
         self._in_use: frozenset[int] = frozenset()
-        self._releasing: frozenset[int] = frozenset()
-        self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
+        self._held: frozenset[int] = frozenset()  # in use, or for earlier decisions
+        self._preferred: tuple[UInt16s, Bools] | None = (
+            None  # the buckets of nodes, and which of these are in use
+        )
         # uid of a pod that is assumed on a node of another replica -> the version with its nomination; infinity before it
         self._passed_on: dict[str, float] = {}
 
@@ -154,13 +156,15 @@ class OwnShard(Shards):
             buckets: the buckets.
             releasing: buckets for which earlier decisions are still carried out.
         """
-        self._in_use, self._releasing = frozenset(buckets), frozenset(releasing)
-        self._is_in_use = np.zeros(BUCKETS, dtype=np.bool_)
-        self._is_in_use[list(self._in_use)] = True
+        self._in_use = frozenset(buckets)
+        self._held = self._in_use.union(releasing)
+        self._preferred = None
 
     def preferred(self, pod: PodInfo, snapshot: Snapshot) -> Bools:
-        found: Bools = self._is_in_use[self._node_buckets.of(snapshot)]
-        return found
+        buckets = self._node_buckets.of(snapshot)
+        if self._preferred is None or self._preferred[0] is not buckets:
+            self._preferred = buckets, np.isin(buckets, list(self._in_use))
+        return self._preferred[1]
 
     def passes_on(self, pod: PodInfo, node_name: str) -> bool:
         if self.owns(node_name):
@@ -196,8 +200,8 @@ class OwnShard(Shards):
         return self.owner(bucket_of(name))
 
     def may_bind(self, pod: PodInfo, node_name: str) -> bool:
-        held = self._in_use | self._releasing
-        return bucket_of(node_name) in held and (is_passed_on(pod) or self.bucket_of_pod(pod) in held)
+        is_held = bucket_of(node_name) in self._held
+        return is_held and (is_passed_on(pod) or self.bucket_of_pod(pod) in self._held)
 
     def unanswered(self, pod: PodInfo, node_name: str) -> None:
         self.note_unanswered((self.bucket_of_pod(pod), bucket_of(node_name)))
