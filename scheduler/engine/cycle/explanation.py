@@ -29,7 +29,7 @@ after all of its changes the pod fits on its node. `Explainer` adds these four; 
 the pod fits. Scores are normalized and weighted, and contain exactly the plugins that ran. Without such plugins `scores` is absent;
 if nodes were not scored, `total` is absent too. A score divided by its plugin's entry in `weights` is the plugin's
 normalized score, 0 to 100; `weights` has no extenders. `best` contains the nodes with the highest total; one of them is
-drawn. A feasible node that was avoided has a reason in `avoided`; it is scored and chosen only if no other node is
+drawn. If several replicas place pods, this is the highest total of the nodes of this replica, if one of them is feasible. A feasible node that was avoided has a reason in `avoided`; it is scored and chosen only if no other node is
 feasible. `preemption` is present if preemption ran: the nodes that would fit without some of their pods, with the most
 important victims first, and the best of these nodes. Its `protected` is present if pods are protected from
 preemption: the pod of each node whose protection ends first. Some rejections have `details`, see `RefusalDetails`.
@@ -130,8 +130,12 @@ def explain(decision: Decision, names: Sequence[str]) -> Explanation:
 
 
 def _ranking(decision: Decision, scores: Scores, names: Sequence[str]) -> dict[str, Any]:
-    total = scores.total
-    best = sorted(names[row] for row in scores.rows[total == total.max()].tolist())
+    totals = {
+        names[row]: total for row, total in zip(scores.rows.tolist(), scores.total.tolist(), strict=True)
+    }
+    # If several replicas place pods, nodes of other replicas may have a higher total than the chosen one.
+    highest = totals.get(decision.node_name, max(totals.values()))
+    best = sorted(name for name, total in totals.items() if total == highest)
     if decision.node_name and decision.node_name == decision.pod.pod.status.nominated_node_name:
         best = [decision.node_name]  # evaluated before the scores of other nodes
     weights = {each.plugin: each.weight for each in scores.plugins}

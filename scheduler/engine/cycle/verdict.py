@@ -161,8 +161,19 @@ def _best(explanation: Explanation, fits: Sequence[str]) -> str:
         return f"chosen: {name}; the nodes were not scored"
     if len(best) > 1:
         others = some_of([each for each in best if each != name], _SHOWN)
-        return f"best: {name}, with the same total ({nodes[best[0]]['total']}) as {others}"
+        return f"best: {name}, with the same total ({nodes[best[0]]['total']}) as {others}{of_other_replicas(explanation)}"
+    if elsewhere := of_other_replicas(explanation):
+        return f"best: {name}, the best node of this replica{elsewhere}"
     return f"best: {name}, because {_why_best(nodes, name)}"
+
+
+def of_other_replicas(explanation: Explanation) -> str:
+    """Return how many nodes of other replicas have a higher total than the best one; "" for none."""
+    nodes = explanation["nodes"]
+    best = nodes[explanation["best"][0]]["total"]
+    count = sum(node.get("total", best) > best for node in nodes.values())
+    nodes_have = "node of other replicas has" if count == 1 else "nodes of other replicas have"
+    return f"; {count} {nodes_have} a higher total" if count else ""
 
 
 def _why_best(nodes: Mapping[str, Any], name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from scheduler.engine.cycle.verdict import first_to_end, protected_text
+from scheduler.engine.cycle.verdict import first_to_end, of_other_replicas, protected_text
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
@@ -483,8 +483,8 @@ def _goes(explanation: Explanation, *, drawn: bool) -> str:
         return f"Chosen node: {best[0]}." if best else ""
     if len(best) > 1:
         how = "at random among" if drawn else "the first of"
-        return f"Chosen node: {chosen}, {how} the {len(best)} with the highest total."
-    return f"Chosen node: {chosen}."
+        return f"Chosen node: {chosen}, {how} the {len(best)} with the highest total{of_other_replicas(explanation)}."
+    return f"Chosen node: {chosen}{of_other_replicas(explanation) if best else ''}."
 
 
 def _where_it_is(explanation: Explanation) -> Iterable[str]:

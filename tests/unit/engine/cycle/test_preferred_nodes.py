@@ -10,15 +10,17 @@ import pytest
 
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
+from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.cycle.sampling import NodeSampling
 from scheduler.engine.cycle.scheduling import DecisionOptions, decide, run_now
+from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.runtime.cached_scores import Scores
 from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from tests.support.builders import node, pod
 from tests.support.offline_capabilities import OFFLINE
-from tests.support.scripted_plugins import framework_of
+from tests.support.scripted_plugins import NodeScore, framework_of
 from tests.support.snapshots import snapshot_of
 
 N_NODES = 24
@@ -107,3 +109,29 @@ def test_a_search_that_ends_early_is_for_the_preferred_nodes() -> None:
     sampling = NodeSampling({"custom-scheduler": 0})
 
     assert chosen(sampling=sampling) <= {"n007", "n250"}
+
+
+@pytest.mark.parametrize(
+    ("totals", "verdict"),
+    [
+        pytest.param(
+            [5, 9, 9, 4],
+            "best: n0, the best node of this replica; 2 nodes of other replicas have a higher total.",
+            id="one own node",
+        ),
+        pytest.param(
+            [9, 5, 5, 5],
+            "best: n0, because its total is 9, and that of the next, n1, is 5 (S 4 higher).",
+            id="the best of all",
+        ),
+        pytest.param([5, 4, 9, 5], "; 1 node of other replicas has a higher total.", id="two own nodes"),
+    ],
+)
+def test_the_verdict_counts_better_nodes_of_other_replicas(totals: list[int], verdict: str) -> None:
+    snapshot, preferred = snapshot_of("n0", "n1", "n2", "n3"), np.array([True, False, False, True])
+    framework = framework_of(NodeScore("S", lambda _state, _pod, node: totals[node.row]))
+    asked = decide(framework, pod("web"), snapshot, nominated={}, random=Random(1), preferred=preferred)
+
+    explanation = with_verdict(explain(run_now(asked), snapshot.names))
+
+    assert explanation["verdict"].endswith(verdict)
