@@ -18,6 +18,7 @@ from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.object_statuses import PluginStatuses, StatusAccess
 from scheduler.daemon.app.ports import Ports
 from scheduler.daemon.app.watches import Watches
+from scheduler.daemon.sharding.former_replicas import FormerReplicas
 from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.engine.cycle.shard_changes import ShardChanges
@@ -95,6 +96,7 @@ class Daemon:
         settings = configuration.settings
         self.connection = connection
         self._shard_changes: ShardChanges | None = None
+        self._former_replicas: FormerReplicas | None = None
         ports = ports or Ports(clock)
         self.metrics = ports.metrics()
         connection.observer = self.metrics.rest_client
@@ -111,6 +113,12 @@ class Daemon:
             self.leadership = self._replica(settings.leader_election, clock, random)
         elif settings.leader_election.leader_elect and not no_bind:
             self.leadership = self._elector(settings.leader_election, clock, random)
+            self._former_replicas = FormerReplicas(
+                connection,
+                settings.leader_election,
+                check=self.leadership.check,
+                pods_version=self._pods_version,
+            )
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
         client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
@@ -213,6 +221,9 @@ class Daemon:
         )
         return elector
 
+    def _pods_version(self) -> int:
+        return int(self.watches.pods.resource_version or 0)
+
     def _replica(self, settings: LeaderElection, clock: Clock, random: Random) -> ShardReplica:
         """Return the right to write of one of several active replicas."""
 
@@ -233,7 +244,7 @@ class Daemon:
             identity=new_identity(),
             clock=clock,
             random=random,
-            pods_version=lambda: int(self.watches.pods.resource_version or 0),
+            pods_version=self._pods_version,
             changed=changed,
         )
         shard = self.parts.shards = OwnShard(self.parts.profiles.has_quota)
@@ -318,7 +329,7 @@ class Daemon:
             Whether the lease was lost before `stop` was set.
         """
         keeping = tasks.create_task(self.leadership.keep(), name="lease")
-        working = tasks.create_task(self._schedule(), name="scheduling")
+        working = tasks.create_task(self._schedule(stopping), name="scheduling")
         stopping.add_done_callback(lambda _: self._stop())
         await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
@@ -334,7 +345,16 @@ class Daemon:
         self.parts.ports.end()
         self.cycles.scheduler.stop()
 
-    async def _schedule(self) -> None:
+    async def _schedule(self, stopping: asyncio.Task[Any]) -> None:
+        if self._former_replicas is not None:
+            ending = asyncio.create_task(self._former_replicas.end(), name="former replicas")
+            try:
+                await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ending.cancel()
+            if not ending.done():
+                return
+            ending.result()
         logger.info(
             "Scheduling",
             extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},

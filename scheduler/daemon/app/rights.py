@@ -160,12 +160,11 @@ def _own(
 
 
 def _on_leases(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, Right]]:
-    election = settings.leader_election
+    election, kind = settings.leader_election, (SHARD_ASSIGNMENTS.group, SHARD_ASSIGNMENTS.plural)
     where, name = election.resource_namespace, election.resource_name
     if settings.sharding.enabled:
         for verb in ("get", "list", "watch", "create", "update", "delete"):
             yield "the Leases of all replicas, whose names are not known before", Right(verb, *_LEASES, where)
-        kind = SHARD_ASSIGNMENTS.group, SHARD_ASSIGNMENTS.plural
         yield "the owners of buckets; RBAC cannot restrict create by name", Right("create", *kind)
         for verb in ("get", "list", "watch", "update"):
             yield "the owners of buckets", Right(verb, *kind, name=name)
@@ -173,6 +172,8 @@ def _on_leases(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, Righ
         yield "leader election; RBAC cannot restrict create by name", Right("create", *_LEASES, where)
         for verb in ("get", "watch", "update"):
             yield "leader election", Right(verb, *_LEASES, where, name)
+        for verb in ("get", "update"):
+            yield "wait until replicas with sharding have stopped", Right(verb, *kind, name=name)
 
 
 _READING: Final = ("get", "list", "watch")

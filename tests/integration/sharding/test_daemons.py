@@ -159,3 +159,66 @@ def test_a_replica_that_joins_gets_its_share_and_the_pods_that_wait(tmp_path: Pa
                 assert {name for (name,) in binders(it).values()} == {"replica-0", "replica-1"}
 
     freezing.run(play())
+
+
+LEADING = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def test_a_leader_without_sharding_waits_until_replicas_have_stopped(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with sharded(tmp_path, 2) as (it, (first, second)):
+            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+            assigner, other = (first, second) if first.daemon.leadership.assigns() else (second, first)
+            async with replica(it, "leader", configuration=LEADING) as leader:
+                before = add_work(it, 0, 20)
+                await it.until(lambda: all(it.node_of(name) for name in before))
+                other.freezer.freeze()  # it would take the leader Lease
+                await assigner.stop()
+                await it.until(lambda: leader.is_leading)
+                began = asyncio.get_running_loop().time()
+                await asyncio.sleep(3.0)
+                other.freezer.thaw()
+                names = add_work(it, 20, 20)
+                await touch_until(it, lambda: all(it.node_of(name) for name in names))
+
+                assert 15.0 <= asyncio.get_running_loop().time() - began < 20.0
+                bound = binders(it)
+                assert all(len(each) == 1 for each in bound.values())
+                assert {name for pod in names for name in bound[pod]} <= {"leader", other.name}
+                times = {
+                    each.path.split("/")[-2]: each.at_seconds
+                    for each in it.server.requests.matching(method="POST", path="/binding")
+                }
+                by_leader = [times[pod] for pod in names if bound[pod] == ["leader"]]
+                by_other = [times[pod] for pod in names if bound[pod] != ["leader"]]
+                assert min(by_leader) >= max(by_other, default=0.0)
+                assert not in_use(other)
+                (assignment,) = it.server.store.list(KIND)
+                assert not assignment["spec"]["replicas"]
+
+    freezing.run(play())
+
+
+def test_replicas_place_pods_after_a_leader_without_sharding_ended(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with cluster(tmp_path) as it:
+            it.server.store.create(CRDS, DEFINITION)
+            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+            async with (
+                replica(it, "leader", configuration=LEADING) as leader,
+                replica(it, "replica-0", configuration=SHARDED) as first,
+            ):
+                await it.until(lambda: leader.is_leading)
+                before = add_work(it, 0, 20)
+                await it.until(lambda: all(it.node_of(name) for name in before))
+                assert {name for (name,) in binders(it).values()} == {"leader"}
+                await leader.stop()
+                await touch_until(it, lambda: all_in_use(first))
+                names = add_work(it, 20, 20)
+                await it.until(lambda: all(it.node_of(name) for name in names))
+
+                bound = binders(it)
+                assert all(len(each) == 1 for each in bound.values())
+                assert {name for pod in names for name in bound[pod]} == {"replica-0"}
+
+    freezing.run(play())
