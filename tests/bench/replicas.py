@@ -66,7 +66,7 @@ def print_table(n_nodes: int, n_pods: int) -> None:
         base = base or seconds / own
         of_all = seconds * replicas / n_pods
         print(
-            f"{f'{replicas} replicas, {own} of {n_pods} pods in one':50}{seconds / n_pods * 1e6:9.0f} us"
+            f"{f'one of {replicas} replicas, {own} of {n_pods} pods':50}{seconds / n_pods * 1e6:9.0f} us"
             f"{of_other * 1e6:9.0f} us a pod of others{of_all / base:8.2f}x for all replicas"
         )
 

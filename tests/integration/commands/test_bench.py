@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.bench import pod_budget, whole_pod
+from tests.bench import pod_budget, replicas, whole_pod
 
 if TYPE_CHECKING:
     import pytest
@@ -17,6 +17,16 @@ def test_a_whole_pod_is_measured_from_start_to_end(capsys: pytest.CaptureFixture
     assert whole.startswith("a whole pod, 3 nodes")
     assert recorded.startswith("a whole pod, recorded, 3 nodes")
     assert bare.startswith("the bare loop, 3 nodes")
+
+
+def test_a_pod_of_one_of_several_replicas_is_measured(capsys: pytest.CaptureFixture[str]):
+    replicas.print_table(n_nodes=20, n_pods=40)
+
+    lines = capsys.readouterr().out.splitlines()
+    shares = [int(line.partition("replicas, ")[2].split()[0]) for line in lines]
+    assert lines[0].startswith("one of 1 replicas, 40 of 40 pods")
+    assert len(lines) == 4
+    assert all(0 < share < 40 for share in shares[1:])
 
 
 def test_the_time_of_a_pod_is_divided_by_what_the_daemon_does(capsys: pytest.CaptureFixture[str]):
