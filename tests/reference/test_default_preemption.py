@@ -24,6 +24,7 @@ from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.shared import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.engine.state.nominator import Nominator
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Code, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
@@ -36,7 +37,7 @@ from tests.support.scripted_plugins import Filter, NodeFilter, framework_of
 from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.engine.runtime.filtering import Filtering
     from scheduler.framework import Plugin
@@ -348,7 +349,7 @@ def reported(
     filtering: Filtering,
     preemptor: PodInfo,
     snapshot: Snapshot,
-    nominated: dict[int, list[PodInfo]],
+    nominated: Mapping[int, Sequence[PodInfo]],
 ) -> tuple[dict[int, tuple[list[str], int]], list[int]]:
     """Return the report of one attempt, with the names of the victims."""
     state = AttemptState(nominated, exhaustive=True)
@@ -412,13 +413,14 @@ def test_equal_pods_share_the_results_of_nodes_that_do_not_change(seed: int) -> 
     random = Random(seed)
     changing, filtering, alone = ChangingCluster(random), filtering_of(), 0
     plugin, dry_run = kept(filtering)
+    nominator = Nominator()
     for number in range(40):
         changing.change()
-        snapshot, nominated = changing.table.snapshot(), {}
-        if random.random() < 0.4:
-            nominated[random.randrange(snapshot.n_nodes)] = [pod("soon", priority=9, cpu="800m")]
+        snapshot = changing.table.snapshot()
         priority, cpu = random.choice([(5, "1500m"), (2, "1500m"), (5, "700m")])
         preemptor = pod(f"p{number}", priority=priority, cpu=cpu)
+        nominate(nominator, preemptor, snapshot, random)
+        nominated = nominator.others(preemptor, snapshot)
         its_filtering = filtering_of()
         another, its_dry_run = kept(its_filtering)
         expected = reported(another, its_filtering, preemptor, snapshot, nominated)
@@ -426,6 +428,39 @@ def test_equal_pods_share_the_results_of_nodes_that_do_not_change(seed: int) -> 
         assert reported(plugin, filtering, preemptor, snapshot, nominated) == expected
         alone += its_dry_run.tried
     assert dry_run.tried < alone * 0.8
+
+
+def nominate(nominator: Nominator, preemptor: PodInfo, snapshot: Snapshot, random: Random) -> None:
+    """Add or remove a nomination at random, sometimes that of the preemptor."""
+    soon = pod(f"soon-{random.randrange(4)}", priority=random.choice([4, 5, 9]), cpu="800m")
+    chosen = random.choice([soon, soon, preemptor])
+    nominator.add(chosen, random.choice(["", snapshot.name_of(random.randrange(snapshot.n_nodes))]))
+
+
+def test_results_of_nodes_with_nominated_pods_are_shared_until_a_nomination_changes() -> None:
+    nodes = [node(f"n{row}", cpu="2") for row in range(3)]
+    table = Cluster(
+        nodes, {each.name: [pod(f"v-{each.name}", cpu="2", node=each.name)] for each in nodes}
+    ).table()
+    table.watch_kind(BUDGETS)
+    filtering, nominator = framework_of(made(NodeResourcesFit)).filtering, Nominator()
+    plugin, dry_run = kept(filtering)
+    urgent = [pod(f"p{number}", cpu="2", priority=5) for number in range(7)]
+
+    def tried(each: PodInfo) -> tuple[list[int], int]:
+        before, snapshot = dry_run.tried, table.snapshot()
+        victims, _ = reported(plugin, filtering, each, snapshot, nominator.others(each, snapshot))
+        return sorted(victims), dry_run.tried - before
+
+    nominator.add(urgent[0], "n0")
+    assert [tried(each) for each in urgent[1:4]] == [([1, 2], 3), ([1, 2], 3), ([1, 2], 0)]
+    nominator.add(urgent[1], "n1")
+    assert tried(urgent[4]) == ([2], 1)
+    assert tried(urgent[1]) == ([1, 2], 1), "its own nomination does not count"
+    nominator.delete(urgent[0].uid)
+    assert [tried(each) for each in urgent[4:6]] == [([0, 2], 2), ([0, 2], 0)]
+    nominator.delete(urgent[1].uid)
+    assert tried(urgent[6]) == ([0, 1, 2], 1)
 
 
 class Failing(NodeFilter):
