@@ -155,8 +155,7 @@ class Results:
         changed = log.since(self._seen_nominations) if log is not None and is_same else None
         for row in {*self._with_nominated, *nominated} if changed is None else changed:
             self.forget(row)
-        if log is not None or nominated:  # else the log of the next nominations may still be the same
-            self._nominations, self._seen_nominations = log, 0 if log is None else log.end
+        self._nominations, self._seen_nominations = log, 0 if log is None else log.end
 
 
 class Progress:

@@ -463,6 +463,23 @@ def test_results_of_nodes_with_nominated_pods_are_shared_until_a_nomination_chan
     assert tried(urgent[6]) == ([0, 1, 2], 1)
 
 
+def test_the_message_has_the_refusals_that_are_known_from_equal_pods() -> None:
+    nodes = [node("n0", cpu="2"), node("n1", cpu="1")]
+    table = Cluster(nodes, {"n0": [pod("v0", cpu="2", node="n0", priority=9)]}).table()
+    table.watch_kind(BUDGETS)
+    filtering = framework_of(made(NodeResourcesFit)).filtering
+    plugin, _ = kept(filtering)
+    snapshot, found = table.snapshot(), []
+    for number in range(3):
+        state, diagnosis, urgent = AttemptState(), Diagnosis.blank(2), pod(f"p{number}", cpu="2", priority=5)
+        filtering.run_pre_filter(state, urgent, snapshot, diagnosis)
+        filtering.passing(state, urgent, snapshot, diagnosis, rows=snapshot.all_rows, nominated={})
+        result = asyncio.run(plugin.post_filter(state, urgent, snapshot, diagnosis))
+        found.append(result.status)
+    assert "1 No preemption victims found for incoming pod" in found[0].message
+    assert found[1:] == found[:1] * 2
+
+
 class Failing(NodeFilter):
     """A filter whose result depends on the node alone; it fails as scripted."""
 
