@@ -317,7 +317,10 @@ class VictimSearch:
 
     def message(self, n_nodes: int) -> str:
         """Return the message without a candidate, in the form of FitError."""
-        counts = Counter(reason for status in self.refusals.values() for reason in status.reasons)
+        counts: Counter[str] = Counter()
+        for status, number in self._numbers():
+            for reason in status.reasons:
+                counts[reason] += number
         if n_nodes > len(self.refusals):
             counts[_NOT_HELPFUL] += n_nodes - len(self.refusals)
         message = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
@@ -325,14 +328,18 @@ class VictimSearch:
 
     def causes(self, n_nodes: int, plugin: str) -> tuple[Cause, ...]:
         """Return how many nodes have which of `PREEMPTION_CODES`: where pods would leave, what still rejects the pod is one code."""
-        nodes = Counter(
-            (code, plugin)
-            for status in self.refusals.values()
-            for code in (not status.plugin and codes_of(status.reasons, "")) or (NOT_ENOUGH,)
-        )
+        nodes: Counter[tuple[str, str]] = Counter()
+        for status, number in self._numbers():
+            codes = (not status.plugin and codes_of(status.reasons, "")) or (NOT_ENOUGH,)
+            nodes.update(dict.fromkeys([(code, plugin) for code in codes], number))
         if n_nodes > len(self.refusals):
             nodes[NOT_HELPFUL, plugin] += n_nodes - len(self.refusals)
         return tuple(Cause(*cause) for cause in causes_by_number(nodes))
+
+    def _numbers(self) -> Iterable[tuple[Status, int]]:
+        """Return each refusal with its number of nodes; most of thousands of nodes have the same object."""
+        objects = {id(status): status for status in self.refusals.values()}
+        return ((objects[each], number) for each, number in Counter(map(id, self.refusals.values())).items())
 
 
 def why_not_eligible(
