@@ -352,6 +352,18 @@ def reported(
     nominated: Mapping[int, Sequence[PodInfo]],
 ) -> tuple[dict[int, tuple[list[str], int]], list[int]]:
     """Return the report of one attempt, with the names of the victims."""
+    report = report_of(plugin, filtering, preemptor, snapshot, nominated)
+    victims = {row: ([each.name for each in its], broken) for row, (its, broken) in report.candidates.items()}
+    return victims, list(report.nominated)
+
+
+def report_of(
+    plugin: DefaultPreemption,
+    filtering: Filtering,
+    preemptor: PodInfo,
+    snapshot: Snapshot,
+    nominated: Mapping[int, Sequence[PodInfo]],
+) -> PreemptionReport:
     state = AttemptState(nominated, exhaustive=True)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     assert filtering.run_pre_filter(state, preemptor, snapshot, diagnosis).is_success
@@ -359,9 +371,7 @@ def reported(
         state, preemptor, snapshot, diagnosis, rows=snapshot.all_rows, nominated=state.nominated
     )
     asyncio.run(plugin.post_filter(state, preemptor, snapshot, diagnosis))
-    report = state.read(REPORT, PreemptionReport)
-    victims = {row: ([each.name for each in its], broken) for row, (its, broken) in report.candidates.items()}
-    return victims, list(report.nominated)
+    return state.read(REPORT, PreemptionReport)
 
 
 class ChangingCluster:
@@ -461,6 +471,18 @@ def test_results_of_nodes_with_nominated_pods_are_shared_until_a_nomination_chan
     assert [tried(each) for each in urgent[4:6]] == [([0, 2], 2), ([0, 2], 0)]
     nominator.delete(urgent[1].uid)
     assert tried(urgent[6]) == ([0, 1, 2], 1)
+
+
+def test_reports_about_equal_pods_share_the_names_of_victims() -> None:
+    there = {"n0": [pod("v0", cpu="1", node="n0"), pod("v1", cpu="1", node="n0")]}
+    table = Cluster([node("n0", cpu="2")], there).table()
+    table.watch_kind(BUDGETS)
+    filtering, snapshot = framework_of(made(NodeResourcesFit)).filtering, table.snapshot()
+    plugin, _ = kept(filtering)
+    urgent = [pod(f"p{number}", cpu="2", priority=5) for number in range(3)]
+    _, one, other = [report_of(plugin, filtering, each, snapshot, {}).named for each in urgent]
+    assert one == {0: (("default/v0", "default/v1"), 0)}
+    assert one[0] is other[0]
 
 
 def test_the_message_has_the_refusals_that_are_known_from_equal_pods() -> None:
