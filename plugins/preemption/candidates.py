@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +25,8 @@ from scheduler.framework import NeedsTime, Reason, Status
 from scheduler.framework.diagnosis import NOT_EXAMINED
 from scheduler.framework.reasons import Cause, causes_by_number, codes_of
 from scheduler.framework.status import Code
+from scheduler.snapshot import NominatedOthers
+from scheduler.snapshot.arrays import Column
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from scheduler.framework.preemption import PreemptionDryRun, Protected, VictimLimit
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
-    from scheduler.snapshot.arrays import ChangeLog
+    from scheduler.snapshot.arrays import Bools, ChangeLog
 
     Found = Status | PreemptionCandidate
     """Why preemption does not help on a node, or the node with its victims."""
@@ -57,10 +60,13 @@ _MOST_SEARCHES: Final = 16
 _MOST_SHARED: Final = 4
 """The number of kinds of pods whose results are kept; they may have a result for each node."""
 _SPARE: Final = 64
+_NOBODY: Final[Mapping[int, Sequence[PodInfo]]] = MappingProxyType({})
 
 
 class Results:
-    """The results of nodes, by row, each until the node or its pods change, or the protection of a pod there ends.
+    """The results of nodes, by row.
+
+    A result is valid until the node, its pods or the pods nominated to it change, or the protection of a pod there ends.
 
     Attributes:
         by_row: row -> result.
@@ -70,14 +76,32 @@ class Results:
     def __init__(self) -> None:
         self.by_row: dict[int, Found] = {}
         self.protected: dict[int, Protected] = {}
+        self._refused: Column[np.bool_] = Column(np.bool_)
+        self._with_nominated: set[int] = set()  # the rows whose result depends on nominated pods
         self._ends: list[tuple[float, int]] = []  # a heap: when a protection ends, and its row
         self._log: ChangeLog | None = None
         self._seen = 0
+        self._nominations: ChangeLog | None = None
+        self._seen_nominations = 0
         self._basis: Hashable = None
 
-    def put(self, found: Mapping[int, Found], protected: Mapping[int, Protected]) -> None:
-        """Keep results, and the protections that they depend on."""
+    def are_refused(self, rows: Rows) -> Bools:
+        """Return bool (len(rows),): whether there is a result for the row, which is not a candidate."""
+        found: Bools = self._refused.cells[rows]
+        return found
+
+    def put(
+        self,
+        found: Mapping[int, Found],
+        protected: Mapping[int, Protected],
+        nominated: Container[int] = (),
+    ) -> None:
+        """Keep results, the protections that they depend on, and on which rows they depend on nominated pods."""
         self.by_row.update(found)
+        refused = [row for row, result in found.items() if isinstance(result, Status)]
+        self._refused.reserve(max(refused, default=0) + 1)
+        self._refused.cells[refused] = True
+        self._with_nominated.update([row for row in found if row in nominated])
         for row in found.keys() & protected.keys():
             self.protected[row] = protected[row]
             heappush(self._ends, (protected[row].until, row))
@@ -87,15 +111,24 @@ class Results:
 
     def forget(self, row: int) -> None:
         """Forget the result of a node."""
-        self.by_row.pop(row, None)
+        if isinstance(self.by_row.pop(row, None), Status):
+            self._refused.cells[row] = False
         self.protected.pop(row, None)
+        self._with_nominated.discard(row)
 
-    def follow(self, snapshot: Snapshot, basis: Hashable = None, now: float = 0.0) -> None:
+    def follow(
+        self,
+        snapshot: Snapshot,
+        basis: Hashable = None,
+        nominated: Mapping[int, Sequence[PodInfo]] = _NOBODY,
+        now: float = 0.0,
+    ) -> None:
         """Forget the results that are no longer valid.
 
         Args:
             snapshot: the cluster; results of nodes that have changed are forgotten.
             basis: what else results depend on; if it differs, all are forgotten.
+            nominated: row -> nominated pods; results of nodes to which other pods are nominated now are forgotten.
             now: the time, in seconds since 1970; results of nodes where a protection has ended are forgotten.
         """
         changes = snapshot.changes
@@ -104,6 +137,8 @@ class Results:
         if changed is None:
             self.by_row.clear()
             self.protected.clear()
+            self._refused.cells[:] = False
+            self._with_nominated.clear()
             self._ends.clear()
         else:
             for row in changed:
@@ -111,6 +146,16 @@ class Results:
         while self._ends and self._ends[0][0] <= now:
             self.forget(heappop(self._ends)[1])
         self._log, self._seen, self._basis = changes, 0 if changes is None else changes.end, basis
+        self._refused.reserve(snapshot.n_nodes)
+        self._follow_nominations(nominated)
+
+    def _follow_nominations(self, nominated: Mapping[int, Sequence[PodInfo]]) -> None:
+        log = nominated.pods.changes if isinstance(nominated, NominatedOthers) else None
+        is_same = log is not None and log is self._nominations
+        changed = log.since(self._seen_nominations) if log is not None and is_same else None
+        for row in {*self._with_nominated, *nominated} if changed is None else changed:
+            self.forget(row)
+        self._nominations, self._seen_nominations = log, 0 if log is None else log.end
 
 
 class Progress:
@@ -131,31 +176,38 @@ class Progress:
         self.pod, self.enough = pod, enough
         self.own = Results()
         self.shared: Results | None = None
+        self._nominated: Mapping[int, Sequence[PodInfo]] = _NOBODY
         self._rows, self._names = rows, snapshot.names
 
     def is_of(self, pod: PodInfo) -> bool:
         return (self.pod.uid, self.pod.pod.spec, self.pod.labels) == (pod.uid, pod.pod.spec, pod.labels)
 
-    def note(
-        self, tried: Mapping[int, Found], nominated: Container[int], protected: Mapping[int, Protected]
-    ) -> None:
-        """Keep results. Those of nodes with nominated pods, and errors, are of this search only."""
+    @property
+    def _own_row(self) -> int:
+        """The row to which the preemptor is nominated itself, as for no other pod; -1 if none."""
+        row = self._nominated.own_row if isinstance(self._nominated, NominatedOthers) else None
+        return -1 if row is None else row
+
+    def note(self, tried: Mapping[int, Found], protected: Mapping[int, Protected]) -> None:
+        """Keep results. That of the preemptor's nominated node, and errors, are of this search only."""
         self.own.put(tried, protected)
         if self.shared is not None:
             shared = {
                 row: result
                 for row, result in tried.items()
-                if row not in nominated and not (isinstance(result, Status) and result.code is Code.ERROR)
+                if row != self._own_row and not (isinstance(result, Status) and result.code is Code.ERROR)
             }
-            self.shared.put(shared, protected)
+            self.shared.put(shared, protected, self._nominated)
 
-    def follow(self, snapshot: Snapshot, basis: Hashable, nominated: Iterable[int], now: float) -> None:
+    def follow(
+        self, snapshot: Snapshot, basis: Hashable, nominated: Mapping[int, Sequence[PodInfo]], now: float
+    ) -> None:
         """Forget the results that are no longer valid; the arguments are those of `Results.follow`."""
+        self._nominated = nominated
         self.own.follow(snapshot, now=now)
         if self.shared is not None:
-            self.shared.follow(snapshot, basis, now)
-            for row in nominated:
-                self.shared.forget(row)
+            self.shared.follow(snapshot, basis, nominated, now)
+            self.shared.forget(self._own_row)
 
     def protected(self) -> Iterator[Mapping[int, Protected]]:
         """Yield row -> the protection that the result of the row depends on: for the results of this search, then shared ones."""
@@ -250,7 +302,8 @@ class VictimSearch:
 
     Attributes:
         candidates: those that violate no disruption budget come first.
-        refusals: row -> why preemption does not help there, for rows that were tried.
+        refusals: row -> why preemption does not help there, for rows that were tried. If a candidate was found now, results
+            that are known from searches for equal pods are left out.
         stale: the rows of candidates that were found in an earlier attempt.
         protected: row -> the protected pod there whose protection ends first, for rows that were tried.
         is_complete: whether the search finished within its time limit.
@@ -264,7 +317,10 @@ class VictimSearch:
 
     def message(self, n_nodes: int) -> str:
         """Return the message without a candidate, in the form of FitError."""
-        counts = Counter(reason for status in self.refusals.values() for reason in status.reasons)
+        counts: Counter[str] = Counter()
+        for status, number in self._numbers():
+            for reason in status.reasons:
+                counts[reason] += number
         if n_nodes > len(self.refusals):
             counts[_NOT_HELPFUL] += n_nodes - len(self.refusals)
         message = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
@@ -272,14 +328,18 @@ class VictimSearch:
 
     def causes(self, n_nodes: int, plugin: str) -> tuple[Cause, ...]:
         """Return how many nodes have which of `PREEMPTION_CODES`: where pods would leave, what still rejects the pod is one code."""
-        nodes = Counter(
-            (code, plugin)
-            for status in self.refusals.values()
-            for code in (not status.plugin and codes_of(status.reasons, "")) or (NOT_ENOUGH,)
-        )
+        nodes: Counter[tuple[str, str]] = Counter()
+        for status, number in self._numbers():
+            codes = (not status.plugin and codes_of(status.reasons, "")) or (NOT_ENOUGH,)
+            nodes.update(dict.fromkeys([(code, plugin) for code in codes], number))
         if n_nodes > len(self.refusals):
             nodes[NOT_HELPFUL, plugin] += n_nodes - len(self.refusals)
         return tuple(Cause(*cause) for cause in causes_by_number(nodes))
+
+    def _numbers(self) -> Iterable[tuple[Status, int]]:
+        """Return each refusal with its number of nodes; most of thousands of nodes have the same object."""
+        objects = {id(status): status for status in self.refusals.values()}
+        return ((objects[each], number) for each, number in Counter(map(id, self.refusals.values())).items())
 
 
 def why_not_eligible(
@@ -367,14 +427,19 @@ def search(
     found = VictimSearch()
     harmless: list[PreemptionCandidate] = []
     harmful: list[PreemptionCandidate] = []
-    todo, most = list(rows), max(enough, 1)
+    todo, most = np.fromiter(rows, dtype=np.intp), max(enough, 1)
     together = min(most, _ROWS_TOGETHER)
     choice = _lower_priority(pod, snapshot) if choice is None else choice
     own = {} if progress is None else progress.own.by_row
     shared = {} if progress is None or progress.shared is None else progress.shared.by_row
+    refused = todo[:0]
+    if progress is not None and progress.shared is not None:
+        are_refused = progress.shared.are_refused(todo)
+        refused, todo = todo[are_refused], todo[~are_refused]
+        found.protected |= _protected_on(refused.tolist(), check, progress)
     has_tried = False
     for start in range(0, len(todo), together):
-        several = todo[start : start + together]
+        several = todo[start : start + together].tolist()
         unknown = [row for row in several if row not in own and row not in shared]
         if unknown and has_tried and not has_time():
             found.is_complete = False
@@ -384,25 +449,46 @@ def search(
         )
         has_tried = has_tried or bool(tried)
         if progress is not None:
-            progress.note(tried, nominated, {} if check is None else check.found)
+            progress.note(tried, {} if check is None else check.found)
         found.protected |= _protected_on(several, check, progress)
-        for row in several:
-            result = tried.get(row) or shared.get(row) or own.get(row)
-            if result is None:
-                found.is_complete = False
-            elif isinstance(result, Status):
-                found.refusals[row] = result
-            else:
-                if row not in tried and row not in shared:
-                    found.stale.add(row)
-                (harmful if result.violations else harmless).append(result)
-                if harmless and len(harmless) + len(harmful) >= enough:
-                    found.candidates, found.is_complete = harmless + harmful[:most], True
-                    return found
-        if not found.is_complete:
-            break
+        if _are_enough(found, harmless, harmful, several, tried, shared, own, enough):
+            found.is_complete = True
+        elif found.is_complete:
+            continue
+        break
     found.candidates = harmless + harmful[:most]
+    if all(each.row in found.stale for each in found.candidates):  # the message of a failure has all refusals
+        known = {row: shared[row] for row in refused.tolist()}
+        found.refusals |= {row: result for row, result in known.items() if isinstance(result, Status)}
     return found
+
+
+def _are_enough(
+    found: VictimSearch,
+    harmless: list[PreemptionCandidate],
+    harmful: list[PreemptionCandidate],
+    rows: Sequence[int],
+    tried: Mapping[int, Found],
+    shared: Mapping[int, Found],
+    earlier: Mapping[int, Found],
+    enough: int,
+) -> bool:
+    """Note the results of rows in their order; return whether there are enough candidates, and leave out the other rows then."""
+    for row in rows:
+        result = tried.get(row) or shared.get(row)
+        if result is None:
+            result = earlier.get(row)
+            if isinstance(result, PreemptionCandidate):
+                found.stale.add(row)
+        if result is None:
+            found.is_complete = False
+        elif isinstance(result, Status):
+            found.refusals[row] = result
+        else:
+            (harmful if result.violations else harmless).append(result)
+            if harmless and len(harmless) + len(harmful) >= enough:
+                return True
+    return False
 
 
 def _protected_on(

@@ -654,4 +654,5 @@ def _report(found: VictimSearch, chosen: Sequence[PreemptionCandidate]) -> Preem
         {candidate.row: (candidate.victims, candidate.violations) for candidate in found.candidates},
         [candidate.row for candidate in chosen],
         found.protected,
+        {candidate.row: candidate.named for candidate in found.candidates},
     )

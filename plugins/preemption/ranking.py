@@ -42,6 +42,11 @@ class PreemptionCandidate:
     violations: int
 
     @cached_property
+    def named(self) -> tuple[tuple[str, ...], int]:
+        """The `namespace/name` of the victims, and the number of violations."""
+        return tuple(victim.key for victim in self.victims), self.violations
+
+    @cached_property
     def harm(self) -> tuple[float, ...]:
         """The sort key; the least is best.
 

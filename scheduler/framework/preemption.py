@@ -310,11 +310,13 @@ class PreemptionReport:
             budget).
         nominated: the rows of the best candidates, of which one was chosen.
         protected: row -> the protected pod there whose protection ends first.
+        named: the candidates with `namespace/name` of the victims, so that attempts can share these; empty if not known.
     """
 
     candidates: Mapping[int, tuple[Sequence[PodInfo], int]]
     nominated: Sequence[int]
     protected: Mapping[int, Protected] = field(default_factory=dict)
+    named: Mapping[int, tuple[Sequence[str], int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +338,7 @@ def preemption_summary(state: CycleState) -> PreemptionSummary | None:
     """Return the result of a cycle's search for victims; None if there was none."""
     found = state.read(REPORT, object) if REPORT in state else None
     if isinstance(found, PreemptionReport):
-        candidates = {
+        candidates = found.named or {
             row: ([victim.key for victim in victims], broken)
             for row, (victims, broken) in found.candidates.items()
         }

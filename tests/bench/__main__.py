@@ -27,7 +27,7 @@ from scheduler.engine.state.cache import Cache
 from scheduler.objects.decode import decode_pod
 from tests.bench import devices, volumes, waking, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
-from tests.bench.preemption import full_cluster, urgent
+from tests.bench.preemption import full_cluster, seconds_of_preemptor, urgent
 from tests.support.builders import node, pod, pod_object
 from tests.support.offline_capabilities import OFFLINE
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 _SIZES = (100, 1000, 5000)
+_SIZES_WITH_NOMINATED = (1000, 4000)
 _DECISIONS = 500
 _RUNS = 5
 _NUMBERS = itertools.count()
@@ -129,6 +130,9 @@ def _preemption() -> None:
         strict = "" if allowed else " that let nobody go"
         median = _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets{strict}", seconds, base)
         base = base or median
+    for size in _SIZES_WITH_NOMINATED:
+        seconds = [seconds_of_preemptor(framework, size, 100) for _ in range(3)]
+        _show(f"{size} nodes, preemption, 3/4 have a nominated pod", seconds, base)
 
 
 def _decoding() -> None:

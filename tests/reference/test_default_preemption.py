@@ -24,6 +24,7 @@ from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.shared import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.engine.state.nominator import Nominator
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Code, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
@@ -36,7 +37,7 @@ from tests.support.scripted_plugins import Filter, NodeFilter, framework_of
 from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.engine.runtime.filtering import Filtering
     from scheduler.framework import Plugin
@@ -348,9 +349,21 @@ def reported(
     filtering: Filtering,
     preemptor: PodInfo,
     snapshot: Snapshot,
-    nominated: dict[int, list[PodInfo]],
+    nominated: Mapping[int, Sequence[PodInfo]],
 ) -> tuple[dict[int, tuple[list[str], int]], list[int]]:
     """Return the report of one attempt, with the names of the victims."""
+    report = report_of(plugin, filtering, preemptor, snapshot, nominated)
+    victims = {row: ([each.name for each in its], broken) for row, (its, broken) in report.candidates.items()}
+    return victims, list(report.nominated)
+
+
+def report_of(
+    plugin: DefaultPreemption,
+    filtering: Filtering,
+    preemptor: PodInfo,
+    snapshot: Snapshot,
+    nominated: Mapping[int, Sequence[PodInfo]],
+) -> PreemptionReport:
     state = AttemptState(nominated, exhaustive=True)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     assert filtering.run_pre_filter(state, preemptor, snapshot, diagnosis).is_success
@@ -358,9 +371,7 @@ def reported(
         state, preemptor, snapshot, diagnosis, rows=snapshot.all_rows, nominated=state.nominated
     )
     asyncio.run(plugin.post_filter(state, preemptor, snapshot, diagnosis))
-    report = state.read(REPORT, PreemptionReport)
-    victims = {row: ([each.name for each in its], broken) for row, (its, broken) in report.candidates.items()}
-    return victims, list(report.nominated)
+    return state.read(REPORT, PreemptionReport)
 
 
 class ChangingCluster:
@@ -412,13 +423,14 @@ def test_equal_pods_share_the_results_of_nodes_that_do_not_change(seed: int) -> 
     random = Random(seed)
     changing, filtering, alone = ChangingCluster(random), filtering_of(), 0
     plugin, dry_run = kept(filtering)
+    nominator = Nominator()
     for number in range(40):
         changing.change()
-        snapshot, nominated = changing.table.snapshot(), {}
-        if random.random() < 0.4:
-            nominated[random.randrange(snapshot.n_nodes)] = [pod("soon", priority=9, cpu="800m")]
+        snapshot = changing.table.snapshot()
         priority, cpu = random.choice([(5, "1500m"), (2, "1500m"), (5, "700m")])
         preemptor = pod(f"p{number}", priority=priority, cpu=cpu)
+        nominate(nominator, preemptor, snapshot, random)
+        nominated = nominator.others(preemptor, snapshot)
         its_filtering = filtering_of()
         another, its_dry_run = kept(its_filtering)
         expected = reported(another, its_filtering, preemptor, snapshot, nominated)
@@ -426,6 +438,68 @@ def test_equal_pods_share_the_results_of_nodes_that_do_not_change(seed: int) -> 
         assert reported(plugin, filtering, preemptor, snapshot, nominated) == expected
         alone += its_dry_run.tried
     assert dry_run.tried < alone * 0.8
+
+
+def nominate(nominator: Nominator, preemptor: PodInfo, snapshot: Snapshot, random: Random) -> None:
+    """Add or remove a nomination at random, sometimes that of the preemptor."""
+    soon = pod(f"soon-{random.randrange(4)}", priority=random.choice([4, 5, 9]), cpu="800m")
+    chosen = random.choice([soon, soon, preemptor])
+    nominator.add(chosen, random.choice(["", snapshot.name_of(random.randrange(snapshot.n_nodes))]))
+
+
+def test_results_of_nodes_with_nominated_pods_are_shared_until_a_nomination_changes() -> None:
+    nodes = [node(f"n{row}", cpu="2") for row in range(3)]
+    table = Cluster(
+        nodes, {each.name: [pod(f"v-{each.name}", cpu="2", node=each.name)] for each in nodes}
+    ).table()
+    table.watch_kind(BUDGETS)
+    filtering, nominator = framework_of(made(NodeResourcesFit)).filtering, Nominator()
+    plugin, dry_run = kept(filtering)
+    urgent = [pod(f"p{number}", cpu="2", priority=5) for number in range(7)]
+
+    def tried(each: PodInfo) -> tuple[list[int], int]:
+        before, snapshot = dry_run.tried, table.snapshot()
+        victims, _ = reported(plugin, filtering, each, snapshot, nominator.others(each, snapshot))
+        return sorted(victims), dry_run.tried - before
+
+    nominator.add(urgent[0], "n0")
+    assert [tried(each) for each in urgent[1:4]] == [([1, 2], 3), ([1, 2], 3), ([1, 2], 0)]
+    nominator.add(urgent[1], "n1")
+    assert tried(urgent[4]) == ([2], 1)
+    assert tried(urgent[1]) == ([1, 2], 1), "its own nomination does not count"
+    nominator.delete(urgent[0].uid)
+    assert [tried(each) for each in urgent[4:6]] == [([0, 2], 2), ([0, 2], 0)]
+    nominator.delete(urgent[1].uid)
+    assert tried(urgent[6]) == ([0, 1, 2], 1)
+
+
+def test_reports_about_equal_pods_share_the_names_of_victims() -> None:
+    there = {"n0": [pod("v0", cpu="1", node="n0"), pod("v1", cpu="1", node="n0")]}
+    table = Cluster([node("n0", cpu="2")], there).table()
+    table.watch_kind(BUDGETS)
+    filtering, snapshot = framework_of(made(NodeResourcesFit)).filtering, table.snapshot()
+    plugin, _ = kept(filtering)
+    urgent = [pod(f"p{number}", cpu="2", priority=5) for number in range(3)]
+    _, one, other = [report_of(plugin, filtering, each, snapshot, {}).named for each in urgent]
+    assert one == {0: (("default/v0", "default/v1"), 0)}
+    assert one[0] is other[0]
+
+
+def test_the_message_has_the_refusals_that_are_known_from_equal_pods() -> None:
+    nodes = [node("n0", cpu="2"), node("n1", cpu="1")]
+    table = Cluster(nodes, {"n0": [pod("v0", cpu="2", node="n0", priority=9)]}).table()
+    table.watch_kind(BUDGETS)
+    filtering = framework_of(made(NodeResourcesFit)).filtering
+    plugin, _ = kept(filtering)
+    snapshot, found = table.snapshot(), []
+    for number in range(3):
+        state, diagnosis, urgent = AttemptState(), Diagnosis.blank(2), pod(f"p{number}", cpu="2", priority=5)
+        filtering.run_pre_filter(state, urgent, snapshot, diagnosis)
+        filtering.passing(state, urgent, snapshot, diagnosis, rows=snapshot.all_rows, nominated={})
+        result = asyncio.run(plugin.post_filter(state, urgent, snapshot, diagnosis))
+        found.append(result.status)
+    assert "1 No preemption victims found for incoming pod" in found[0].message
+    assert found[1:] == found[:1] * 2
 
 
 class Failing(NodeFilter):
