@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.configuration.gate_stages import NEEDS, NEEDS_SINCE, STAGES
@@ -262,7 +262,12 @@ def features_of(given: Mapping[str, bool], version: str = "") -> Features:
         given: gate -> value.
         version: one of `VERSIONS`; "" for the default version.
     """
-    version = version or DEFAULT_VERSION
+    return _features_of(frozenset(given.items()), version or DEFAULT_VERSION)
+
+
+@lru_cache(maxsize=64)  # a configuration is asked many times while its profiles are built
+def _features_of(values: frozenset[tuple[str, bool]], version: str) -> Features:
+    given = dict(values)
     stages = stages_at(version)
     on = {gate: given.get(gate, _default(stage, given)) for gate, stage in stages.items()}
     for gate in _ON_HERE:

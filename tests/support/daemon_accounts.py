@@ -5,6 +5,7 @@ What they were granted and what they used is kept until the tests end: a whole r
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -20,7 +21,7 @@ from scheduler.simulator.access.rbac import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.generation import Generation
@@ -67,6 +68,7 @@ class Account:
         self._named = Named(NAMESPACE, f"daemon-{number}")
         self._user = service_account_name(*self._named)
         self._rights: dict[Right, str] = {}
+        self._objects: Sequence[tuple[str, dict[str, Any]]] = ()
 
     def headers(self) -> Headers:
         return (("Authorization", f"Bearer token of {self._named.name}"),)
@@ -76,10 +78,11 @@ class Account:
 
     def grant(self, rights: Mapping[Right, str]) -> None:
         """Give rights besides those that it has."""
-        for plural, obj in self._objects():
+        for plural, obj in self._objects:
             self._server.store.delete(plural, obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
         self._rights |= rights
-        for plural, obj in self._objects():
+        self._objects = _roles(tuple(self._rights.items()), self._named) if self._rights else ()
+        for plural, obj in self._objects:
             self._server.store.create(plural, obj, namespace=obj["metadata"].get("namespace", ""))
 
     def settle(self) -> None:
@@ -90,15 +93,16 @@ class Account:
         """
         refused = [refusal.message for refusal in self._server.grants.refused_to(self._user)]
         assert not refused, f"called without a right that `check --rbac` prints: {sorted(set(refused))}"
-        rules = [rule for _, obj in self._objects() for rule in obj.get("rules", ())]
+        rules = [rule for _, obj in self._objects for rule in obj.get("rules", ())]
         GRANTED.update(_told(permission) for rule in rules for permission in permissions(rule))
         keep_account(self._server, self._user)
 
-    def _objects(self) -> list[tuple[str, dict[str, Any]]]:
-        if not self._rights:
-            return []
-        objects = yaml.safe_load_all(roles_yaml(self._rights, self._named))
-        return [(f"{obj['kind'].lower()}s.{_GROUP}", obj) for obj in objects]
+
+@lru_cache(maxsize=256)
+def _roles(rights: tuple[tuple[Right, str], ...], named: Named) -> Sequence[tuple[str, dict[str, Any]]]:
+    """Return the objects that `check --rbac` prints, each with its resource; most tests have those of the defaults."""
+    objects = yaml.safe_load_all(roles_yaml(dict(rights), named))
+    return [(f"{obj['kind'].lower()}s.{_GROUP}", obj) for obj in objects]
 
 
 class GrantedDaemon(Daemon):
