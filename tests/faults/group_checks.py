@@ -105,16 +105,14 @@ class Groups:
             self._of(Key(key.namespace, key.name)).attempts.append(self._stage.now)
             before = dict(life.nodes), dict(life.pods)
             assumed = await schedule(members)
-            # Nothing is reserved for members that are passed on; they count all the same.
-            passed_on = {each.pod.uid: (each.pod, each.node_name) for each in assumed if each.is_passed_on}
-            life.ledger.held |= passed_on
+            for each in assumed:
+                if each.is_passed_on:
+                    life.ledger.passed_on[each.pod.uid] = each.pod, each.node_name
             for each in assumed:
                 life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was())
             if assumed and is_as_it_was():
                 self._judge_domain(life, assumed)
                 self._judge_quota(life, assumed)
-            for uid in passed_on:
-                del life.ledger.held[uid]
             return assumed
 
         def judged_start(preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
