@@ -59,7 +59,7 @@ class PluginWork:
         Args:
             steps: the steps; they keep results, so that fewer are needed after a restart, and tolerate changes of the
                 cluster between two of them.
-            goes_on: called between two steps outside of this call; returns whether the remaining steps are still useful.
+            goes_on: called before each step outside of this call; returns whether the remaining steps are still useful.
 
         Raises:
             NeedsTime: the time slice ends before the steps.
@@ -91,14 +91,15 @@ class PluginWork:
                 return True, None
 
 
+_ENDED: Final = object()
+
+
 def _rest(
     steps: Generator[None, None, object], goes_on: Callable[[], bool] | None
 ) -> Generator[None, None, None]:
     with suppress(SchedulerError):  # the restarted attempt fails the same way, and reports it
-        for _ in steps:
+        while (goes_on is None or goes_on()) and next(steps, _ENDED) is not _ENDED:
             yield
-            if goes_on is not None and not goes_on():
-                break
     steps.close()
 
 

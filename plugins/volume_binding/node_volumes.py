@@ -220,6 +220,8 @@ class NodeVolumes:
 
     def is_current(self) -> bool:
         """Return whether the cluster, as far as it concerns the pod, is as it was at `pause`; True before any comparison."""
+        if self._snapshot.n_nodes != len(self._snapshot.nodes):
+            return False  # the snapshot itself is of an earlier cluster
         if self._is_following:
             return True
         if self._seen != self._versions():

@@ -300,12 +300,32 @@ class Plan:
             elects=True,
             flushes=random.random() < 0.4,
             kind="shards",
+        )._with(Random(f"{seed}/shards/also").choice(("", "", "groups", "plugins")))
+
+    def _with(self, kind: str) -> Plan:
+        """Return this plan with what another kind is about; "" for none."""
+        if not kind:
+            return self
+        other = self._of_groups(self.seed) if kind == "groups" else self._of_plugins(self.seed)
+        more = [actor for actor in other.actors if not issubclass(actor, tuple(self.actors))]
+        return replace(
+            self,
+            actors=[*self.actors, *more],
+            flushes=self.flushes or other.flushes,
+            quotas=other.quotas,
+            optional=other.optional,
+            gates=other.gates,
         )
 
     @property
     def shards(self) -> bool:
         """Whether all daemons place pods at the same time."""
         return self.kind == "shards"
+
+    @property
+    def groups(self) -> bool:
+        """Whether there are groups of pods."""
+        return Gangs in self.actors
 
     @property
     def pace(self) -> float:
@@ -459,7 +479,7 @@ async def _storm_and_calm(stage: Stage) -> None:
     stage.story.tell("campaign", "all should be well")
     _check_in_the_end(stage, actors)
     await check_drift(stage)
-    if stage.plan.kind == "groups":
+    if stage.follows_groups:
         make_room(stage)
         await asyncio.sleep(_GENEROUS_SECONDS)
         stage.groups.check_all_run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from copy import copy
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,12 @@ async def check_state(stage: Stage, life: Life) -> None:
     if stage.was_restored(_MENDED_WITHIN_SECONDS):
         return
     goes_wrong = stage.plan.troubles or {Configurations, Guests} & set(stage.plan.actors)
-    for finding in await life.daemon.consistency.look(_NotAsWatched(stage, life)):
+    consistency, unclear = life.daemon.consistency, _NotAsWatched(stage, life)
+    findings = await consistency.look(unclear)
+    if findings and stage.plan.shards:  # pods enter and leave the queue in slices when buckets move
+        await asyncio.sleep(_TICK)
+        findings = await consistency.look(unclear, found_before=findings)
+    for finding in findings:
         # A pod that was bound a moment ago holds its room until the watch shows that; and of a plugin that goes wrong at
         # random nothing can be kept.
         if finding.what is not Discrepancy.ASSUMED and not (
@@ -341,7 +347,7 @@ def _waits_for_others(stage: Stage, pod: Object) -> bool:
 
 def _says_the_same(stage: Stage, told: str, message: str) -> bool:
     """Whether a message is the judge's; who leaves as a whole group is counted by daemons only."""
-    if stage.plan.kind == "groups":
+    if stage.follows_groups:
         told, message = (each.partition(" preemption: ")[0] for each in (told, message))
     return told == message
 

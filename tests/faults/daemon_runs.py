@@ -297,16 +297,17 @@ class Lives:
         found = store.find("shardassignments.custom-scheduler.io", "custom-scheduler")
         held = () if found is None else decode(msgspec.json.encode(found)).assignment.held
         for life in senders:
-            (node,) = [node for pod, node in life.ledger.held.values() if pod.key == key]
             leadership = life.daemon.leadership
             assert isinstance(leadership, ShardReplica)
             lease = store.find("leases", leadership.name, "kube-system")
             if lease is not None and lease["spec"].get("holderIdentity") not in {leadership.name, ""}:
                 self._stage.find(f"{life.name} binds {key}, and its Lease was taken")
-            # Those who held a bucket before the assignment was deleted stop before others may claim it.
-            owner = held[bucket_of(node)] if held else FORMER
-            if owner not in {leadership.name, FORMER}:
-                self._stage.find(f"{life.name} ({leadership.name}) binds {key} to {node}, which is {owner}'s")
+            # Those who held a bucket before the assignment was deleted stop before others may claim it. A pod may be
+            # deleted and created again while it is bound.
+            nodes = [node for pod, node in life.ledger.held.values() if pod.key == key]
+            owners = {held[bucket_of(node)] if held else FORMER for node in nodes}
+            if owners.isdisjoint({leadership.name, FORMER}):
+                self._stage.find(f"{life.name} ({leadership.name}) binds {key} to {nodes}, of {owners}")
 
     def _bury(self, life: Life) -> None:
         if life not in self.running:

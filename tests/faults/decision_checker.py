@@ -34,10 +34,12 @@ class Ledger:
 
     Attributes:
         held: uid -> (pod, node) of the choices that are being carried out.
+        passed_on: the same of members of groups that other replicas bind; they count while the daemon counts them.
     """
 
     def __init__(self, stage: Stage, life: Life) -> None:
         self.held: dict[str, tuple[PodInfo, str]] = {}
+        self.passed_on: dict[str, tuple[PodInfo, str]] = {}
         self._stage = stage
         self._life = life
         self._chosen: dict[str, list[tuple[float, str]]] = {}  # uid -> (seconds, node) of every choice
@@ -117,7 +119,9 @@ class Ledger:
         for pod in known.values():
             if pod.node_name == node_name and not pod.is_terminal:
                 yield pod
-        for pod, where in self.held.values():
+        cache = self._life.daemon.parts.cache
+        passed_on = [each for uid, each in self.passed_on.items() if cache.pod(uid) is not None]
+        for pod, where in (*self.held.values(), *passed_on):
             seen = by_uid.get(pod.uid)
             if where != node_name or self._was_undone(pod.uid, where):
                 continue

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.server import LoggedRequest
     from tests.faults.daemon_runs import Life
     from tests.faults.stage import Stage
 
@@ -105,6 +106,9 @@ class Groups:
             before = dict(life.nodes), dict(life.pods)
             assumed = await schedule(members)
             for each in assumed:
+                if each.is_passed_on:
+                    life.ledger.passed_on[each.pod.uid] = each.pod, each.node_name
+            for each in assumed:
                 life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was())
             if assumed and is_as_it_was():
                 self._judge_domain(life, assumed)
@@ -180,7 +184,7 @@ class Groups:
 
     def look(self) -> None:
         """See which gangs run in part."""
-        if self._stage.plan.kind != "groups":
+        if not self._stage.follows_groups:
             return
         self._note_troubles()
         now = self._stage.now
@@ -247,7 +251,10 @@ class Groups:
         self._lines = len(lines)
         all_requests = list(requests)
         for request in all_requests[self._requests :]:
-            if request.method == "POST" and request.path.endswith("/binding") and request.status != 201:
+            is_refused = (
+                request.method == "POST" and request.path.endswith("/binding") and request.status != 201
+            )
+            if is_refused or (stage.plan.shards and _returns(request)):
                 self.troubled_at = stage.now
         self._requests = len(all_requests)
         if ended != self._ended or stage.lives.leader is None:
@@ -257,7 +264,7 @@ class Groups:
 
     def check_in_the_end(self, life: Life) -> None:
         """Who waits does so because it does not fit, and is left in peace."""
-        if self._stage.plan.kind != "groups":
+        if not self._stage.follows_groups:
             return
         stage = self._stage
         nominated = life.daemon.parts.nominator._nodes
@@ -421,6 +428,11 @@ def _fill(
             return True
         there.pop()
     return _fill(rest, needed, nodes, on, steps)
+
+
+def _returns(request: LoggedRequest) -> bool:
+    """Whether a replica returns a pod that was passed on to it, because other pods took its capacity."""
+    return request.method == "PATCH" and request.json == {"status": {"nominatedNodeName": None}}
 
 
 def _group_name(pod: dict[str, Any]) -> str:

@@ -101,8 +101,8 @@ class Stage:
 
     @property
     def follows_groups(self) -> bool:
-        """Whether the campaign is about groups of pods."""
-        return self.plan.kind == "groups"
+        """Whether there are groups of pods."""
+        return self.plan.groups
 
     def random_of(self, name: str) -> Random:
         """Return a source of chance of one's own, so that one actor's draws do not change another's."""

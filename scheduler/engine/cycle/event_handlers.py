@@ -409,10 +409,10 @@ class QueueingPodHandler(PodHandler):
         return () if waits else _PENDING_ADD
 
     def _let_go(self, uid: str) -> None:
-        if self._waiting_pods.holds(uid):
-            self._waiting_pods.reject(uid, "", "pod is being deleted")
-        else:
+        # Nothing is reserved for a pod that is passed on, and its task may wait for the answer to the nomination.
+        if self._waiting_pods.seconds_left(uid).keys() <= {SHARDING}:
             super()._let_go(uid)
+        self._waiting_pods.reject(uid, "", "pod is being deleted")
 
     def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         """Handle a pod that cannot be decoded.

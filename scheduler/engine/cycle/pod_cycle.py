@@ -9,6 +9,7 @@ import numpy as np
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions, decide
+from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime, run_to_end
 from scheduler.framework.status import SUCCESS, Status
@@ -147,17 +148,23 @@ class PodCycle:
         """
         snapshot = self._cache.snapshot()
         shards, pod, preferred = self._shared.shards, attempt.queued.pod, None
+        nominated = self._nominator.others(pod, snapshot, options.root)
         if shards is not None and not shards.decides(pod):
             row = snapshot.row_of(pod.pod.status.nominated_node_name)
             rows = np.array([] if row is None else [row], dtype=np.intp)
             options = DecisionOptions(within=rows, may_preempt=False)
+            # Pods that were passed on at the same moment would keep each other away again and again.
+            others = {
+                row: [pod for pod in nominated.get(row, ()) if not is_passed_on(pod)] for row in rows.tolist()
+            }
+            nominated = {row: pods for row, pods in others.items() if pods}
         elif shards is not None and not pod.node_name:
             preferred = shards.preferred(pod, snapshot)
         decision = await decide(
             attempt.framework,
             pod,
             snapshot,
-            nominated=self._nominator.others(pod, snapshot, options.root),
+            nominated=nominated,
             random=self._random,
             extenders=attempt.extenders if options.asks_extenders else None,
             sampling=self._sampling,
@@ -241,17 +248,25 @@ class PodCycle:
     def reserve(self, assumed: AssumedPod) -> Status:
         """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption.
 
-        The replica that binds the pod runs them, and Permit, for a pod that is passed on.
+        The replica that binds the pod runs them for a pod that is passed on.
         """
         if assumed.is_passed_on:
             return SUCCESS
         return assumed.attempt.framework.run_reserve(assumed.state, assumed.pod, assumed.node_name)
 
     def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
-        """Run Permit plugins; see `Framework.run_permit`."""
+        """Run Permit plugins; see `Framework.run_permit`.
+
+        Of a pod that is passed on, the replica that decides runs the plugin of its group, and the one that binds the others:
+        each replica that binds members would wait for those of the others.
+        """
+        shards, of_group = self._shared.shards, None
         if assumed.is_passed_on:
-            return SUCCESS
-        return assumed.attempt.framework.run_permit(assumed.state, assumed.pod, assumed.node_name)
+            of_group = True
+        elif shards is not None and not shards.decides(assumed.attempt.queued.pod):
+            of_group = False
+        framework = assumed.attempt.framework
+        return framework.run_permit(assumed.state, assumed.pod, assumed.node_name, of_group=of_group)
 
     def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:
         """Keep an assumption, and hold the pod at Permit if plugins request it."""

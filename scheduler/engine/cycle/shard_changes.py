@@ -63,7 +63,12 @@ class ShardChanges:
                 node_name = pod.pod.status.nominated_node_name
                 is_new = is_passed_on(pod) and shard.bucket_of_pod(pod) in gained
                 is_elsewhere = not shard.owns(node_name) and bucket_of(node_name) not in gained
-                if is_new and is_elsewhere and self._cache.state_of(pod.uid) is PodState.OUTSIDE:
+                if (
+                    is_new
+                    and is_elsewhere
+                    and not pod.is_terminating
+                    and self._cache.state_of(pod.uid) is PodState.OUTSIDE
+                ):
                     self._adopt(pod, node_name)
             await self._freeze.wait_over()  # the changes of the former owner may have been deferred
             shard.use((shard.in_use | gained) & self._buckets, self._releasing)
@@ -74,12 +79,13 @@ class ShardChanges:
         async for pod in self._pending():
             uid = pod.uid
             placed = self._cache.pod(uid)
-            if placed is None and self._shard.takes(pod):
+            waits = self._queue.get(uid) is not None
+            if self._shard.takes(pod) and (placed is None or waits):
                 self._enter(pod)
-            elif placed is None and self._queue.get(uid) is not None:
+            elif placed is None and waits:
                 self._queue.delete(pod, "it belongs to another replica")
                 self._nominator.add(pod)  # as for pods of any other scheduler
-            elif placed is not None and self._shard.owns(placed.node_name) and self._is_passed_on(uid):
+            if placed is not None and self._shard.owns(placed.node_name) and self._is_passed_on(uid):
                 self._waiting_pods.reject(uid, "", _BELONGS_HERE)
         self._bus.wake()
 
@@ -120,7 +126,8 @@ class ShardChanges:
             self._bus.wake()
 
     def _enter(self, pod: PodInfo) -> None:
-        if self._shard.takes(pod) and self._queue.get(pod.uid) is None:
+        """Add a pod to the queue, also one that left it while an attempt at it was running."""
+        if self._shard.takes(pod) and self._queue.newest(pod.uid) is None:
             self._queue.add(pod)
 
     def _is_passed_on(self, uid: str) -> bool:

@@ -18,6 +18,7 @@ from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.errors import ObjectError
 from scheduler.framework.interface import Plugin
+from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,12 +48,14 @@ class Profiles:
         extenders: the extenders for pods of all profiles; None without extenders.
         preempts_for_resizes: whether pods on nodes are tried while their resize is deferred, as with the gate
             InPlacePodVerticalScalingSchedulerPreemption.
+        shards: the division of pods and nodes among several replicas that place pods; None if one places all pods.
     """
 
     def __init__(self) -> None:
         self.frameworks: Mapping[str, Framework] = MappingProxyType({})
         self.extenders: Extenders | None = None
         self.preempts_for_resizes = False
+        self.shards: Shards | None = None
         self._with_quotas: frozenset[str] = frozenset()
 
     def swap(
@@ -70,6 +73,10 @@ class Profiles:
     def has_quota(self, pod: PodInfo) -> bool:
         """Return whether the profile of a pod enforces quotas."""
         return pod.scheduler_name in self._with_quotas
+
+    def is_only_bound(self, pod: PodInfo) -> bool:
+        """Return whether this replica only binds a pod to its nominated node, because another one decided about it."""
+        return self.shards is not None and is_passed_on(pod) and not self.shards.decides(pod)
 
     def tries_resize_of(self, pod: PodInfo) -> bool:
         """Return whether a pod is on a node and waits in the queue until that has the capacity for its resize."""
@@ -138,6 +145,8 @@ class Profiles:
         return self.frameworks[queued.pod.scheduler_name].sort_key(queued)
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
+        if self.is_only_bound(pod):  # the replica that decided let it pass, with the others of its group
+            return SUCCESS
         return self.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
 
     def group_of(self, pod: PodInfo) -> GroupKey | None:
@@ -146,7 +155,7 @@ class Profiles:
         if key is None or framework is None or key.kind not in framework.groups:
             return None
         # Members on nodes are resized one by one, and those of other replicas are bound one by one.
-        return None if pod.has_deferred_resize or is_passed_on(pod) else key
+        return None if pod.has_deferred_resize or self.is_only_bound(pod) else key
 
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         key = self.group_of(pod)
@@ -190,7 +199,6 @@ class Shared:
         freeze: active while the state must not change.
         bus: dispatches cluster events.
         budget: how long calls may hold the event loop.
-        shards: the division of pods and nodes among several replicas that place pods; None if one places all pods.
     """
 
     def __init__(
@@ -223,7 +231,15 @@ class Shared:
         self.freeze = ClusterFreeze(self.time)
         self.bus = EventBus(self.queue)
         self.budget = budget or LoopBudget(clock.monotonic)
-        self.shards: Shards | None = None
+
+    @property
+    def shards(self) -> Shards | None:
+        """The division of pods and nodes among several replicas that place pods; None if one places all pods."""
+        return self.profiles.shards
+
+    @shards.setter
+    def shards(self, shards: Shards | None) -> None:
+        self.profiles.shards = shards
 
     def is_ours(self, pod: PodInfo) -> bool:
         """Return whether a pending pod belongs into the queue."""

@@ -335,8 +335,16 @@ class Framework:
             except NeedsTime as error:
                 self.failure(plugin, ExtensionPoint.RESERVE, error)
 
-    def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
+    def run_permit(
+        self, state: CycleState, pod: PodInfo, node_name: str, *, of_group: bool | None = None
+    ) -> Status | Mapping[str, float]:
         """Run Permit plugins.
+
+        Args:
+            state: the state of the attempt.
+            pod: the pod.
+            node_name: its node.
+            of_group: whether only the plugin that reads the pod's group is run, or only the others; None for all.
 
         Returns:
             A success; the first rejection or error; or, if a plugin holds the pod, plugin -> maximum seconds.
@@ -346,6 +354,9 @@ class Framework:
             plugins: Sequence[PermitPlugin] = self._permit
             if pod.pod.spec.node_name:
                 plugins = called_for(pod, plugins)
+            if of_group is not None:
+                reader: object = None if pod.group is None else self.groups.get(pod.group.kind)
+                plugins = [plugin for plugin in plugins if (plugin is reader) == of_group]
             for plugin in plugins:
                 answer = self._call.guarded(
                     plugin, ExtensionPoint.PERMIT, plugin.permit, state, pod, node_name, expects=is_permit

@@ -12,6 +12,7 @@ from scheduler.engine.cycle.shard_changes import ShardChanges
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import OwnShard
 from scheduler.framework import PermitPlugin, ReservePlugin, Wait
+from scheduler.simulator.faults import requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 ZONE = "topology.kubernetes.io/zone"
 HALVES = [frozenset(range(BUCKETS // 2)), frozenset(range(BUCKETS // 2, BUCKETS))]
+THIRDS = [frozenset(range(BUCKETS)[third::3]) for third in range(3)]
 NAMESPACE = next(half for half in (0, 1) if bucket_of("namespace/default") in HALVES[half])
 """The half with the pods whose required constraints count each other."""
+GROUPS = next(third for third in range(3) if bucket_of("groups/default") in THIRDS[third])
+"""The third with the groups."""
 
 
 class Hold(ReservePlugin, PermitPlugin):
@@ -93,18 +97,34 @@ async def replicas(it: Cluster, number: int = 2) -> AsyncIterator[list[Replica]]
 
 
 def nodes_of(half: int, number: int, **fields: Any) -> list[dict[str, Any]]:
+    return nodes_in(HALVES[half], number, **fields)
+
+
+def nodes_in(buckets: frozenset[int], number: int, **fields: Any) -> list[dict[str, Any]]:
     names = [f"n-{each}" for each in range(100)]
-    return [node_object(name, **fields) for name in names if bucket_of(name) in HALVES[half]][:number]
+    return [node_object(name, **fields) for name in names if bucket_of(name) in buckets][:number]
 
 
 def pod_of(half: int, name: str, **fields: Any) -> dict[str, Any]:
     """Return a pod whose controller is in a half of the buckets."""
+    return pod_in(HALVES[half], name, **fields)
+
+
+def pod_in(buckets: frozenset[int], name: str, **fields: Any) -> dict[str, Any]:
+    """Return a pod whose controller is in some buckets."""
     uids = (f"c-{each}" for each in range(100))
-    uid = next(uid for uid in uids if bucket_of(f"controller/{uid}") in HALVES[half])
+    uid = next(uid for uid in uids if bucket_of(f"controller/{uid}") in buckets)
     obj = pod_object(name, **fields)
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": uid, "uid": uid, "controller": True}
     obj["metadata"]["ownerReferences"] = [reference]
     return obj
+
+
+async def in_thirds(three: list[Replica]) -> None:
+    """Let each of three replicas use a third of the buckets."""
+    for each, third in zip(three, THIRDS, strict=True):
+        each.use(third)
+    await asyncio.sleep(0.1)
 
 
 def name_of(obj: dict[str, Any]) -> str:
@@ -293,6 +313,76 @@ async def test_a_pod_that_was_passed_on_stays_with_its_replica_if_the_node_comes
         assert binders(it, "p") == [first.user_agent]
 
 
+async def test_a_pod_that_was_passed_on_is_not_lost_if_its_replica_loses_its_buckets_for_a_while(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        it.add_nodes(*nodes_of(1, 1, cpu="4"))
+        second.use(())
+        await asyncio.sleep(0.1)
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: it.condition("p").get("reason") == "PassedOn")
+        first.use(())
+        await asyncio.sleep(0.1)
+        it.server.store.patch("pods", "p", {"metadata": {"labels": {"changed": "yes"}}})
+        await asyncio.sleep(0.1)
+        first.use(range(BUCKETS))
+        await it.until(lambda: it.node_of("p"))
+
+        assert binders(it, "p") == [first.user_agent]
+
+
+async def test_a_new_owner_counts_no_pod_that_is_being_deleted(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as (first, second, third):
+        it.add_nodes(*nodes_of(1, 1, cpu="4"))
+        second.use(())
+        await asyncio.sleep(0.1)
+        pod = pod_of(0, "p", cpu="2")
+        pod["metadata"]["finalizers"] = ["example.com/hold"]
+        it.add_pods(pod)
+        await it.until(lambda: it.condition("p").get("reason") == "PassedOn")
+        it.server.store.delete("pods", "p")
+        first.use(())
+        await asyncio.sleep(0.1)
+        third.use(HALVES[0])
+        await asyncio.sleep(1.0)
+
+        assert third.shard.in_use == HALVES[0]
+        assert third.daemon.parts.cache.counts()["assumed_pods"] == 0
+
+
+@pytest.mark.parametrize("owns_node", [False, True])
+async def test_a_deleted_pod_is_not_counted_while_its_nomination_has_no_answer(
+    tmp_path: Path, *, owns_node: bool
+) -> None:
+    async with cluster(tmp_path) as it, replicas(it) as (first, second):
+        it.add_nodes(*nodes_of(1, 1, cpu="4"))
+        second.use(())
+        await asyncio.sleep(0.1)
+        it.server.faults.delay(20.0, requests(resource="pods", subresource="status"))
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: first.daemon.parts.cache.counts()["assumed_pods"])
+        if owns_node:
+            first.use(range(BUCKETS))
+            await asyncio.sleep(0.1)
+        it.server.store.delete("pods", "p")
+        await asyncio.sleep(0.1)
+
+        assert first.daemon.parts.cache.counts()["assumed_pods"] == 0
+
+
+async def test_one_of_two_pods_that_are_passed_on_to_the_same_capacity_at_once_is_bound(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        it.add_nodes(*nodes_in(THIRDS[2], 1, cpu="4"))
+        it.add_pods(*(pod_in(THIRDS[third], f"p-{third}", cpu="3") for third in (0, 1)))
+        await asyncio.sleep(60.0)
+
+        assert sorted(bool(it.node_of(f"p-{third}")) for third in (0, 1)) == [False, True]
+
+
 async def test_a_pod_that_is_deleted_while_it_is_passed_on_leaves_nothing_behind(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, replicas(it) as (first, second):
         it.add_nodes(*nodes_of(1, 1, cpu="4"))
@@ -313,14 +403,16 @@ def member(number: int, cpu: str) -> dict[str, Any]:
     return obj
 
 
+def create_gang(it: Cluster, least: int) -> None:
+    policy = {"gang": {"minCount": least}}
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"schedulingPolicy": policy}}
+    it.server.store.create("podgroups.scheduling.k8s.io", group)
+
+
 async def test_the_members_of_a_gang_are_bound_by_the_replicas_of_their_nodes(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, replicas(it) as both:
         it.add_nodes(*nodes_of(0, 1, cpu="4"), *nodes_of(1, 1, cpu="4"))
-        group = {
-            "metadata": {"name": "g", "namespace": "default"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
-        }
-        it.server.store.create("podgroups.scheduling.k8s.io", group)
+        create_gang(it, 3)
         it.add_pods(*(member(number, "2") for number in range(3)))
         await it.until(lambda: all(pod["spec"].get("nodeName") for pod in it.pods()))
 
@@ -329,3 +421,76 @@ async def test_the_members_of_a_gang_are_bound_by_the_replicas_of_their_nodes(tm
             owner = next(half for half in (0, 1) if bucket_of(pod["spec"]["nodeName"]) in HALVES[half])
             assert binder == both[owner].user_agent
         assert {bucket_of(pod["spec"]["nodeName"]) in HALVES[0] for pod in it.pods()} == {True, False}
+
+
+async def test_no_member_of_a_gang_waits_for_those_that_other_replicas_bind(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
+        create_gang(it, 3)
+        it.add_pods(*(member(number, "2") for number in range(3)))
+        await asyncio.sleep(1.0)
+
+        assert all(pod["spec"].get("nodeName") for pod in it.pods())
+
+
+async def test_a_gang_of_which_too_few_members_fit_is_passed_on_to_nobody(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        it.add_nodes(*nodes_in(THIRDS[(GROUPS + 1) % 3], 1, cpu="2"))
+        create_gang(it, 2)
+        it.add_pods(*(member(number, "2") for number in range(2)))
+        await it.until(lambda: all(it.condition(f"m-{number}") for number in range(2)))
+
+        assert [it.condition(f"m-{number}")["reason"] for number in range(2)] == ["Unschedulable"] * 2
+
+
+async def test_a_new_owner_decides_about_members_together_also_if_one_of_them_was_passed_on(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        decider, other = three[GROUPS], three[(GROUPS + 1) % 3]
+        it.add_nodes(*nodes_in(THIRDS[(GROUPS + 1) % 3], 1, cpu="4"))
+        other.use(())
+        await asyncio.sleep(0.1)
+        create_gang(it, 2)
+        it.add_pods(*(member(number, "2") for number in range(2)))
+        await it.until(
+            lambda: all(it.condition(f"m-{number}").get("reason") == "PassedOn" for number in range(2))
+        )
+        decider.use(())
+        it.server.store.patch("pods", "m-0", {"status": {"nominatedNodeName": None}}, subresource="status")
+        await asyncio.sleep(1.0)
+        other.use(THIRDS[GROUPS] | THIRDS[(GROUPS + 1) % 3])
+        await asyncio.sleep(1.0)
+
+        assert all(pod["spec"].get("nodeName") for pod in it.pods())
+
+
+@pytest.mark.parametrize("is_killed", ["decides", "binds"])
+@pytest.mark.parametrize("next_owner", [1, 2])
+async def test_a_gang_of_which_a_replica_ends_is_completed_by_the_next_owner_of_its_buckets(
+    tmp_path: Path, is_killed: str, next_owner: int
+) -> None:
+    places = [(GROUPS + place) % 3 for place in range(3)]
+    if is_killed == "binds":
+        places = [places[1], places[0], places[2]]
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        killed, owner = three[places[0]], three[places[next_owner]]
+        last = three[places[1]] if is_killed == "decides" else killed
+        last.use(())
+        await asyncio.sleep(0.1)
+        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
+        create_gang(it, 3)
+        it.add_pods(*(member(number, "2") for number in range(3)))
+        await asyncio.sleep(1.0)
+        assert sum(bool(pod["spec"].get("nodeName")) for pod in it.pods()) == 2
+        if last is not killed:
+            killed.use(())
+            last.use(THIRDS[three.index(last)])
+        owner.use(THIRDS[places[0]] | THIRDS[places[next_owner]])
+        await asyncio.sleep(5.0)
+
+        assert all(pod["spec"].get("nodeName") for pod in it.pods())

@@ -143,6 +143,7 @@ def test_each_row_has_the_bucket_of_its_node_also_after_nodes_came_and_went():
     for change in (
         lambda: None,
         lambda: table.add_node(node("new")),
+        lambda: table.remove_node("new"),  # the last row
         lambda: table.remove_node("n-3"),
         lambda: (table.remove_node("n-4"), table.add_node(node("another"))),
         lambda: [table.remove_node(f"n-{number}") for number in range(10, 25)],

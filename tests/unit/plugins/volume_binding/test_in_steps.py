@@ -215,6 +215,37 @@ def test_concurrent_changes_are_used_without_restarting_the_rest(counted: Counte
     ).chosen(waiting, "n1")
 
 
+@pytest.mark.parametrize("at", range(6))
+def test_the_nodes_are_evaluated_again_if_the_last_one_is_removed_between_steps(at: int) -> None:
+    stage = impatient(claim("c1", class_name="local"), *(offered(number) for number in range(4)))
+    waiting = using("c1")
+
+    def decide() -> int:
+        state, snapshot = CycleState(), stage.table.snapshot()
+        stage.plugin.pre_filter(state, waiting, snapshot)
+        return len(stage.plugin.filter(state, waiting, snapshot, snapshot.all_rows).index)
+
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        if steps == at:
+            stage.table.remove_node("n3")
+        steps += 1
+
+    while True:
+        try:
+            n_nodes = decide()
+            break
+        except NeedsTime as needs:
+            step()
+            for _ in needs.steps:
+                step()
+
+    assert steps > at
+    assert n_nodes == stage.table.n_nodes
+
+
 @pytest.mark.parametrize(("before", "after"), [("other", "c0"), ("c0", "other")])
 def test_a_volume_concurrently_held_for_another_claim_is_not_chosen(
     before: str, after: str, counted: Counted
