@@ -38,7 +38,7 @@ class OneReplica(Daemon):
 
     def __init__(self, *arguments: Any, buckets: Sequence[int], **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.parts.shards = shard = OwnShard(self.parts.profiles.has_quota)
+        self.parts.profiles.shards = shard = OwnShard(self.parts.profiles.has_quota)
         shard.use(buckets)
 
 

@@ -145,7 +145,7 @@ def check_in_the_end(stage: Stage) -> None:
 
 def _check_shards(stage: Stage, at_work: Sequence[Life]) -> None:
     """All buckets are in use, each by one replica."""
-    shards = [life.daemon.parts.shards for life in at_work]
+    shards = [life.daemon.parts.profiles.shards for life in at_work]
     used = sorted(bucket for shard in shards if isinstance(shard, OwnShard) for bucket in shard.in_use)
     if used != list(range(BUCKETS)):
         stage.find(f"{len(used)} buckets are in use, {len(set(used))} different ones")

@@ -124,8 +124,8 @@ class Daemon:
         client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
         self.writer, self._tasks = client.writer, client.tasks
         self._recorders, self._background = client.recorders, client.background
-        if isinstance(self.parts.shards, OwnShard):
-            self._shard_changes = ShardChanges(self.parts, self.parts.shards, self._tasks.spawn)
+        if isinstance(self.parts.profiles.shards, OwnShard):
+            self._shard_changes = ShardChanges(self.parts, self.parts.profiles.shards, self._tasks.spawn)
         self._access = ports.api_access(client.access)
         self.cycles = Cycles(
             self.parts,
@@ -247,7 +247,7 @@ class Daemon:
             pods_version=self._pods_version,
             changed=changed,
         )
-        shard = self.parts.shards = OwnShard(self.parts.profiles.has_quota)
+        shard = self.parts.profiles.shards = OwnShard(self.parts.profiles.has_quota)
         replica.holder.under_way = lambda: shard.under_way(self.parts.cache.assumed())
         shard.note_unanswered, shard.owner = unanswered, replica.owner
         self.metrics.shards.states = replica.states

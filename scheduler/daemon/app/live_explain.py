@@ -78,9 +78,9 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
 
 def _other_replica(parts: Parts, pod: PodInfo) -> str | None:
     """Return the name of the other replica that decides about a pending pod; None if this one does."""
-    if parts.shards is None or pod.node_name or parts.shards.decides(pod):
+    if parts.profiles.shards is None or pod.node_name or parts.profiles.shards.decides(pod):
         return None
-    return parts.shards.owner_of(pod) or None
+    return parts.profiles.shards.owner_of(pod) or None
 
 
 def held_at_permit(parts: Parts, pod: PodInfo, clock: Clock) -> list[dict[str, Any]]:
@@ -121,9 +121,9 @@ def _why_no_attempt(parts: Parts, pod: PodInfo, answer: Mapping[str, Any]) -> st
     attempt, queued = answer["attempt"], parts.queue.get(pod.uid)
     if gates := answer["schedulingGates"]:
         return f"is not attempted: it waits for its scheduling gates {', '.join(gates)}."
-    if parts.shards is not None and is_passed_on(pod):
+    if parts.profiles.shards is not None and is_passed_on(pod):
         node_name = pod.pod.status.nominated_node_name
-        owner = parts.shards.owner_of_node(node_name) or "no replica yet"
+        owner = parts.profiles.shards.owner_of_node(node_name) or "no replica yet"
         return f"fits on node {node_name}; the replica to which the node belongs ({owner}) is to bind it."
     if held := answer.get("held"):
         plugins = " and ".join(f"{each['plugin']} (until {each['until']})" for each in held)

@@ -274,7 +274,7 @@ class BindingCycle:
 
         Without an answer the pod stays counted on the node until it is known whether the other replica may bind it.
         """
-        shards, pod = self._shared.shards, assumed.pod
+        shards, pod = self._shared.profiles.shards, assumed.pod
         assert shards is not None, "one replica passes no pods on"
         found = self._newest(pod.key)
         try:
@@ -300,7 +300,7 @@ class BindingCycle:
         return SUCCESS
 
     async def _bind(self, assumed: AssumedPod) -> Status:
-        shards = self._shared.shards
+        shards = self._shared.profiles.shards
         if not self._is_leading() or not (shards is None or shards.may_bind(assumed.pod, assumed.node_name)):
             return Status.failed(_NOT_LEADING)
         extenders = assumed.attempt.extenders
@@ -373,8 +373,8 @@ class BindingCycle:
         return SUCCESS
 
     def _note_unanswered(self, assumed: AssumedPod, error: SchedulerError) -> None:
-        if self._shared.shards is not None and isinstance(error, ApiError) and error.is_unclear:
-            self._shared.shards.unanswered(assumed.pod, assumed.node_name)
+        if self._shared.profiles.shards is not None and isinstance(error, ApiError) and error.is_unclear:
+            self._shared.profiles.shards.unanswered(assumed.pod, assumed.node_name)
 
     # The end of a binding.
 

@@ -353,7 +353,7 @@ class QueueingPodHandler(PodHandler):
         return _PENDING_ADD
 
     def _pending_updated(self, old: PodInfo, new: PodInfo) -> Events:
-        shards, placed = self._shared.shards, self._cache.pod(new.uid)
+        shards, placed = self._shared.profiles.shards, self._cache.pod(new.uid)
         if shards is not None and placed is not None and shards.is_returned(new, placed.node_name):
             self._waiting_pods.reject(new.uid, "", RETURNED)
         if not self._shared.is_ours(new):

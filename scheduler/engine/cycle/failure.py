@@ -79,7 +79,7 @@ class FailureHandler:
         self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
         self._log(pod, status)
         newest = self._newest(pod.key)
-        shards = self._shared.shards
+        shards = self._shared.profiles.shards
         is_taken = shards is None or (newest is not None and shards.takes(newest))
         if newest is None or newest.node_name != pod.node_name or newest.uid != pod.uid or not is_taken:
             # The pod was deleted, recreated, or bound: by a request without a response, or by another client. Or it belongs

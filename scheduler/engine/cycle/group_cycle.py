@@ -292,7 +292,7 @@ class PodGroupCycle:
 
         A group without one is tried on all nodes. Then other replicas bind its members on their nodes.
         """
-        shards = self._shared.shards
+        shards = self._shared.profiles.shards
         if shards is None:
             return None
         preferred = shards.preferred(attempts[0].queued.pod, self._cache.snapshot())

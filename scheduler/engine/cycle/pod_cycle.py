@@ -128,7 +128,7 @@ class PodCycle:
         return Attempt(framework, queued, began, self._profiles.extenders)
 
     def _is_to_be_skipped(self, pod: PodInfo) -> bool:
-        if self._shared.shards is not None and not self._shared.shards.takes(pod):
+        if self._shared.profiles.shards is not None and not self._shared.profiles.shards.takes(pod):
             return True
         if pod.is_terminating:
             self._reporter.skipped(pod.scheduler_name, pod)
@@ -147,7 +147,7 @@ class PodCycle:
         only on its nominated node.
         """
         snapshot = self._cache.snapshot()
-        shards, pod, preferred = self._shared.shards, attempt.queued.pod, None
+        shards, pod, preferred = self._shared.profiles.shards, attempt.queued.pod, None
         nominated = self._nominator.others(pod, snapshot, options.root)
         if shards is not None and not shards.decides(pod):
             row = snapshot.row_of(pod.pod.status.nominated_node_name)
@@ -234,7 +234,7 @@ class PodCycle:
         self._nominator.delete(placed.uid)
         node_generation = self._cache.node_generation(node_name)
         decision.state.forget_rows()
-        shards = self._shared.shards
+        shards = self._shared.profiles.shards
         return AssumedPod(
             attempt,
             decision.state,
@@ -260,7 +260,7 @@ class PodCycle:
         Of a pod that is passed on, the replica that decides runs the plugin of its group, and the one that binds the others:
         each replica that binds members would wait for those of the others.
         """
-        shards, of_group = self._shared.shards, None
+        shards, of_group = self._shared.profiles.shards, None
         if assumed.is_passed_on:
             of_group = True
         elif shards is not None and not shards.decides(assumed.attempt.queued.pod):

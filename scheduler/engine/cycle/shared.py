@@ -75,7 +75,7 @@ class Profiles:
         return pod.scheduler_name in self._with_quotas
 
     def is_only_bound(self, pod: PodInfo) -> bool:
-        """Return whether this replica only binds a pod to its nominated node, because another one decided about it."""
+        """Return whether this one of several replicas only binds a pod to its nominated node: another one decided about it."""
         return self.shards is not None and is_passed_on(pod) and not self.shards.decides(pod)
 
     def tries_resize_of(self, pod: PodInfo) -> bool:
@@ -145,7 +145,9 @@ class Profiles:
         return self.frameworks[queued.pod.scheduler_name].sort_key(queued)
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
-        if self.is_only_bound(pod):  # the replica that decided let it pass, with the others of its group
+        if self.shards is not None and self.is_only_bound(
+            pod
+        ):  # the replica that decided let it pass, with the others of its group
             return SUCCESS
         return self.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
 
@@ -155,7 +157,8 @@ class Profiles:
         if key is None or framework is None or key.kind not in framework.groups:
             return None
         # Members on nodes are resized one by one, and those of other replicas are bound one by one.
-        return None if pod.has_deferred_resize or self.is_only_bound(pod) else key
+        is_only_bound = self.shards is not None and self.is_only_bound(pod)
+        return None if pod.has_deferred_resize or is_only_bound else key
 
     def entity_of(self, pod: PodInfo) -> GroupKey | None:
         key = self.group_of(pod)
@@ -232,15 +235,8 @@ class Shared:
         self.bus = EventBus(self.queue)
         self.budget = budget or LoopBudget(clock.monotonic)
 
-    @property
-    def shards(self) -> Shards | None:
-        """The division of pods and nodes among several replicas that place pods; None if one places all pods."""
-        return self.profiles.shards
-
-    @shards.setter
-    def shards(self, shards: Shards | None) -> None:
-        self.profiles.shards = shards
-
     def is_ours(self, pod: PodInfo) -> bool:
         """Return whether a pending pod belongs into the queue."""
-        return pod.scheduler_name in self.profiles and (self.shards is None or self.shards.takes(pod))
+        return pod.scheduler_name in self.profiles and (
+            self.profiles.shards is None or self.profiles.shards.takes(pod)
+        )

@@ -135,7 +135,8 @@ def preferred_of(rows: Rows, preferred: Bools | None) -> Rows:
 
 def best_of(rows: Rows, total: NDArray[Any], preferred: Bools | None = None) -> Rows:
     """Return those of the preferred rows that have the highest total; `total` is (n_nodes,). See `preferred_of`."""
-    rows = preferred_of(rows, preferred)
+    if preferred is not None:
+        rows = preferred_of(rows, preferred)
     at_rows = total if len(rows) == len(total) else total[rows]
     return selected(rows, at_rows == at_rows.max())
 

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import yaml
 
+from scheduler.kube.client.resources import SHARD_ASSIGNMENTS
 from scheduler.simulator.faults import binds, requests, streamed_lists
 from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
@@ -109,8 +110,11 @@ async def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_
                 await counts_what_it_says_again(it, first)
                 await until(lambda: ("leases", "update") in it.used())
 
+                await replicas_placed_pods_before(it)
                 assert await end(first) == 0
                 await until(lambda: second.said("Successfully acquired lease"))
+                held = lambda: it.server.store.get(ASSIGNMENTS, "custom-scheduler")["spec"]["replicas"]  # noqa: E731
+                await until(lambda: not held())
                 it.server.store.create("pods", pod_object("later", cpu="10m"))
                 await until(lambda: it.node_of("later"))
                 await it.configure(emulatedVersion="1.35")  # whose groups are parts of Workloads
@@ -120,6 +124,26 @@ async def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_
                 assert await end(second) == 0
         assert it.server.grants.refused_to(ACCOUNT) == []
         keep_account(it.server, ACCOUNT)
+
+
+ASSIGNMENTS = "shardassignments.custom-scheduler.io"
+
+
+async def replicas_placed_pods_before(it: Shipped) -> None:
+    """The next leader ends their use of buckets."""
+    await it.kubectl("apply", "-f", str(MANIFESTS / "crds" / "shardassignments.yaml"))
+    await it.kubectl("wait", "--for=condition=Established", f"crd/{ASSIGNMENTS}")
+    assignment = {
+        "apiVersion": SHARD_ASSIGNMENTS.api_version,
+        "kind": SHARD_ASSIGNMENTS.kind,
+        "metadata": {"name": "custom-scheduler"},
+        "spec": {
+            "summary": "1 replica, 0 buckets move",
+            "namespace": "kube-system",
+            "replicas": [{"name": "former", "wanted": "0-255", "held": "0-255"}],
+        },
+    }
+    it.server.store.create(ASSIGNMENTS, assignment)
 
 
 async def places_pods_though_an_answer_is_lost(it: Shipped) -> None:

@@ -33,7 +33,7 @@ sharding: {enabled: true}
 def in_use(it: Replica) -> set[int]:
     leadership = it.daemon.leadership
     assert isinstance(leadership, ShardReplica)
-    return set(leadership.buckets_in(BucketState.IN_USE)) & set(it.daemon.parts.shards.in_use)  # type: ignore[union-attr]
+    return set(leadership.buckets_in(BucketState.IN_USE)) & set(it.daemon.parts.profiles.shards.in_use)  # type: ignore[union-attr]
 
 
 def all_in_use(*replicas: Replica) -> bool:

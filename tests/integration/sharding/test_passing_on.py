@@ -64,7 +64,7 @@ class Replica:
         self.changes = ShardChanges(
             daemon.parts, self.shard, lambda work, name: tasks.create_task(work, name=name)
         )
-        daemon.parts.shards = self.shard
+        daemon.parts.profiles.shards = self.shard
         self.user_agent = daemon.connection.user_agent = name
         self.running = tasks.create_task(self.changes.run())
 

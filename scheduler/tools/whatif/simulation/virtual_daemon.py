@@ -154,7 +154,7 @@ class VirtualDaemon:
         self.shards: SimulatedShards | None = None
         if shards > 1:
             members = [f"shard-{number}" for number in range(shards)]
-            self.shards = self.parts.shards = SimulatedShards(members, self.parts.profiles.has_quota)
+            self.shards = self.parts.profiles.shards = SimulatedShards(members, self.parts.profiles.has_quota)
         self._patience_seconds = max_in_unschedulable_seconds + _PATIENCE_SECONDS
         self.cluster = MemoryCluster(
             self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds

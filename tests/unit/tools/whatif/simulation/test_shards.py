@@ -128,7 +128,7 @@ def test_one_replica_decides_as_without_shards(monkeypatch: pytest.MonkeyPatch):
 
     def with_one_shard(self: VirtualDaemon, *args: Any, **options: Any) -> None:
         made(self, *args, **options)
-        self.shards = self.parts.shards = SimulatedShards(["only"])
+        self.shards = self.parts.profiles.shards = SimulatedShards(["only"])
 
     monkeypatch.setattr(VirtualDaemon, "__init__", with_one_shard)
     found = simulate(overloaded(), CONFIG, seed=1)
