@@ -62,7 +62,7 @@ def urgent(count: int) -> list[PodInfo]:
 
 
 def seconds_of_preemptor(framework: Framework, size: int, count: int) -> float:
-    """Return the CPU seconds of one of so many preemptors, where three of four nodes have a nominated pod already.
+    """Return the CPU seconds for each preemptor, if three of four nodes already have a nominated pod.
 
     Each node is full with one victim, which stays on its node for its grace period.
     """

@@ -98,7 +98,7 @@ class FormerReplicas:
         return found if found.namespace == self._namespace else None
 
     async def _write(self, holder: str) -> int:
-        """Give all buckets to a holder, and want no owners; return the version, 0 if there is no assignment any more."""
+        """Reserve all buckets for a holder, and remove the wanted owners; return the version, or 0 without an assignment."""
         found = await self._read()
         if found is None:
             return 0

@@ -65,7 +65,7 @@ class Scores:
 
     Attributes:
         rows: the feasible rows, ascending.
-        best: the rows with the highest total.
+        best: the rows with the highest total, of the preferred ones if any of these is feasible.
         plugins: the scores of each plugin that did not skip.
         others: weighted scores of extenders, (len(rows),) each.
         base: initial score of each row: 1 if the profile has no Score plugin.
