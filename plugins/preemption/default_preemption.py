@@ -242,6 +242,12 @@ class DefaultPreemption(Preempting):
         self._begin += enough
         return rows[begin:] + rows[:begin], enough
 
+    def saved_state(self) -> int:
+        return self._begin
+
+    def resume_state(self, saved: int) -> None:
+        self._begin = saved
+
 
 def _helps_nobody(*_: Any) -> QueueingHint:
     return QueueingHint.SKIP

@@ -447,17 +447,6 @@ def _recording(
         raise ConfigurationError([FieldError("--record", f"{room.folder}: {error}")]) from error
 
 
-def _refuse_shards(configuration: Configuration, name: str) -> None:
-    """Refuse to record one of several active replicas.
-
-    Raises:
-        ConfigurationError: sharding is enabled.
-    """
-    if configuration.settings.sharding.enabled:
-        problem = "must be false with --record: the changes of its buckets are not recorded"
-        raise ConfigurationError([FieldError("sharding.enabled", problem)], name)
-
-
 async def _run(
     config: Path | None,
     config_map: ConfigMapKey | None,
@@ -501,8 +490,6 @@ async def _run(
                 named = kubeconfig or read.settings.client_connection.kubeconfig or None
                 connection = await stack.enter_async_context(connect(named))
             settled = await settle(read, patient(connection))
-            if recording is not None:
-                _refuse_shards(settled, origin.name)
             await dry_run_plugins(settled)
             return Daemon(
                 connection,

@@ -247,7 +247,17 @@ def test_the_part_after_a_damaged_file_is_replayed_by_itself(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed"), [("pods", 7), ("pods", 45), ("pods", 60), ("groups", 3), ("groups", 4), ("groups", 70)]
+    ("kind", "seed"),
+    [
+        ("pods", 7),
+        ("pods", 45),
+        ("pods", 60),
+        ("groups", 3),
+        ("groups", 4),
+        ("groups", 70),
+        ("shards", 11),
+        ("shards", 13),
+    ],
 )
 def test_every_daemon_of_a_campaign_decides_as_it_did(kind: str, seed: int) -> None:
     assert not run(seed, kind, is_taped=True).findings

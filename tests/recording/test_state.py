@@ -35,6 +35,11 @@ def test_a_daemon_continues_from_the_state_of_another() -> None:
         first.parts.cache.add_node(node("n1"))
         first.parts.cache.add_node(node("n2"))
         first.parts.cache.assume(pods[0], "n1")
+        beside = pod("beside").placed_on("n1")
+        first.parts.cache.add_pod(beside)
+        first.parts.cache.replace(pods[0].placed_on("n1"))  # is behind the other pod on the node now
+        for known in (first, second):
+            known.parts.pods[beside.key] = beside
         first.parts.queue.add(pods[1])
         first.parts.queue.add(pods[2])
         first.parts.queue.add(pods[3])
@@ -48,7 +53,11 @@ def test_a_daemon_continues_from_the_state_of_another() -> None:
         return first, second
 
     first, second = asyncio.run(story())
-    assumed, nominated, waiting, gated = second.parts.pods.values()
+    assumed, nominated, waiting, gated, *_ = second.parts.pods.values()
+    on_first, on_second = (
+        [each.name for each in one.parts.cache.snapshot().pods_on(0)] for one in (first, second)
+    )
+    assert on_first == on_second == ["beside", "assumed"]
     assert second.parts.cache.state_of(assumed.uid) is PodState.ASSUMED
     assert second.parts.cache.was_assumed(assumed.uid)
     assert second.parts.nominator.node_of(nominated.uid) == "n2"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 10.0
-SCHEDULING, REJECTIONS = "scheduling", "kubelet rejections"
+SCHEDULING, REJECTIONS, BUCKETS = "scheduling", "kubelet rejections", "buckets"
 SLICE_SECONDS = 0.002
 """The longest time that the queue works before the lease, the watches and the HTTP endpoints run."""
 
@@ -95,7 +95,7 @@ class Daemon:
     ) -> None:
         settings = configuration.settings
         self.connection = connection
-        self._shard_changes: ShardChanges | None = None
+        self.shard_changes: ShardChanges | None = None
         self._former_replicas: FormerReplicas | None = None
         ports = ports or Ports(clock)
         self.metrics = ports.metrics()
@@ -125,7 +125,7 @@ class Daemon:
         self.writer, self._tasks = client.writer, client.tasks
         self._recorders, self._background = client.recorders, client.background
         if isinstance(self.parts.profiles.shards, OwnShard):
-            self._shard_changes = ShardChanges(self.parts, self.parts.profiles.shards, self._tasks.spawn)
+            self._follow_buckets(self.parts.profiles.shards)
         self._access = ports.api_access(client.access)
         self.cycles = Cycles(
             self.parts,
@@ -203,8 +203,8 @@ class Daemon:
     async def reload(self, configuration: Configuration) -> Sequence[str]:
         """Activate another configuration, or leave everything unchanged; see `Generations.reload`."""
         kept = await self.generations.reload(configuration)
-        if self._shard_changes is not None:
-            await self._shard_changes.refresh()  # other profiles may enforce quotas now
+        if self.shard_changes is not None:
+            self._use_buckets(*self.shard_changes.kept())  # other profiles may enforce quotas now
         return kept
 
     def _elector(self, settings: LeaderElection, clock: Clock, random: Random) -> LeaderElector:
@@ -231,8 +231,8 @@ class Daemon:
             in_use, releasing = (
                 replica.buckets_in(state) for state in (BucketState.IN_USE, BucketState.RELEASING)
             )
-            if self._shard_changes is not None:
-                self._shard_changes.change(in_use, releasing)
+            if self.shard_changes is not None:
+                self._use_buckets(in_use, releasing)
 
         def unanswered(buckets: Collection[int]) -> None:
             for bucket in buckets:
@@ -252,6 +252,12 @@ class Daemon:
         shard.note_unanswered, shard.owner = unanswered, replica.owner
         self.metrics.shards.states = replica.states
         return replica
+
+    def _follow_buckets(self, shard: OwnShard) -> None:
+        """Decide only about the pods and nodes of a shard."""
+        self.parts.profiles.shards = shard
+        self.shard_changes = ShardChanges(self.parts, shard, self._tasks.spawn)
+        self._use_buckets = self.parts.ports.buckets(self.shard_changes.change)
 
     def _extenders(self, configuration: Configuration) -> Extenders:
         """Build the extenders of a configuration; reads their certificates."""
@@ -289,8 +295,8 @@ class Daemon:
                 self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 self._tasks.spawn(self._statuses.run(), "statuses")
-                if self._shard_changes is not None:
-                    self._tasks.spawn(self._shard_changes.run(), "shard")
+                if self.shard_changes is not None:
+                    self._tasks.spawn(self.parts.time.task(self.shard_changes.run(), BUCKETS), BUCKETS)
                 is_lost = await self._lead_until(stop)
         if is_lost:
             self.cycles.scheduler.note_holder(

@@ -9,13 +9,15 @@ from scheduler.engine.ports import Time
 from scheduler.extensions.extenders import HttpExtender
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.api_access import ApiAccess
     from scheduler.engine.ports import CacheGate
     from scheduler.framework import HttpGet
+
+    ChangeBuckets = Callable[[Iterable[int], Iterable[int]], None]
 
 H = TypeVar("H")
 
@@ -61,6 +63,10 @@ class Ports:
     def event_handler(self, kind: str, handler: H) -> H:
         """Return the handler of a kind's watch events."""
         return handler
+
+    def buckets(self, change: ChangeBuckets) -> ChangeBuckets:
+        """Return the function that tells the engine which buckets this replica uses, and which ones it is releasing."""
+        return change
 
     def configured(self, stage: str, configuration: Configuration) -> None:
         """Take note of a configuration: it is `built`, `active` from now on, or `dropped`."""

@@ -49,7 +49,7 @@ class ObservedPorts(Time, Ports, ABC):
         Args:
             what: describes the call.
             ask: makes the call.
-            kind: type of the result: bytes, bool, dict, `PodInfo`, or None if the value has no use.
+            kind: type of the result: bytes, bool, int, dict, `PodInfo`, or None if the value has no use.
         """
 
     @abstractmethod
@@ -121,13 +121,13 @@ class _ObservedApi:
     async def wait_pod_status_patched(
         self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> int:
-        async def ask() -> None:
-            await self._access.writer.wait_pod_status_patched(
-                pod, condition=condition, nominated_node_name=nominated_node_name
-            )
-
-        await self._call(f"patch {pod.key}", ask, type(None))
-        return 0  # the version is for several active replicas, which are not recorded
+        ask = partial(
+            self._access.writer.wait_pod_status_patched,
+            pod,
+            condition=condition,
+            nominated_node_name=nominated_node_name,
+        )
+        return await self._call(f"patch {pod.key}", ask, int)
 
     async def delete_pod(self, pod: PodInfo) -> object:
         return await self._call(f"delete {pod.key}", partial(self._access.writer.delete_pod, pod), object)

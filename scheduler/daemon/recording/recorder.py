@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from scheduler.configuration.write import to_recorded
-from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING
+from scheduler.daemon.app.daemon import BUCKETS, REJECTIONS, SCHEDULING
 from scheduler.daemon.app.generation import REFRESH
 from scheduler.daemon.recording.ports import ObservedPorts
 from scheduler.daemon.recording.recording_files import SECOND, Note, ObjectEvent
@@ -24,11 +24,12 @@ from scheduler.objects.pod import PodInfo
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.app.ports import ChangeBuckets
     from scheduler.daemon.recording.recording_files import AnyNote, Header
     from scheduler.kube.client.store import Handler
     from scheduler.kube.client.wire import ObjectIdentity
@@ -43,7 +44,7 @@ def packed(value: Any) -> Any:
     """Return an answer as a recordable value; None for an object that is never read."""
     if isinstance(value, PodInfo):
         return value.pod
-    return value if isinstance(value, (bytes, bool, dict)) else None
+    return value if isinstance(value, (bytes, int, dict)) else None
 
 
 def unpacked(value: Any, kind: type[object]) -> Any:
@@ -234,6 +235,13 @@ class Recorder(ObservedPorts):
         finally:
             self.is_telling = False
 
+    def buckets(self, change: ChangeBuckets) -> ChangeBuckets:
+        def changed(in_use: Iterable[int], releasing: Iterable[int]) -> None:
+            self._put((Note.BUCKETS, self.begin(), sorted(in_use), sorted(releasing)))
+            change(in_use, releasing)
+
+        return changed
+
     def configured(self, stage: str, configuration: Configuration) -> None:
         folder = str(configuration.folder.absolute())
         self._put((Note.CONFIGURED, self.begin(), stage, to_recorded(configuration), folder))
@@ -348,7 +356,7 @@ class _RecordedTask(Generic[T]):
     @property
     def begins_anew(self) -> bool:
         """Whether the task returns to its initial state after each wait."""
-        return self.name in {SCHEDULING, REJECTIONS} or self.name.startswith(REFRESH)
+        return self.name in {SCHEDULING, REJECTIONS, BUCKETS} or self.name.startswith(REFRESH)
 
     def __await__(self) -> Generator[Any, Any, T]:
         recorder, work = self._recorder, self._work

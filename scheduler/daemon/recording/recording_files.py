@@ -48,6 +48,8 @@ class Note(IntEnum):
     """us, what: see `Ports.repaired`."""
     LOST = 6
     """us, number: this many notes are missing, 0 if unknown; the following state does not continue the one before."""
+    BUCKETS = 7
+    """us, in use, releasing: the buckets of this replica, see `Ports.buckets`."""
 
     OBSERVED = 16
     """ordinal: the nth measured condition in this step was true."""
@@ -81,7 +83,16 @@ class ObjectEvent:
 
 
 BEGIN_STEPS: Final = frozenset(
-    {Note.TOLD, Note.STARTED, Note.RESUMED, Note.ANSWERED, Note.CONFIGURED, Note.MENDED, Note.LOST}
+    {
+        Note.TOLD,
+        Note.STARTED,
+        Note.RESUMED,
+        Note.ANSWERED,
+        Note.CONFIGURED,
+        Note.MENDED,
+        Note.LOST,
+        Note.BUCKETS,
+    }
 )
 
 AnyNote = tuple[Any, ...]

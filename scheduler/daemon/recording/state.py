@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.recording.recording_files import AnyNote
+    from scheduler.engine.state.cache import Cache
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
 
@@ -46,6 +47,7 @@ class State(msgspec.Struct, kw_only=True):
         flushes: uid, and when the pod is retried without any event, in that order.
         evictions: as `RecentEvictions.kept`.
         plugins: profile, plugin and its own data, as `Plugin.saved_state`.
+        buckets: with sharding, the buckets in use, and those that are being released.
     """
 
     configuration: str
@@ -62,6 +64,7 @@ class State(msgspec.Struct, kw_only=True):
     flushes: list[tuple[str, float]]
     evictions: list[tuple[float, str, str]] = []
     plugins: list[tuple[str, str, Any]] = []
+    buckets: tuple[list[int], list[int]] = ([], [])
 
 
 def is_quiet(daemon: Daemon) -> bool:
@@ -73,6 +76,7 @@ def is_quiet(daemon: Daemon) -> bool:
         or queue.backlog
         or parts.cache.is_behind
         or daemon.generations.retiring
+        or (daemon.shard_changes is not None and daemon.shard_changes.is_applying)
         or any(
             parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.active.needs.kinds
         )
@@ -91,7 +95,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
             folder=str(active.configuration.folder.absolute()),
             random=random_state,
             next_start=daemon.cycles.sampling.next_start,
-            counted=[(pod.uid, pod.node_name) for pod in cache.pods()],
+            counted=[(pod.uid, pod.node_name) for pod in _by_node(cache)],
             assumed=[pod.uid for pod in cache.pods() if cache.state_of(pod.uid) is PodState.ASSUMED],
             placed=sorted(cache.placed_by_us()),
             nominations=[(pod.uid, parts.nominator.node_of(pod.uid)) for pod in parts.nominator.pods()],
@@ -107,6 +111,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
             flushes=queue.flushes(),
             evictions=daemon.cycles.preemptions.recent.kept(),
             plugins=list(_states_of_plugins(active)),
+            buckets=([], []) if daemon.shard_changes is None else daemon.shard_changes.kept(),
         ),
     )
     for node in cache.table.nodes:
@@ -118,6 +123,14 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
         yield (Note.OBJECT, POD_KIND, key, pod)
 
 
+def _by_node(cache: Cache) -> list[PodInfo]:
+    """Return the counted pods, those of one node in the order of the node."""
+    snapshot = cache.snapshot()
+    on_nodes = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
+    known = {pod.uid for pod in on_nodes}
+    return [*on_nodes, *(pod for pod in cache.pods() if pod.uid not in known)]
+
+
 def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]]) -> None:
     """Bring a new daemon into a recorded state; `objects` is kind -> key -> object."""
     parts, cache, nominator = daemon.parts, daemon.parts.cache, daemon.parts.nominator
@@ -126,14 +139,7 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
     for kind in daemon.generations.active.needs.kinds:
         cache.table.watch_kind(kind).update(objects.get(kind, {}))
     pods: dict[str, PodInfo] = {pod.uid: pod for pod in parts.pods.values()}
-    assumed = set(state.assumed)
-    for uid, node_name in state.counted:
-        if uid in assumed:
-            cache.assume(pods[uid], node_name)
-        elif uid in pods:
-            cache.add_pod(pods[uid])
-    while cache.is_behind:
-        cache.work()
+    _count(cache, pods, state)
     cache.note_placed_by_us(state.placed)
     for pause in state.pauses:
         cache.pauses.resume(*pause)
@@ -145,9 +151,23 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
     for uid, node_name in state.nominations:
         if uid in pods:
             nominator.add(pods[uid], node_name)
+    if daemon.shard_changes is not None:
+        daemon.shard_changes.resume(*state.buckets)
     daemon.cycles.sampling.next_start = state.next_start
     daemon.cycles.preemptions.recent.resume(state.evictions)
     _resume_plugins(daemon.generations.active, state)
+
+
+def _count(cache: Cache, pods: Mapping[str, PodInfo], state: State) -> None:
+    """Count pods, by uid, on their nodes again."""
+    assumed = set(state.assumed)
+    for uid, node_name in state.counted:
+        if uid in assumed:
+            cache.assume(pods[uid], node_name)
+        elif uid in pods:
+            cache.add_pod(pods[uid])
+    while cache.is_behind:
+        cache.work()
 
 
 def _resume_plugins(generation: Generation, state: State) -> None:

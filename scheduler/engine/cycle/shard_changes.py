@@ -39,6 +39,21 @@ class ShardChanges:
         self._buckets: frozenset[int] = frozenset()
         self._releasing: frozenset[int] = frozenset()
         self._changed = asyncio.Event()
+        self._is_applying = False
+
+    @property
+    def is_applying(self) -> bool:
+        """Whether a change is not applied completely yet."""
+        return self._is_applying or self._changed.is_set()
+
+    def kept(self) -> tuple[list[int], list[int]]:
+        """Return the buckets as they were given to `change`."""
+        return sorted(self._buckets), sorted(self._releasing)
+
+    def resume(self, buckets: Iterable[int], releasing: Iterable[int]) -> None:
+        """Use buckets whose pods are in the queue already."""
+        self._buckets, self._releasing = frozenset(buckets), frozenset(releasing)
+        self._shard.use(self._buckets, self._releasing)
 
     def change(self, buckets: Iterable[int], releasing: Iterable[int] = ()) -> None:
         """Take over the buckets that this replica may use from now on.
@@ -56,8 +71,10 @@ class ShardChanges:
     async def run(self) -> NoReturn:
         """Apply changes. Before a new bucket is used, the pods that its former replica passed on are counted on nodes."""
         while True:
+            self._is_applying = False
             await self._changed.wait()
             self._changed.clear()
+            self._is_applying = True
             shard, gained = self._shard, self._buckets - self._shard.in_use
             async for pod in self._pending(needed=bool(gained)):
                 node_name = pod.pod.status.nominated_node_name
@@ -72,9 +89,9 @@ class ShardChanges:
                     self._adopt(pod, node_name)
             await self._freeze.wait_over()  # the changes of the former owner may have been deferred
             shard.use((shard.in_use | gained) & self._buckets, self._releasing)
-            await self.refresh()
+            await self._move_pods()
 
-    async def refresh(self) -> None:
+    async def _move_pods(self) -> None:
         """Let the pods of this replica enter its queue, and those of others leave it."""
         async for pod in self._pending():
             uid = pod.uid
@@ -110,7 +127,8 @@ class ShardChanges:
         self._shard.passes_on(placed, node_name)
         self._shard.nominated(pod.uid, int(pod.resource_version or 0))
         self._waiting_pods.hold(placed, {SHARDING: PASSED_ON_SECONDS})
-        self._spawn(self._wait_bound(placed), f"wait until another replica binds {pod.key}")
+        name = f"wait until another replica binds {pod.key}"
+        self._spawn(self._time.task(self._wait_bound(placed), name), name)
 
     async def _wait_bound(self, placed: PodInfo) -> None:
         """Wait until another replica bound a pod or returned it, and decide about it again in the latter case."""

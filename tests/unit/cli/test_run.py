@@ -14,9 +14,8 @@ import pytest
 
 from scheduler import worker_thread
 from scheduler.cli import run
-from scheduler.configuration.load import default, parse
+from scheduler.configuration.load import default
 from scheduler.daemon.config_watch import kopf_thread as kopf_thread_module
-from scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -76,10 +75,3 @@ def test_the_start_waits_for_a_slow_import_of_kopf_and_logs_it(
 
     assert entered == ["profiles", "kopf", "run"]
     assert said[0] == ("importing kopf", [])
-
-
-def test_one_of_several_active_replicas_is_not_recorded() -> None:
-    configuration = parse(f"{HEAD}sharding: {{enabled: true}}\n")
-
-    with pytest.raises(ConfigurationError, match=r"sharding\.enabled: must be false with --record"):
-        run._refuse_shards(configuration, "config.yaml")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import msgspec
 
 from scheduler.configuration.load import parse
-from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.consistency.checker import RESTORED
-from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING, Daemon
+from scheduler.daemon.app.daemon import BUCKETS, REJECTIONS, SCHEDULING, Daemon
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.needs import trimmed
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
 from scheduler.daemon.recording.recorded_objects import unpacked_node, unpacked_object, unpacked_pod
 from scheduler.daemon.recording.recording_files import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.state import State, resume
+from scheduler.engine.sharding.shards import OwnShard
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.discovery import ServedVersions
@@ -167,6 +167,8 @@ class Replay:
                     self.ended = "the scheduler found errors in its cache and repaired them"
             case Note.STATE:
                 await self._resume(note, stack)
+            case Note.BUCKETS:
+                self._told.change_buckets(*note[2:])
             case Note.LOST:
                 self.ended = f"{note[2] or 'some'} entries are missing"
 
@@ -190,7 +192,7 @@ class Replay:
         resume(daemon, state, known)
 
     async def _begin(self, text: str, folder: str, stack: AsyncExitStack) -> ReplayedDaemon:
-        configuration = with_leader_election(parse(text, "the recording", Path(folder)), leader_elect=False)
+        configuration = parse(text, "the recording", Path(folder))
         self._daemon = ReplayedDaemon(
             configuration, self._told, self._header.max_in_unschedulable_seconds, self._in_tree
         )
@@ -291,6 +293,8 @@ class ReplayedDaemon(Daemon):
             ports=ports,
         )
         self._ports = ports
+        if configuration.settings.sharding.enabled:
+            self._follow_buckets(OwnShard(self.parts.profiles.has_quota))
         self._objects: dict[str, dict[str, Any]] = {POD_KIND: self.parts.pods}
         self.have_time()
 
@@ -298,6 +302,8 @@ class ReplayedDaemon(Daemon):
         await self._tasks.__aenter__()
         self.generations.start()
         self.spawn(self.parts.time.task(self.cycles.rejections.run(), REJECTIONS), "")
+        if self.shard_changes is not None:
+            self.spawn(self.parts.time.task(self.shard_changes.run(), BUCKETS), "")
         return self
 
     async def __aexit__(self, *_: object) -> None:

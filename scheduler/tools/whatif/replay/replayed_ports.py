@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
     from random import Random
 
+    from scheduler.daemon.app.ports import ChangeBuckets
     from scheduler.daemon.recording.recording_files import Header
     from scheduler.tools.whatif.replay.script import Script
 
@@ -51,6 +52,7 @@ class ReplayedPorts(ObservedPorts):
         difference: the first difference, if there is one.
         decisions: number of decisions.
         handlers: kind -> handler of its watch events.
+        change_buckets: changes the buckets of a replica.
         clock: the time of the current step, for measurements: unlike the time of decisions, it may be read any number of
             times.
         has_ended: whether tasks end when they are cancelled, instead of at their step.
@@ -102,6 +104,10 @@ class ReplayedPorts(ObservedPorts):
     def event_handler(self, kind: str, handler: H) -> H:
         self.handlers[kind] = handler
         return handler
+
+    def buckets(self, change: ChangeBuckets) -> ChangeBuckets:
+        self.change_buckets = change
+        return change
 
     def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
         self.decisions += 1
