@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,12 +45,16 @@ from scheduler.daemon.app.rights import (
 from scheduler.daemon.app.size import ClusterSize, size_patch
 from scheduler.daemon.config_watch.config_objects import ConfigMap
 from scheduler.daemon.logs import LogFormat, configure_logging
+from scheduler.daemon.sharding.assignment_object import decode
 from scheduler.engine.runtime.plugin_classes import constructor_wants
-from scheduler.errors import ApiError, ConfigurationError, FieldError
+from scheduler.engine.sharding.buckets import BUCKETS
+from scheduler.errors import ApiError, ConfigurationError, FieldError, ObjectError
 from scheduler.framework import ApiGet, ApiWrite, StatusWrite
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.discovery import read_server_version, served_kinds
+from scheduler.kube.client.resources import SHARD_ASSIGNMENTS
+from scheduler.kube.http.request import Request
 from scheduler.objects.wording import quoted
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
@@ -265,7 +270,7 @@ def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> I
 UNANSWERED: Final = 1
 """Exit status: the API server does not answer. If several statuses apply, the largest is returned."""
 RIGHTS_MISSING: Final = 3
-"""Exit status: a right is missing."""
+"""Exit status: a right, or the definition of an object, is missing."""
 NAME_TAKEN: Final = 4
 """Exit status: another scheduler uses the lease, or places pods of the same schedulerName."""
 
@@ -297,6 +302,9 @@ async def check_live(
             lacking = await missing_rights(connection, rights, user=user)
             _tell_rights(rights, lacking, account)
             await _tell_kinds(connection, kinds)
+            has_shards = not configuration.settings.sharding.enabled or await tell_shards(
+                connection, configuration.settings.leader_election.resource_name
+            )
             found = [finding async for finding in LiveNames(connection, account).look(configuration)]
         except ApiError as error:
             click.echo(f"error: the API server does not answer: {error}", err=True)
@@ -306,7 +314,34 @@ async def check_live(
     is_taken = any(finding.is_taken for finding in found)
     if not found:
         click.echo("names: no other scheduler uses the lease or these schedulerNames")
-    return NAME_TAKEN if is_taken else RIGHTS_MISSING if lacking else 0
+    return NAME_TAKEN if is_taken else RIGHTS_MISSING if lacking or not has_shards else 0
+
+
+async def tell_shards(connection: ApiConnection, name: str) -> bool:
+    """Print the buckets of each replica; return whether the API server serves the object that has them."""
+    resource = SHARD_ASSIGNMENTS
+    if (resource.group, resource.version, resource.plural) not in await served_kinds(
+        connection.send, [resource.group]
+    ):
+        click.echo(
+            f"sharding: the API server does not serve {resource}: apply manifests/crds/shardassignments.yaml"
+        )
+        return False
+    try:
+        answer = await connection.send(Request("GET", resource.path(name=name)))
+        held = Counter(decode(answer.body).assignment.held)
+    except ApiError as error:
+        if error.status not in {403, 404}:
+            raise
+        click.echo(
+            "sharding: no replica has run yet" if error.status == 404 else f"sharding: not looked at: {error}"
+        )
+    except ObjectError as error:
+        click.echo(f"sharding: {error}")
+    else:
+        for replica, buckets in sorted(held.items()):
+            click.echo(f"sharding: {replica or 'nobody'} has {buckets} of {BUCKETS} buckets")
+    return True
 
 
 async def _tell_kinds(connection: ApiConnection, kinds: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     answer = {
         "pod": key,
         "node": pod.node_name or None,
-        "replica": _other_replica(parts, pod),
+        "replica": other_replica(parts, pod),
         **in_the_queue(parts, pod, clock),
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "group": _group(daemon, pod),
@@ -76,7 +76,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     return {"verdict": live_verdict(parts, pod, answer), **answer}
 
 
-def _other_replica(parts: Parts, pod: PodInfo) -> str | None:
+def other_replica(parts: Parts, pod: PodInfo) -> str | None:
     """Return the name of the other replica that decides about a pending pod; None if this one does."""
     if parts.profiles.shards is None or pod.node_name or parts.profiles.shards.decides(pod):
         return None

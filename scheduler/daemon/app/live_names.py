@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from scheduler.configuration.load import Configuration
-    from scheduler.configuration.types import LeaderElection
+    from scheduler.configuration.types import KubeSchedulerConfiguration
     from scheduler.kube.client.connection import ApiConnection
 
 
@@ -133,7 +133,7 @@ class LiveNames:
         names = [profile.scheduler_name for profile in settings.profiles]
         looks = [
             *((self._kube_scheduler(configuration),)),
-            *((self._lease(settings.leader_election),) if settings.leader_election.leader_elect else ()),
+            *((self._lease(settings),) if settings.leader_election.leader_elect else ()),
             *(self._events(name) for name in names),
             self._deployments(names),
         ]
@@ -153,8 +153,9 @@ class LiveNames:
             for fault in error.errors:
                 yield NameCheck(f"{fault.path}: {fault.problem}", is_taken=True)
 
-    async def _lease(self, election: LeaderElection) -> AsyncIterator[NameCheck]:
+    async def _lease(self, settings: KubeSchedulerConfiguration) -> AsyncIterator[NameCheck]:
         """Yield another holder of the lease: renewals show whether it is alive."""
+        election = settings.leader_election
         where = Named(election.resource_namespace, election.resource_name)
         first = await self._read_lease(where)
         if first is None or not first.record.holder:
@@ -163,6 +164,8 @@ class LiveNames:
         pod = await self._pod_called(holder.rpartition("_")[0] or holder)
         if pod is not None and self._is_ours(pod):
             return
+        if settings.sharding.enabled and await self._read_lease(Named(where.namespace, holder)) is not None:
+            return  # a replica, which has a Lease of its own
         whose = f"lease {where} is held by {holder}{f', {_described(pod)}' if pod else ''}"
         for _ in range(int((first.record.lease_duration_seconds or _USUAL_LEASE_SECONDS) / _ASK_SECONDS) + 1):
             await asyncio.sleep(_ASK_SECONDS)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import rfc3339_micro
-from scheduler.daemon.app.live_explain import attempt_json, held_at_permit, in_the_queue, live_verdict
+from scheduler.daemon.app.live_explain import (
+    attempt_json,
+    held_at_permit,
+    in_the_queue,
+    live_verdict,
+    other_replica,
+)
 from scheduler.errors import ApiError
 from scheduler.framework.interface import ExtensionPoint
 from scheduler.tools.board.subject import SubjectKind
@@ -55,6 +61,7 @@ def pod_details(subject: Subject, key: str, number: int | None = None) -> dict[s
         "node": pod.node_name or None,
         "nominated": pod.pod.status.nominated_node_name or None,
         "scheduler": pod.scheduler_name,
+        "replica": other_replica(subject.parts, pod),
         "priority": pod.priority,
         "since": pod.pod.metadata.creation_timestamp,
         "requests": dict(pod.resources.requests),
@@ -137,6 +144,9 @@ def node_details(subject: Subject, name: str) -> dict[str, Any] | None:
         "node": name,
         "flags": flags_of(node),
         "rests": paused.get(row, ""),
+        "replica": None
+        if subject.parts.profiles.shards is None
+        else subject.parts.profiles.shards.owner_of_node(name),
         "labels": dict(node.labels),
         "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
         "conditions": {each.type: each.status for each in node.node.status.conditions},

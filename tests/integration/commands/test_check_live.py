@@ -6,18 +6,22 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 
+from scheduler.cli.check import tell_shards
 from scheduler.configuration.load import default, parse
 from scheduler.daemon.app.live_names import LiveNames, NameCheck
 from scheduler.daemon.app.rights import Named, Right, missing_rights, rights_of
+from scheduler.daemon.sharding.assignment_object import encode
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import Account
 from tests.support.daemon_harness import cluster
+from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -287,3 +291,37 @@ async def test_unreadable_kinds_are_reported_and_the_others_are_checked(tmp_path
 
         assert [one.is_taken for one in reported] == [True, False, False]
         assert all(one.text.startswith("not looked at: ") for one in reported[1:])
+
+
+async def test_the_buckets_of_each_replica_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with administered(tmp_path) as (it, connection):
+        sharded = parse(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nsharding: {enabled: true}\n"
+        )
+
+        assert not await tell_shards(connection, "custom-scheduler")
+        definition = yaml.safe_load((MANIFESTS / "crds" / "shardassignments.yaml").read_text())
+        it.server.store.create("customresourcedefinitions.apiextensions.k8s.io", definition)
+        assert await tell_shards(connection, "custom-scheduler")
+        body = msgspec.json.decode(
+            encode("custom-scheduler", "kube-system", [""] * 256, ["a-1"] * 250 + [""] * 6)
+        )
+        it.server.store.create("shardassignments.custom-scheduler.io", body)
+        assert await tell_shards(connection, "custom-scheduler")
+
+        assert capsys.readouterr().out.splitlines() == [
+            (
+                "sharding: the API server does not serve shardassignments.custom-scheduler.io: "
+                "apply manifests/crds/shardassignments.yaml"
+            ),
+            "sharding: no replica has run yet",
+            "sharding: nobody has 6 of 256 buckets",
+            "sharding: a-1 has 250 of 256 buckets",
+        ]
+        hold(it, "a-1")
+        hold(it, "leader", name="a-1")
+        assert await look(connection, sharded) == [], (
+            "a replica with a Lease of its own is no other scheduler"
+        )

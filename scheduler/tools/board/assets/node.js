@@ -37,6 +37,7 @@ export function Node({ name, close }) {
     ${!tile && html`<p>This node was deleted.</p>`}
     ${tile && html`<p>${tile[1] || "no zone"}${states(tile).map((state) => html`, <span class="warn">${state}</span>`)}</p>
       <${Usage} resources=${resources} tile=${tile} />`}
+    ${details?.replica && html`<p>Replica: ${details.replica}</p>`}
     ${details?.rests && html`<p class="warn">Paused: ${details.rests}</p>`}
     ${details?.taints?.length > 0 && html`<p>Taints: ${details.taints.map((taint) => html`<code>${taint.key}${taint.value && "="}${taint.value}:${taint.effect}</code> `)}</p>`}
     ${details?.problem && html`<p class="warn">${details.problem}</p>`}

@@ -7,6 +7,7 @@ import json
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from scheduler.engine.sharding.shards import OwnShard
 from scheduler.tools.board.hub import Hub
 from scheduler.tools.board.object_details import node_details, pod_details
 from scheduler.tools.board.subject import of_daemon
@@ -196,3 +197,21 @@ async def test_the_page_of_a_node_has_its_pods_and_free_resources(tmp_path: Path
         assert (reported["allocatable"]["cpu"], reported["requested"]["cpu"]) == (4000, 1000)
         assert reported["taints"] == [{"key": "a", "value": "b", "effect": "PreferNoSchedule"}]
         assert node_details(subject, "n9") is None
+
+
+async def test_the_pages_of_a_node_and_a_pod_name_another_replica(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, subject, _):
+        it.add_nodes(node_object("n1"))
+        it.add_pods(pod_object("large", cpu="1000"))
+        await it.until(
+            lambda: "default/large" in subject.parts.pods and subject.attempts.last("default/large")
+        )
+        shard = subject.parts.profiles.shards = OwnShard(lambda _: False)
+        shard.owner = lambda _: "other-replica"
+
+        pod, node = pod_details(subject, "default/large"), node_details(subject, "n1")
+
+        assert pod is not None
+        assert node is not None
+        assert (pod["replica"], node["replica"]) == ("other-replica", "other-replica")
+        assert pod["verdict"].startswith("Pod default/large belongs to replica other-replica")
