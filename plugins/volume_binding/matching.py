@@ -217,7 +217,7 @@ class _Picks:
             decided = np.full_like(numbers, -1) if last is None else last
             self._last[kind] = np.where(undecided, numbers, decided)
             numbers = np.where(undecided, numbers, NONE)
-        elif (numbers == NONE).all():
+        elif (numbers[:1] == NONE).all() and (numbers == NONE).all():  # mostly the first node is enough
             numbers = self._last[kind] = self._none
         else:
             self._last[kind] = numbers
