@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
@@ -40,6 +41,10 @@ _MOST_DEMANDS = 1024
 """The number of demands whose results are cached for each class."""
 _MOST_NEW = 1000
 """The maximum number of objects that are numbered in one step."""
+_MOST_REMOVED = 16
+"""The number of objects without a fit whose removal is recorded."""
+_MOST_PICKS = 4
+"""The number of arrays by node that are cached for each class."""
 _COMPARED_AT_ONCE = 64
 """The maximum number of traits that are compared with a demand in one step."""
 
@@ -175,6 +180,9 @@ class Candidates(ABC, Generic[S, T]):
         self._seen = 0
         self._left: dict[str, None] = {}  # names that have to be read again
         self.version = 0
+        self._removed: deque[int] = deque(
+            maxlen=_MOST_REMOVED
+        )  # numbers: the last changes, if they were removals
         self._clear()
 
     def _clear(self) -> None:
@@ -191,7 +199,7 @@ class Candidates(ABC, Generic[S, T]):
         # Demand -> result for each of the traits.
         self._verdicts: BoundedDict[Hashable, bytearray] = BoundedDict(_MOST_DEMANDS)
         self._places = ReachabilityIndex()
-        self.version += 1
+        self._changed()
 
     @abstractmethod
     def _is_one(self, obj: S) -> bool:
@@ -258,6 +266,21 @@ class Candidates(ABC, Generic[S, T]):
         """Return some of the objects, by the nodes that reach them; see `ReachabilityIndex.select`."""
         return self._places.select(snapshot, fitting)
 
+    def first_on(self, snapshot: Snapshot, row: int, fitting: Bools, at_least: int) -> int | None:
+        """Return the smallest number on one node; see `ReachabilityIndex.first_on`."""
+        return self._places.first_on(snapshot, row, fitting, at_least)
+
+    def removed_since(self, version: int) -> Sequence[int] | None:
+        """Return the numbers of objects that fit no demand any more; None if other changes were made, or too many."""
+        missed = self.version - version
+        return (
+            None if missed > len(self._removed) else [self._removed[-place] for place in range(1, missed + 1)]
+        )
+
+    def _changed(self) -> None:
+        self._removed.clear()
+        self.version += 1
+
     def _is_mostly_past(self) -> bool:
         most = 1024 + 4 * self._n_fit
         return len(self.ranked) > most or len(self._traits) > most
@@ -289,7 +312,11 @@ class Candidates(ABC, Generic[S, T]):
         if before != code:
             self._codes[number] = code
             self._n_fit += (code != 0) - (before != 0)
-            self.version += 1
+            if code:
+                self._changed()
+            else:
+                self._removed.append(number)
+                self.version += 1
 
     def _number_new(self) -> None:
         """Number new objects; the numbers of the objects after them increase."""
@@ -307,7 +334,7 @@ class Candidates(ABC, Generic[S, T]):
             self._known[place[1]] = place, reach
         self._n_fit += len(new)
         self._new = {}
-        self.version += 1
+        self._changed()
 
 
 UNCLAIMED: Final = Index(
@@ -316,11 +343,35 @@ UNCLAIMED: Final = Index(
 """Class -> its unclaimed volumes."""
 
 
+class CachedPick(NamedTuple):
+    """What a claim takes on each node.
+
+    Attributes:
+        version: the version of the volumes.
+        nodes: the version of the nodes.
+        numbers: int64 (n_nodes,), the numbers of volumes.
+        earlier: the numbers that earlier claims of the same pod take.
+    """
+
+    version: int
+    nodes: Hashable
+    numbers: Int64s
+    earlier: tuple[Int64s, ...]
+
+
 class VolumeCandidates(Candidates[PersistentVolume, VolumeTraits]):
-    """The unclaimed volumes of a class."""
+    """The unclaimed volumes of a class.
+
+    Attributes:
+        picks: what claims took, for the claims of the next pods; see `match_volumes`.
+    """
 
     struct = PersistentVolume
     index = UNCLAIMED
+
+    def __init__(self, class_name: str) -> None:
+        super().__init__(class_name)
+        self.picks: BoundedDict[Hashable, CachedPick] = BoundedDict(_MOST_PICKS)
 
     def _is_one(self, volume: PersistentVolume) -> bool:
         return volume.spec.claim_ref is None and volume.class_name == self._class_name

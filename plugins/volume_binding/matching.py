@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.volume_binding.candidates import VolumeDemand
+from plugins.volume_binding.candidates import CachedPick, VolumeDemand
 from plugins.volume_binding.claims import key_of
 from plugins.volume_binding.reachability import NONE, nodes_in, reach_of
 from plugins.volumes.storage import VOLUMES
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from plugins.volume_binding.reachability import Selection
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+
+_MOST_ASKED: Final = 2
+"""The number of claims of one class whose volumes are cached for the next pods."""
+_MOST_CHANGED: Final = 8
+"""The number of nodes that are searched one by one; the search of all nodes at once takes no longer than more of them."""
 
 
 def _holder(volume: PersistentVolume) -> tuple[str, ...]:
@@ -176,6 +182,11 @@ class _Picks:
         self._selections: dict[bytes, Selection] = {}  # volumes that fit -> their selection
         self._last: dict[bytes, Int64s] = {}  # volumes that fit -> what the last such claim took
         self._taken: list[tuple[bytes, Int64s]] = []
+        self._version, log = candidates.version, snapshot.node_changes
+        # The log does not contain the removal of the last node.
+        self._nodes: Hashable = None if log is None else (log, log.end, snapshot.n_nodes)
+        # What the claims so far asked for; None if what the next one takes is not cached.
+        self._asked: tuple[Hashable, ...] | None = None if log is None else ()
 
     def next(self, demand: VolumeDemand, undecided: Bools) -> Generator[None, None, Int64s]:
         """Return, in steps, what a claim takes, int64 (n_nodes,); NONE where it is not undecided or no volume fits."""
@@ -185,24 +196,68 @@ class _Picks:
             known = self._kinds[demand.traits] = fitting.tobytes(), fitting
         kind, fitting = known
         last, smallest = self._last.get(kind), self.candidates.at_least(demand.nanos)
+        is_free = undecided.all()
+        if self._asked is not None:
+            is_short = is_free and len(self._asked) < _MOST_ASKED
+            self._asked = (*self._asked, (demand.traits, smallest)) if is_short else None
         if last is self._none or smallest == len(fitting) or not fitting[smallest:].any():
             return self._none
-        selection = self._selections.get(kind)
-        if selection is None:
-            selection = yield from self.candidates.select(self._snapshot, fitting)
-            self._selections[kind] = selection
-        at_least = smallest if last is None else np.maximum(smallest, last + 1)
-        numbers = yield from self._find(kind, selection, at_least)
-        if not undecided.all():
+        numbers = self._known(kind, fitting, smallest)
+        if numbers is None:
+            selection = self._selections.get(kind)
+            if selection is None:
+                selection = yield from self.candidates.select(self._snapshot, fitting)
+                self._selections[kind] = selection
+            at_least = smallest if last is None else np.maximum(smallest, last + 1)
+            numbers = yield from self._find(kind, selection, at_least)
+        if self._asked is not None and self._version == self.candidates.version:
+            earlier = tuple(taken for _, taken in self._taken)
+            self.candidates.picks[self._asked] = CachedPick(self._version, self._nodes, numbers, earlier)
+        if not is_free:
             decided = np.full_like(numbers, -1) if last is None else last
             self._last[kind] = np.where(undecided, numbers, decided)
             numbers = np.where(undecided, numbers, NONE)
-        elif (numbers == NONE).all():
+        elif (numbers[:1] == NONE).all() and (numbers == NONE).all():  # mostly the first node is enough
             numbers = self._last[kind] = self._none
         else:
             self._last[kind] = numbers
         if numbers is not self._none:
             self._taken.append((kind, numbers))
+        return numbers
+
+    def _known(self, kind: bytes, fitting: Bools, smallest: int) -> Int64s | None:
+        """Return what a claim takes if another pod has asked the same, and few volumes were claimed since; None otherwise.
+
+        Nodes are searched again where a claim of this pod would take a volume that is claimed now, or where the earlier
+        claims take other volumes.
+        """
+        known = None if self._asked is None else self.candidates.picks.get(self._asked)
+        if known is None or known.nodes != self._nodes or len(known.earlier) != len(self._taken):
+            return None
+        removed = self.candidates.removed_since(known.version)
+        if removed is None:
+            return None
+        others = [known.numbers == number for number in removed]
+        others += [
+            before != now
+            for before, (_, now) in zip(known.earlier, self._taken, strict=True)
+            if before is not now
+        ]
+        rows = {row for each in others for row in np.flatnonzero(each)[: _MOST_CHANGED + 1].tolist()}
+        if not rows:
+            return known.numbers
+        if len(rows) > _MOST_CHANGED:
+            return None
+        numbers, last = known.numbers.copy(), self._last.get(kind)
+        for row in rows:
+            at_least = smallest if last is None else max(smallest, int(last[row]) + 1)
+            taken = {int(each[row]) for its, each in self._taken if its != kind} - {NONE}
+            found = self.candidates.first_on(self._snapshot, row, fitting, at_least)
+            while found in taken:
+                found = self.candidates.first_on(self._snapshot, row, fitting, found + 1)
+            if found is None:
+                return None
+            numbers[row] = found
         return numbers
 
     def _find(

@@ -372,7 +372,8 @@ class NodeVolumes:
         """Match claims with volumes, and check whether volumes can be provisioned for the other claims."""
         self._selected = [claim for claim in self._claims.unbound if selected_node(claim) is not None]
         standing = yield from self._nodes_selected()
-        self._refuse(~standing, NodeRefusal.NO_VOLUME)
+        if self._selected:
+            self._refuse(~standing, NodeRefusal.NO_VOLUME)
         for _, rows in self._failures:
             standing &= ~rows
         if not standing.any():
@@ -460,7 +461,7 @@ class NodeVolumes:
     # Results.
 
     def _refuse(self, rows: Bools, refusal: NodeRefusal) -> None:
-        self._refusals[rows] |= np.uint16(refusal)
+        np.bitwise_or(self._refusals, np.uint16(refusal), out=self._refusals, where=rows)
 
     def _fail(self, rows: Bools, words: str) -> None:
         self._failures.append((words, rows))

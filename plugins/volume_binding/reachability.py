@@ -90,6 +90,20 @@ class ReachabilityIndex:
         others = yield from self._others.select(snapshot, fitting)
         return Selection(snapshot.n_nodes, found, others)
 
+    def first_on(self, snapshot: Snapshot, row: int, fitting: Bools, at_least: int) -> int | None:
+        """Return the smallest number on one node, NONE if there is none; None if objects have to be compared with the node.
+
+        Args:
+            snapshot: the cluster.
+            row: the node.
+            fitting: bool (n,), the objects that count, by number.
+            at_least: the smallest number that counts.
+        """
+        if self._others:
+            return None
+        found = [drawer.first_on(snapshot, row, fitting, at_least) for drawer in self._by_labels.values()]
+        return min(found, default=NONE)
+
     def highest(self, snapshot: Snapshot, values: Int64s) -> Generator[None, None, Int64s]:
         """Return, in steps, the highest value among the objects that each node reaches, int64 (n_nodes,); -1 without objects.
 
@@ -170,6 +184,9 @@ class _Filed(Generic[K]):
         )  # columns, and numbers in the lower bits; ascending
         self._added: list[int] = []  # entries that are not merged yet
 
+    def __len__(self) -> int:
+        return len(self._entries) + len(self._added)
+
     def add(self, number: int, key: K) -> None:
         self._added.append(self._column(key) << _BITS | number)
 
@@ -207,6 +224,15 @@ class _Drawer(_Filed[Values]):
         columns = self._columns_of(snapshot)  # may add columns
         entries = self._all_entries()
         return _InColumns(entries[fitting[entries & _LAST]], columns, len(self._columns))
+
+    def first_on(self, snapshot: Snapshot, row: int, fitting: Bools, at_least: int) -> int:
+        """Return the smallest number on one node; see `ReachabilityIndex.first_on`."""
+        column = int(self._columns_of(snapshot)[row])
+        entries = self._all_entries()
+        start = entries.searchsorted(column << _BITS | at_least)
+        numbers = entries[start : entries.searchsorted((column + 1) << _BITS)] & _LAST
+        found = numbers[fitting[numbers]]
+        return int(found[0]) if len(found) else NONE
 
     def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
         """Return int64 (n_nodes,); see `ReachabilityIndex.highest`."""

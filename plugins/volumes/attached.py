@@ -347,6 +347,10 @@ class AttachedVolumes:
                 is_told = True
             if not self._left:
                 return
+            self._look_again(snapshot, pods)
+            if not self._left:
+                return  # nothing can have changed since
+            yield
             while self._left:
                 self._look_again(snapshot, pods)
                 yield

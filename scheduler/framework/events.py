@@ -316,8 +316,6 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
     Source:
         kube-scheduler v1.36, framework/events.go, NodeSchedulingPropertiesChange.
     """
-    if old.node.status is new.node.status:
-        return []  # recognized as a heartbeat
     actions: list[ActionType] = []
     if _offer_changed(old, new):
         actions.append(ActionType.UPDATE_NODE_ALLOCATABLE)

@@ -259,12 +259,12 @@ def _marked(raw: bytes, resource_version: str) -> tuple[bytes, bytes, list[bytes
 def _without_heartbeat(raw: bytes) -> object:
     """Return comparable parts of a node, without the fields that a heartbeat changes."""
     parts = _PARTS.decode(raw)
-    metadata = {name: part for name, part in parts.metadata.items() if name not in _CHANGES_ALWAYS}
-    status = {name: part for name, part in parts.status.items() if name != "conditions"}
-    conditions = [
-        {name: value for name, value in condition.items() if name != "lastHeartbeatTime"}
-        for condition in _CONDITIONS.decode(parts.status.get("conditions", b"[]"))
-    ]
+    metadata, status = parts.metadata, parts.status
+    for name in _CHANGES_ALWAYS:
+        metadata.pop(name, None)
+    conditions = _CONDITIONS.decode(status.pop("conditions", b"[]"))
+    for condition in conditions:
+        condition.pop("lastHeartbeatTime", None)
     return parts.spec, metadata, status, conditions
 
 
@@ -276,6 +276,6 @@ class _Parts(msgspec.Struct):
 
 _TIME = re.compile(rb'[0-9-]{10}T[0-9:]{8}Z"')
 _TIME_LENGTH = 20
-_CHANGES_ALWAYS = frozenset({"resourceVersion", "managedFields"})
+_CHANGES_ALWAYS = ("resourceVersion", "managedFields")
 _PARTS = msgspec.json.Decoder(_Parts)
 _CONDITIONS = msgspec.json.Decoder(list[dict[str, Any]])

@@ -318,7 +318,7 @@ class Inventory:
         elif self._choices:
             unseen = [row for row in rows.tolist() if nodes[row].name not in self._views]
         else:
-            found = map(snapshot.row_of, self._local.keys() - self._views.keys())
+            found = (snapshot.row_of(name) for name in self._local if name not in self._views)
             unseen = [row for row in found if row is not None]
         is_live = known is not None and known.has_rows_of(snapshot)
         for number, row in enumerate(unseen):
@@ -349,9 +349,17 @@ class Inventory:
         if log is None:
             return None
         if self._all is None or not self._all.follow(snapshot, self._all_but, self.view_of):
-            self._all = AllViews(self.views(snapshot, snapshot.all_rows), log, snapshot.n_nodes)
+            self._all = AllViews(self._views_by_row(snapshot), log)
         self._all_but.clear()
         return self._all
+
+    def _views_by_row(self, snapshot: Snapshot) -> list[Pools]:
+        """Return the view of each node."""
+        nodes, rows = snapshot.nodes, snapshot.all_rows
+        by_row = [self._shared_view(frozenset())] * len(rows)
+        for row in rows.tolist() if self._choices else self._rows_with_slices(snapshot, rows):
+            by_row[row] = self.view_of(nodes[row])
+        return by_row
 
     def views(self, snapshot: Snapshot, rows: Rows) -> Mapping[Pools, Rows]:
         """Return the pools that some nodes see, each with the rows of the nodes that see exactly these."""
@@ -395,7 +403,10 @@ class Inventory:
         return view
 
     def _view(self, local: Iterable[PublishedSlice], choices: frozenset[_Choice]) -> Pools:
-        usable: dict[PublishedSlice, set[PoolDevice] | None] = dict.fromkeys(local)
+        own: dict[PoolID, list[Seen]] = {}
+        for published in local:
+            own.setdefault(published.pool, []).append((published, None))
+        usable: dict[PublishedSlice, set[PoolDevice] | None] = {}
         for choice in choices:
             if choice.device is None:
                 usable[choice.published] = None
@@ -403,12 +414,12 @@ class Inventory:
                 devices = usable.setdefault(choice.published, set())
                 assert devices is not None, "the devices of a slice are chosen one by one, or all together"
                 devices.add(choice.device)
-        own: dict[PoolID, list[Seen]] = {}
         for published, some in usable.items():
             own.setdefault(published.pool, []).append((published, None if some is None else frozenset(some)))
         pools = [pool for name, pool in self._shared.items() if name not in own]
         for name, seen in own.items():
-            pool = self._pool(name, frozenset((*seen, *self._seen_everywhere(name))))
+            seen.extend(self._seen_everywhere(name))
+            pool = self._pool(name, frozenset(seen))
             if pool is not None:
                 pools.append(pool)
         return tuple(sorted(pools, key=lambda pool: pool.order) if len(pools) > 1 else pools)

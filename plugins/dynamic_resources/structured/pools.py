@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         DeviceRequestAllocationResult,
         ResourceSliceSpec,
     )
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import Snapshot
     from scheduler.snapshot.arrays import ChangeLog
 
 
@@ -479,20 +479,16 @@ class AllViews:
         changes: how often the view of a node changed.
 
     Args:
-        views: view -> the rows of the nodes that have it.
+        by_row: what each node sees.
         log: the log of node changes.
-        n_nodes: the number of nodes.
     """
 
-    def __init__(self, views: Mapping[Pools, Rows], log: ChangeLog, n_nodes: int) -> None:
-        self.by_row: list[Pools] = [()] * n_nodes
+    def __init__(self, by_row: list[Pools], log: ChangeLog) -> None:
+        self.by_row = by_row
         self.changes = 0
         self._log = log
         self._seen = log.end
         self._changed: deque[int] = deque(maxlen=_REMEMBERED_CHANGES)  # the rows of the last changes
-        for view, rows in views.items():
-            for row in rows.tolist():
-                self.by_row[row] = view
 
     def follow(
         self, snapshot: Snapshot, names: Iterable[str], view_of: Callable[[InventoryNode], Pools]

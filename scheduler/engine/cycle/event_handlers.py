@@ -128,7 +128,8 @@ class NodeHandler(EventHandler[NodeObject]):
         return _ADDED
 
     def _updated(self, old: NodeObject, new: NodeObject) -> Events:
-        self._cache.add_node(new)
+        if not self._cache.add_node(new):
+            return ()
         changes = node_changes(old, new)
         if changes:
             self._cache.pauses.end(new.name)

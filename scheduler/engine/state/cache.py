@@ -193,16 +193,18 @@ class Cache:
 
     # Nodes.
 
-    def add_node(self, node: NodeObject) -> None:
-        """Add a node, or its newer version."""
+    def add_node(self, node: NodeObject) -> bool:
+        """Add a node, or its newer version; return whether anything changed: false for a heartbeat."""
         if self.table.row_of(node.name) is not None:
-            if self.table.update_node(node):
-                self._next_generation(node.name)
-            return
+            if not self.table.update_node(node):
+                return False
+            self._next_generation(node.name)
+            return True
         row = self.table.add_node(node)
         self._node_generations[node.name] = next(self._changes)
         for pod in self._pods_of_unknown_nodes.pop(node.name, {}).values():
             self.table.add_pod(row, pod)
+        return True
 
     def remove_node(self, node_name: str) -> None:
         """Remove a node; the pods on it are kept until they are removed themselves."""

@@ -16,6 +16,7 @@ from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolumeClaim
 from scheduler.testing.samples import claim, only_on, storage_class, volume
+from tests.support.builders import node
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
 
 MODES = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
@@ -89,8 +90,46 @@ def test_claims_matched_together_equal_those_matched_one_by_one(seed: int) -> No
     found = run_to_end(match_volumes(snapshot, asking, {"local": of_class}))
 
     assert not isinstance(found, str)
-    for row, node in enumerate(snapshot.nodes):
-        assert [match.volume_on(row) for match in found] == one_by_one(claims, volumes, node.labels)
+    for row, each in enumerate(snapshot.nodes):
+        assert [match.volume_on(row) for match in found] == one_by_one(claims, volumes, each.labels)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_volumes_matched_for_one_pod_after_another_equal_those_of_the_first_pod(seed: int) -> None:
+    random = Random(seed)
+    volumes = [offered(random, f"v{number}") for number in range(random.randint(8, 40))]
+    if seed % 4:  # what a claim takes is not searched again on all nodes
+        volumes = [each for each in volumes if "nodeAffinity" in each["spec"]]
+    claims = [asked(random, f"c{number}") for number in range(random.randint(1, 3))]
+    stage, of_class = Stage(*volumes), KeptCandidates().volumes("local")
+    away: list[dict[str, Any]] = []
+    for _ in range(12):
+        snapshot = stage.table.snapshot()
+        run_to_end(of_class.follow(snapshot.objects(VOLUMES)))
+        some = random.sample(claims, random.randint(1, len(claims)))
+        asking = [typed_object(each, PersistentVolumeClaim) for each in some]
+
+        found = run_to_end(match_volumes(snapshot, asking, {"local": of_class}))
+
+        assert not isinstance(found, str)
+        ordered = [claims[int(match.claim.metadata.name[1:])] for match in found]
+        for row, each in enumerate(snapshot.nodes):
+            assert [match.volume_on(row) for match in found] == one_by_one(ordered, volumes, each.labels)
+        for _ in range(random.randint(0, 2)):
+            if volumes:
+                claimed = volumes.pop(random.randrange(len(volumes)))
+                stage.show(
+                    {**claimed, "spec": {**claimed["spec"], "claimRef": {"namespace": "x", "name": "y"}}}
+                )
+                away.append(claimed)
+        if away and random.random() < 0.2:  # one is released
+            volumes.append(away.pop())
+            stage.show(volumes[-1])
+        if random.random() < 0.1:
+            stage.table.update_node(node("n3", labels={ZONE: random.choice("abc")}))
+        if random.random() < 0.1:
+            volumes.append(offered(random, f"later{random.random()}"))
+            stage.show(volumes[-1])
 
 
 class Counted:

@@ -310,3 +310,15 @@ def test_devices_before_are_freed_in_the_steps_that_build_views():
         pass
 
     assert not any(pool.is_gone for view in views.by_row for pool in view)
+
+
+def test_the_views_of_nodes_are_built_a_few_in_a_step():
+    many = [node(f"n{number}") for number in range(100)]
+    search, snapshot = searching(*(resource_slice(each.name) for each in many)), cache_of(many).snapshot()
+    search.inventory.refresh()
+    views = search.inventory._views
+
+    built = [len(views) for _ in search.inventory.looks(snapshot, snapshot.all_rows)]
+
+    assert built == list(range(1, 100, 8))
+    assert len(views) == len(many)
