@@ -318,7 +318,7 @@ class Inventory:
         elif self._choices:
             unseen = [row for row in rows.tolist() if nodes[row].name not in self._views]
         else:
-            found = map(snapshot.row_of, self._local.keys() - self._views.keys())
+            found = (snapshot.row_of(name) for name in self._local if name not in self._views)
             unseen = [row for row in found if row is not None]
         is_live = known is not None and known.has_rows_of(snapshot)
         for number, row in enumerate(unseen):
@@ -327,7 +327,8 @@ class Inventory:
                 known.put(row, view)  # in steps too: freeing the devices before takes as long
             if number % _NODES_OF_A_STEP == 0:
                 yield
-                if not self.is_current:
+                # With another number of nodes, the rows of the snapshot are not those of the cluster any more.
+                if not self.is_current or snapshot.n_nodes != len(snapshot.nodes):
                     return
 
     def view_of(self, node: InventoryNode) -> Pools:

@@ -310,3 +310,16 @@ def test_devices_before_are_freed_in_the_steps_that_build_views():
         pass
 
     assert not any(pool.is_gone for view in views.by_row for pool in view)
+
+
+def test_views_are_built_in_steps_until_the_last_node_is_removed():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    snapshot = cache.snapshot()
+    search.inventory.refresh()
+
+    steps = search.inventory.looks(snapshot, snapshot.all_rows)
+    next(steps)
+    cache.remove_node(NODES[-1].name)
+
+    assert list(steps) == []
+    assert search.judge(cache.snapshot())
