@@ -226,7 +226,7 @@ class Listener:
         self.unknown_clients = ConnectionLimiter(_UNKNOWN_CLIENTS, self._close_for_another)
         self.known = ConnectionLimiter(_KNOWN_CLIENTS, self._close_for_another)
         self.large_bodies = asyncio.Semaphore(_LARGE_BODIES)
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order in which they were accepted
         self._reopening: asyncio.TimerHandle | None = None
         self._is_beginning = False
         self._unknown_clients_answered_until = (
@@ -273,7 +273,7 @@ class Listener:
                 return
             connected.setblocking(False)
             connection = Connection(self, connected, peer_of(address[0] if address else ""))
-            self._connections.add(connection)
+            self._connections[connection] = None
             connection.move_to(self._silent)
             connection.limit = self._loop.call_later(FIRST_BYTE_SECONDS, self._on_timeout, connection)
             self._loop.add_reader(connected, self._on_first_byte, connection)
@@ -375,7 +375,7 @@ class Listener:
 
     def _forget(self, connection: Connection, _task: asyncio.Task[None] | None = None) -> None:
         connection.move_to(None)
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         # These refer to the visitor: TLS's memory must be freed now, and not by the next garbage collection.
         connection.task = connection.session = None
         if connection.socket is not None:

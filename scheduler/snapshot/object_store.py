@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -68,12 +69,12 @@ class Objects(Mapping[str, Object]):
         self._by_index: dict[Index[Any], _Found] = {}
         self._companions: dict[type, Any] = {}
 
-    def changed_since(self, changes: int) -> set[str] | None:
-        """Return the keys changed since `changes` changes; None if these are no longer recorded."""
+    def changed_since(self, changes: int) -> AbstractSet[str] | None:
+        """Return the keys changed since `changes` changes, in their order; None if these are no longer recorded."""
         missed = self.changes - changes
         if missed > len(self._changed):
             return None
-        return {self._changed[-place] for place in range(1, missed + 1)}
+        return dict.fromkeys(self._changed[-place] for place in range(missed, 0, -1)).keys()
 
     def in_namespace(self, namespace: str) -> Mapping[str, Object]:
         """Return the objects of one namespace, `namespace/name` -> object; "" for cluster-scoped objects."""

@@ -39,7 +39,7 @@ from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
 from tests.faults.decision_checker import NAME as WITNESS
 from tests.faults.faulty_plugins import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
-from tests.faults.limits import PARTS, drawn, in_parts, installed_plugins_read_once
+from tests.faults.limits import PARTS, drawn, in_parts, installed_plugins_read_once, reads_in_turn
 from tests.faults.logs import watching_logs
 from tests.faults.replays import replay_all
 from tests.faults.stage import Stage
@@ -433,6 +433,7 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
             tempfile.TemporaryDirectory(prefix="faults-") as folder,
             in_parts(plan.in_parts),
             installed_plugins_read_once(),
+            reads_in_turn(),
         ):
             report, stage = virtual_time.run(_play(plan, Path(folder), is_taped=is_taped))
             if is_taped:

@@ -56,6 +56,18 @@ def check_always(stage: Stage) -> None:
     for life in stage.lives.running:
         if not life.has_ended:
             _check_life(stage, life)
+    _check_users(stage)
+
+
+def _check_users(stage: Stage) -> None:
+    """No two replicas use a bucket at the same time."""
+    users: dict[int, str] = {}
+    for life in stage.lives.running:
+        shard = life.daemon.parts.profiles.shards
+        used = shard.in_use if isinstance(shard, OwnShard) and life.is_leading else frozenset()
+        if both := sorted(used & users.keys()):
+            stage.find(f"{life.name} uses buckets of {sorted({users[each] for each in both})}: {both}")
+        users |= dict.fromkeys(used, life.name)
 
 
 def _check_life(stage: Stage, life: Life) -> None:

@@ -291,23 +291,33 @@ class Lives:
                 f"a Binding of {key} arrives from {[life.name for life in senders]}, {holder} leads"
             )
 
+    def binding_leaves(self, sender: str, path: str, node: str) -> None:
+        """Make sure that the bucket of the node is reserved for the one of several daemons that sends a Binding."""
+        life = next(each for each in self.all if each.name == sender)
+        self._check_holder(life, path, [node])
+
     def _check_owner(self, key: str, senders: Sequence[Life]) -> None:
         """Make sure that the bucket of the node is reserved for who sends a Binding, whose Lease nobody has taken."""
         store = self._stage.store
-        found = store.find("shardassignments.custom-scheduler.io", "custom-scheduler")
-        held = () if found is None else decode(msgspec.json.encode(found)).assignment.held
         for life in senders:
             leadership = life.daemon.leadership
             assert isinstance(leadership, ShardReplica)
             lease = store.find("leases", leadership.name, "kube-system")
             if lease is not None and lease["spec"].get("holderIdentity") not in {leadership.name, ""}:
                 self._stage.find(f"{life.name} binds {key}, and its Lease was taken")
-            # Those who held a bucket before the assignment was deleted stop before others may claim it. A pod may be
-            # deleted and created again while it is bound.
+            # A pod may be deleted and created again while it is bound.
             nodes = [node for pod, node in life.ledger.held.values() if pod.key == key]
-            owners = {held[bucket_of(node)] if held else FORMER for node in nodes}
-            if owners.isdisjoint({leadership.name, FORMER}):
-                self._stage.find(f"{life.name} ({leadership.name}) binds {key} to {nodes}, of {owners}")
+            self._check_holder(life, key, nodes)
+
+    def _check_holder(self, life: Life, key: str, nodes: Sequence[str]) -> None:
+        leadership = life.daemon.leadership
+        assert isinstance(leadership, ShardReplica)
+        found = self._stage.store.find("shardassignments.custom-scheduler.io", "custom-scheduler")
+        held = () if found is None else decode(msgspec.json.encode(found)).assignment.held
+        # Those who held a bucket before the assignment was deleted stop before others may claim it.
+        owners = {held[bucket_of(node)] if held else FORMER for node in nodes}
+        if owners.isdisjoint({leadership.name, FORMER}):
+            self._stage.find(f"{life.name} ({leadership.name}) binds {key} to {nodes}, of {owners}")
 
     def _bury(self, life: Life) -> None:
         if life not in self.running:

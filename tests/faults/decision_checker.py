@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.framework import PostBindPlugin, ReservePlugin
 from scheduler.objects.decode import decode_pod
 from tests.reference.taints import covers
@@ -34,7 +35,8 @@ class Ledger:
 
     Attributes:
         held: uid -> (pod, node) of the choices that are being carried out.
-        passed_on: the same of members of groups that other replicas bind; they count while the daemon counts them.
+        passed_on: the same of members of groups that other replicas bind. They count while the daemon counts them, and so do
+            pods that the API server shows to be passed on, by an earlier owner of their bucket.
     """
 
     def __init__(self, stage: Stage, life: Life) -> None:
@@ -120,7 +122,12 @@ class Ledger:
             if pod.node_name == node_name and not pod.is_terminal:
                 yield pod
         cache = self._life.daemon.parts.cache
-        passed_on = [each for uid, each in self.passed_on.items() if cache.pod(uid) is not None]
+        shown = [(pod, pod.pod.status.nominated_node_name) for pod in known.values() if is_passed_on(pod)]
+        passed_on = [
+            (counted, where)  # as it was when it was passed on: it may have been resized since
+            for pod, where in (*self.passed_on.values(), *shown)
+            if (counted := cache.pod(pod.uid)) is not None and counted.node_name == where
+        ]
         for pod, where in (*self.held.values(), *passed_on):
             seen = by_uid.get(pod.uid)
             if where != node_name or self._was_undone(pod.uid, where):

@@ -5,13 +5,16 @@ In virtual time no work takes any time, so with the limits as they are no attemp
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from math import inf
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from plugins.preemption import candidates
+from scheduler import worker_thread
 from scheduler.configuration.load import parse
 from scheduler.daemon.app import assembly
 from scheduler.daemon.app.capabilities import LoopTimeSlice
@@ -66,6 +69,19 @@ def parsed(text: str) -> Configuration:
 def installed_plugins_read_once() -> Iterator[None]:
     """Let configurations that name unknown plugins look only once for installed packages that have plugins."""
     with patch.object(registry, "_entry_points", cache(registry._entry_points)):
+        yield
+
+
+class _ReadAtOnce(threading.Thread):
+    def start(self) -> None:
+        super().start()
+        self.join()
+
+
+@contextmanager
+def reads_in_turn() -> Iterator[None]:
+    """End each thread before the loop goes on, or the system would choose which of several daemons reads a file first."""
+    with patch.object(worker_thread, "threading", SimpleNamespace(Thread=_ReadAtOnce)):
         yield
 
 

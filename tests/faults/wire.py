@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Wire(GarblingConnection):
-    """One daemon's. No Binding may leave once the daemon's own lease has run out, however late it learns of it."""
+    """One daemon's. No Binding may leave once the daemon's own lease has run out, however late it learns of it.
+
+    Nor may one that another replica has to send.
+    """
 
     def __init__(
         self, endpoint: Endpoint, stage: Stage, name: str, authorization: Credentials | None = None
@@ -55,9 +58,15 @@ class Wire(GarblingConnection):
         now = asyncio.get_running_loop().time()
         if self._writes_lease(request):
             self._lease_written_at = now
-        elif request.path.endswith("/binding") and self._stage.plan.elects and now > self._leads_until:
-            late = now - self._leads_until
-            self._stage.find(f"{self.user_agent} sends {request.path} {late:.3f} s after its lease ran out")
+        elif request.path.endswith("/binding"):
+            if self._stage.plan.elects and now > self._leads_until:
+                late = now - self._leads_until
+                self._stage.find(
+                    f"{self.user_agent} sends {request.path} {late:.3f} s after its lease ran out"
+                )
+            if self._stage.plan.shards:
+                node = msgspec.json.decode(request.body)["target"]["name"]
+                self._stage.lives.binding_leaves(self.user_agent, request.path, node)
         return super()._encode(request)
 
     def _writes_lease(self, request: Request) -> bool:

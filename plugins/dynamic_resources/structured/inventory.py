@@ -327,7 +327,8 @@ class Inventory:
                 known.put(row, view)  # in steps too: freeing the devices before takes as long
             if number % _NODES_OF_A_STEP == 0:
                 yield
-                if not self.is_current:
+                # With another number of nodes, the rows of the snapshot are not those of the cluster any more.
+                if not self.is_current or snapshot.n_nodes != len(snapshot.nodes):
                     return
 
     def view_of(self, node: InventoryNode) -> Pools:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scheduler.engine.queue.hints import RequeueStrategy
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework.queued_pod import ITS_GROUP
 from scheduler.framework.status import Status
@@ -101,7 +102,8 @@ class GroupAttempts:
         self._running: dict[GroupKey, GroupAttempt] = {}
         # Group -> its gated members. Those that have left since are removed when they are found.
         self._gated: dict[GroupKey, dict[str, None]] = {}  # rejected by PreEnqueue, of entities only
-        self._held: dict[GroupKey, dict[str, None]] = {}  # admitted, and waiting for other members
+        # Admitted, and waiting for other members; how each goes on when it need not wait for them.
+        self._held: dict[GroupKey, dict[str, RequeueStrategy]] = {}
         self.of_pod: dict[str, GroupAttempt] = {}
 
     def begin(self, key: GroupKey, members: Sequence[QueuedPodInfo]) -> bool:
@@ -150,7 +152,6 @@ class GroupAttempts:
             self._gated[key].pop(queued.pod.uid, None)
         if not self.keeps_waiting(key):
             return status
-        self.note_held(queued)
         return _IS_TRIED if key in self._running else _IS_GATED
 
     def note_gated(self, queued: QueuedPodInfo) -> None:
@@ -159,10 +160,18 @@ class GroupAttempts:
         if key is not None:
             self._gated.setdefault(key, {})[queued.pod.uid] = None
 
-    def note_held(self, queued: QueuedPodInfo) -> None:
-        """Record that a pod waits for other pods of its group."""
+    def note_held(
+        self, queued: QueuedPodInfo, strategy: RequeueStrategy = RequeueStrategy.AFTER_BACKOFF
+    ) -> None:
+        """Record that a pod waits for other pods of its group, and how it goes on afterwards; the greatest strategy wins."""
         assert queued.group is not None
-        self._held.setdefault(queued.group, {})[queued.pod.uid] = None
+        held = self._held.setdefault(queued.group, {})
+        held[queued.pod.uid] = max(strategy, held.get(queued.pod.uid, strategy))
+
+    def goes_on(self, queued: QueuedPodInfo) -> RequeueStrategy:
+        """Return how a pod goes on that waited for other pods of its group."""
+        assert queued.group is not None
+        return self._held[queued.group][queued.pod.uid]
 
     def first_held(self, key: GroupKey) -> QueuedPodInfo | None:
         """Return a pod that waits for other pods of its group; None if there is none."""
@@ -179,7 +188,7 @@ class GroupAttempts:
 
     def _first(
         self,
-        noted: dict[GroupKey, dict[str, None]],
+        noted: dict[GroupKey, dict[str, None]] | dict[GroupKey, dict[str, RequeueStrategy]],
         key: GroupKey,
         belongs: Callable[[QueuedPodInfo], bool],
     ) -> QueuedPodInfo | None:

@@ -337,7 +337,7 @@ class SchedulingQueue(QueueView):
             self._come_back(queued, uid, attempt.returned[uid], at, strategy)
         for queued in held:
             yield
-            after = RequeueStrategy.IMMEDIATELY if strategy is None else strategy
+            after = self._attempts.goes_on(queued) if strategy is None else strategy
             if queued.quarantine_seconds:
                 after = RequeueStrategy.AFTER_BACKOFF
             self._requeue(queued, after, FORCE_ACTIVATE.label, at=at)
@@ -655,6 +655,8 @@ class SchedulingQueue(QueueView):
             place = Place.UNSCHEDULABLE
         elif (refusal := pre_enqueue_refusal(self._plugins, self._attempts, queued)) is not None:
             place = Place.GATED
+            if queued.is_held:
+                self._attempts.note_held(queued, strategy)
             why = f"{why or label}; gated by {refusal.plugin}: {refusal.message}"
         elif strategy is RequeueStrategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
             place = Place.BACKOFF

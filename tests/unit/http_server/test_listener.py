@@ -140,6 +140,34 @@ async def test_connections_over_the_limit_replace_the_oldest(said: bytes, bound:
         assert it.connection_rejected == {"crowded": FLOOD - sum(left)}
 
 
+async def test_idle_connections_are_closed_in_the_order_in_which_they_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: dict[str, list[object]] = {"_on_first_byte": [], "_close": []}
+
+    def noted(name: str) -> Callable[..., None]:
+        real = getattr(Listener, name)
+
+        def note(self: Listener, connection: object) -> None:
+            order[name].append(connection)
+            real(self, connection)
+
+        return note
+
+    for name in order:
+        monkeypatch.setattr(Listener, name, noted(name))
+    async with serving(Application(PAGES, None, LARGE, lambda _: None), "127.0.0.1", 0, None) as port:
+        it = At(port, Counter(), [])
+        for _ in range(20):
+            client = await it.connect(asked_for(b"known"))
+            await client.reader.readuntil(b"welcome\n")
+    for client in it.clients:
+        client.writer.transport.abort()
+
+    assert len(order["_close"]) == 20
+    assert order["_close"] == order["_on_first_byte"]
+
+
 async def test_an_idle_connection_of_an_unknown_client_can_be_replaced() -> None:
     async with listener() as it:
         flood = await it.flood(GET)

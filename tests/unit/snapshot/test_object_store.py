@@ -164,6 +164,15 @@ def test_a_read_since_too_old_changes_returns_none(store: ObjectStore):
     assert store.changed_since(0) is None
 
 
+def test_changes_are_read_in_their_order(store: ObjectStore):
+    names = [f"pv{number}" for number in range(20)]
+    before = store.changes
+    for name in reversed(names):
+        store[name] = WEB
+
+    assert list(store.changed_since(before) or ()) == names[::-1]
+
+
 def test_an_undecodable_object_is_named(store: ObjectStore):
     store["pv"] = {"metadata": {"name": "pv"}, "size": 5}
 

@@ -46,14 +46,12 @@ class ServerCheck:
     """The result of one comparison of all watched versions.
 
     Attributes:
-        findings: the differences at the time of the answer, possibly including very recent changes.
-        of: finding -> reflector of that kind.
+        findings: difference at the time of the answer, possibly a very recent change -> reflector of that kind.
         compared: kind -> number of objects of the kind in the API server.
         unread: kind -> why it could not be compared.
     """
 
-    findings: set[Finding] = field(default_factory=set)
-    of: dict[Finding, Reflector[Any]] = field(default_factory=dict)
+    findings: dict[Finding, Reflector[Any]] = field(default_factory=dict)
     compared: dict[str, int] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
 
@@ -75,11 +73,10 @@ async def check_server(reflectors: Iterable[Reflector[Any]]) -> ServerCheck:
         shown = reflector.versions
         if shown == served or not reflector.resource_version:
             continue
-        for key in shown.keys() | served.keys():
+        for key in {**shown, **served}:
             if shown.get(key) != served.get(key):
                 finding = _finding(f"{kind} {key}", shown.get(key), served.get(key))
-                look.findings.add(finding)
-                look.of[finding] = reflector
+                look.findings[finding] = reflector
     return look
 
 
@@ -331,7 +328,7 @@ class ConsistencyChecker:
             self._parts.ports.repaired("put right")
         derived = await self.look(unclear, found_before=state, repair=repair) if state else []
         if repair:
-            for reflector in dict.fromkeys(again.of[finding] for finding in missed):
+            for reflector in dict.fromkeys(again.findings[finding] for finding in missed):
                 await self._watches.read_again(reflector)
             if derived:
                 self._parts.bus.happened(REPAIRED, None, None)
@@ -363,7 +360,7 @@ class ConsistencyChecker:
             found = [each for each in step() if found_before is None or each in found_before]
             findings += found
             if repair:
-                for put_right in {each.repair for each in found if each.repair is not None}:
+                for put_right in dict.fromkeys(each.repair for each in found if each.repair is not None):
                     put_right()
         return findings
 

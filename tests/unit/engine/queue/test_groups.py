@@ -126,6 +126,25 @@ def test_a_member_whose_quarantine_ends_while_its_group_is_tried_waits_for_the_e
     assert cluster.queue.get(uid("a")).attempts == 2  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("has_entities", [False, True], ids=["1.36", "1.37"])
+@pytest.mark.parametrize(("is_activated", "then"), [(False, Place.BACKOFF), (True, Place.ACTIVE)])
+def test_a_member_whose_binding_fails_while_others_are_tried_backs_off_unless_activated(
+    cluster: Cluster, has_entities: bool, is_activated: bool, then: Place
+):
+    cluster.has_entities = has_entities
+    added(cluster, "a")
+    (bound,) = cluster.pop_group()
+    cluster.end_group(is_placed=True)
+    added(cluster, "b")
+    (tried,) = cluster.pop_group()
+    assert cluster.queue.add_unschedulable(bound, is_error=True) is Place.GATED
+    cluster.queue.activate([uid("a")] if is_activated else [])
+    cluster.queue.done(tried.pod.uid)
+    cluster.end_group(is_placed=True)
+
+    assert place(cluster, "a") is then
+
+
 # Of entities.
 
 

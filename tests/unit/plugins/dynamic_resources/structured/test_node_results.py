@@ -322,3 +322,16 @@ def test_the_views_of_nodes_are_built_a_few_in_a_step():
 
     assert built == list(range(1, 100, 8))
     assert len(views) == len(many)
+
+
+def test_views_are_built_in_steps_until_the_last_node_is_removed():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    snapshot = cache.snapshot()
+    search.inventory.refresh()
+
+    steps = search.inventory.looks(snapshot, snapshot.all_rows)
+    next(steps)
+    cache.remove_node(NODES[-1].name)
+
+    assert list(steps) == []
+    assert search.judge(cache.snapshot())
