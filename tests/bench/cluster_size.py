@@ -3,7 +3,9 @@
 Each size has a process of its own, with the whole daemon, whose connection is answered from memory: there is no simulated
 server beside it. Nodes and pods are as large as kubelets and controllers make them. The figures are the time until the lists
 are read and the first pod is bound, memory, CPU of a minute without new pods, in which a fifth of the nodes change their
-status and a thousandth come and go, and CPU of a pod of each kind. The values in `scheduler/daemon/app/size.py` are from here.
+status and a thousandth come and go, and CPU of a pod of each kind. The time until the lists are read contains what the benchmark
+takes to create their objects, which is printed too. In the end, pods of high priority request whole nodes, so that all nodes are
+full for them, and pods of low priority have to leave. The values in `scheduler/daemon/app/size.py` are from here.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import time
 from argparse import ArgumentParser
 from collections import defaultdict
 from hashlib import sha256
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,7 @@ from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Response
 from scheduler.simulator.scenarios.clusters import heterogeneous
+from scheduler.testing.samples import claim, mounted, only_on, volume
 from tests.bench.process_size import usage_of
 
 if TYPE_CHECKING:
@@ -40,11 +44,14 @@ if TYPE_CHECKING:
 PODS_PER_NODE = 30
 PENDING = 2000
 PER_OWNER = 20
+PREEMPTORS = 4
 _STATUS_MINUTES = 5
 """A kubelet reports an unchanged node status every five minutes."""
 _CHURN = 1000
 """In one minute, one of 1000 nodes is deleted and created again."""
-_IDLE_SECONDS = 5.0
+_IDLE_SECONDS = 3.0
+_EVICTION_SECONDS = 0.2
+"""All victims of a preemptor are deleted in this time, so that no other preemptor is measured with it."""
 _ZONE = "topology.kubernetes.io/zone"
 _MIB = 2**20
 _END = {"k8s.io/initial-events-end": "true"}
@@ -53,7 +60,13 @@ _LINES_AT_A_TIME = 32
 
 
 class FromMemory(ApiConnection):
-    """Answers as an API server with a cluster of a size: lists within watches, and Bindings that the watch confirms."""
+    """Answers as an API server with a cluster of a size: lists within watches, and writes that the watch confirms.
+
+    Attributes:
+        bound: the number of pods bound so far.
+        nominated: when the last nomination was written: seconds of the clock, and of CPU.
+        own_seconds: the time that the objects of the lists took to create.
+    """
 
     def __init__(self, nodes: int, pods: int) -> None:
         super().__init__(Endpoint("http://localhost"))
@@ -61,11 +74,21 @@ class FromMemory(ApiConnection):
         self._changes: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
         self._version = 1
         self._pending: dict[str, dict[str, Any]] = {}  # name -> pod
+        self._node_of: dict[str, str] = {}  # name of a pod that was bound -> node
         self.bound = 0
+        self.nominated = (0.0, 0.0)
+        self.own_seconds = 0.0
 
     def create_pod(self, pod: dict[str, Any]) -> None:
         self._pending[pod["metadata"]["name"]] = pod
         self._tell("ADDED", pod)
+
+    def create_claim(self, name: str, namespace: str, zone: str) -> None:
+        """Tell the daemon of a PersistentVolumeClaim that is bound to a PersistentVolume of a zone."""
+        self._tell(
+            "ADDED", volume(f"v-{name}", nodeAffinity=only_on(_ZONE, zone)), "/api/v1/persistentvolumes"
+        )
+        self._tell("ADDED", claim(name, f"v-{name}", namespace=namespace), "/api/v1/persistentvolumeclaims")
 
     def pass_a_minute(self) -> None:
         """Tell the daemon of all that nodes do in a minute."""
@@ -86,25 +109,34 @@ class FromMemory(ApiConnection):
 
     async def send(self, request: Request, before_sending: Any = None) -> Response:
         await asyncio.sleep(0)
-        if request.path.endswith("/binding"):
+        *_, name, subresource = request.path.split("/")
+        if subresource == "binding":
             assert request.body is not None
-            pod = self._pending.pop(request.path.split("/")[-2])
+            pod = self._pending.pop(name)
             pod["spec"]["nodeName"] = msgspec.json.decode(request.body)["target"]["name"]
+            self._node_of[name] = pod["spec"]["nodeName"]
             self._tell("MODIFIED", pod)
             self.bound += 1
+        elif request.method == "PATCH" and name in self._pending:
+            assert request.body is not None
+            self._pending[name]["status"] |= msgspec.json.decode(request.body)["status"]
+            if "nominatedNodeName" in self._pending[name]["status"]:
+                self.nominated = time.perf_counter(), time.process_time()
+            self._tell("MODIFIED", self._pending[name])
+        elif request.method == "DELETE":
+            victim = a_pod(int(subresource.rpartition("-")[2]), self._nodes, is_bound=True)
+            victim["spec"]["nodeName"] = self._node_of.pop(subresource, victim["spec"]["nodeName"])
+            self._tell("DELETED", victim)
         return Response(200, _EMPTY.encode())
 
     async def stream(self, request: Request, *, silence_seconds: float) -> AsyncGenerator[list[bytes], None]:
-        lines: list[bytes] = []
-        for line in self._listed(request.path):
-            lines.append(line)
-            if len(lines) == _LINES_AT_A_TIME:
-                yield lines
-                lines = []
-                await asyncio.sleep(0)
+        listed = self._listed(request.path)
+        while lines := self._created(listed):
+            yield lines
+            await asyncio.sleep(0)
         kind = {"/api/v1/nodes": "Node", "/api/v1/pods": "Pod"}.get(request.path, "Other")
         metadata = {"resourceVersion": str(self._version), "annotations": _END}
-        yield [*lines, _line("BOOKMARK", {"kind": kind, "apiVersion": "v1", "metadata": metadata})]
+        yield [_line("BOOKMARK", {"kind": kind, "apiVersion": "v1", "metadata": metadata})]
         changes = self._changes[request.path]
         while True:
             lines = [await changes.get()]
@@ -112,6 +144,12 @@ class FromMemory(ApiConnection):
                 lines.append(changes.get_nowait())
             yield lines
             await asyncio.sleep(0)
+
+    def _created(self, listed: Iterator[bytes]) -> list[bytes]:
+        began = time.perf_counter()
+        lines = list(islice(listed, _LINES_AT_A_TIME))
+        self.own_seconds += time.perf_counter() - began
+        return lines
 
     def _listed(self, path: str) -> Iterator[bytes]:
         if path == "/api/v1/nodes":
@@ -308,6 +346,12 @@ _KINDS: Mapping[str, Callable[[int], dict[str, Any]]] = {
 }
 """Kind -> what its pods have in their specs. Half of the pods of the kind `mixed` are plain, and half of the other kinds."""
 _MIXED = "mixed"
+_CLAIM = "one claim"
+_ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
+
+
+def _claim_of(number: int) -> str:
+    return f"data-{number}"
 
 
 def _pods_of(kind: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
@@ -317,10 +361,20 @@ def _pods_of(kind: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
         its = kind if kind != _MIXED else kinds[0 if number % 2 else number // 2 % len(kinds)]
         pod = a_pod(number, nodes, is_bound=False)
         del pod["spec"]["topologySpreadConstraints"]
-        pod["spec"] |= _KINDS[its](number)
+        pod["spec"] |= {"volumes": mounted(_claim_of(number))} if its == _CLAIM else _KINDS[its](number)
         if its == "all different":
             pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = f"{32_000 + number - first}Ki"
         yield pod
+
+
+def _preemptor(number: int, nodes: int, cpu: str) -> dict[str, Any]:
+    """Return a pending pod of high priority that has room on a node only if the others there leave."""
+    pod = a_pod(number, nodes, is_bound=False)
+    del pod["spec"]["topologySpreadConstraints"]
+    pod["spec"]["priority"] = 1000
+    pod["spec"]["containers"] = pod["spec"]["containers"][:1]
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    return pod
 
 
 async def measure(nodes: int, pods: int) -> None:
@@ -341,16 +395,25 @@ async def measure(nodes: int, pods: int) -> None:
     first_seconds = time.perf_counter() - began
     _show("lists are read after", f"{listed_seconds:.1f} s ({listed.cpu_seconds:.1f} s of CPU)")
     _show("the first pod is bound after", f"{first_seconds:.1f} s")
+    _show("of it the benchmark itself", f"{connection.own_seconds:.1f} s")
     _show("memory", f"{listed.resident_bytes / _MIB:.0f} MiB")
     _show("CPU of a minute without new pods", f"{await _idle_minute(connection):.2f} s")
-    for place, kind in enumerate([*_KINDS, _MIXED]):
+    kinds = [*_KINDS, _MIXED, _CLAIM]
+    for place, kind in enumerate(kinds):
+        first = pods + 1 + place * PENDING
+        if kind == _CLAIM:
+            for number in range(first, first + PENDING):
+                namespace = f"team-{number // PER_OWNER % 200}"
+                connection.create_claim(_claim_of(number), namespace, _ZONES[number % len(_ZONES)])
+            await _until_told(connection)
         before = usage_of("self")
-        for pod in _pods_of(kind, pods + 1 + place * PENDING, nodes):
+        for pod in _pods_of(kind, first, nodes):
             connection.create_pod(pod)
         await _until_bound(connection, 1 + (place + 1) * PENDING)
         now = usage_of("self")
         milli = (now.cpu_seconds - before.cpu_seconds) / PENDING * 1000
         _show(f"CPU of a pod, {kind}", f"{milli:.2f} ms, then {now.resident_bytes / _MIB:.0f} MiB")
+    await _preempt(connection, nodes, pods + 1 + len(kinds) * PENDING)
     gc.collect()
     now = usage_of("self")
     stop.set()
@@ -370,12 +433,39 @@ async def _until_bound(connection: FromMemory, count: int) -> None:
         await asyncio.sleep(0.01)
 
 
+async def _until_told(connection: FromMemory) -> None:
+    while not connection.has_told_all:  # noqa: ASYNC110 - likewise
+        await asyncio.sleep(0.01)
+
+
+async def _preempt(connection: FromMemory, nodes: int, first: int) -> None:
+    """Print what it takes from the watch event of a preemptor until its nomination is written."""
+    alike, different = ["64"] * PREEMPTORS, [f"{63_999 - place}m" for place in range(PREEMPTORS)]
+    taken, bound = [], connection.bound
+    for number, cpu in enumerate(["64", *alike, *different], first):
+        pod = _preemptor(number, nodes, cpu)
+        began, began_cpu = time.perf_counter(), time.process_time()
+        connection.create_pod(pod)
+        while connection.nominated[0] < began:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.01)
+        ended, ended_cpu = connection.nominated
+        taken.append((ended - began, ended_cpu - began_cpu))
+        await asyncio.sleep(_EVICTION_SECONDS)
+    await _until_bound(connection, bound + len(taken))
+    for what, some in (
+        ("the first", taken[:1]),
+        ("one alike", taken[1 : 1 + PREEMPTORS]),
+        ("one unlike others", taken[1 + PREEMPTORS :]),
+    ):
+        seconds, cpu_seconds = (sum(each) / len(some) * 1000 for each in zip(*some, strict=True))
+        _show(f"preemption, {what}", f"{seconds:.0f} ms, of it {cpu_seconds:.0f} ms of CPU")
+
+
 async def _idle_minute(connection: FromMemory) -> float:
     """Return the CPU seconds of what nodes do in a minute, and of a minute in which nothing happens."""
     connection.pass_a_minute()
     before = usage_of("self").cpu_seconds
-    while not connection.has_told_all:  # noqa: ASYNC110 - likewise
-        await asyncio.sleep(0.01)
+    await _until_told(connection)
     changed = usage_of("self").cpu_seconds
     await asyncio.sleep(_IDLE_SECONDS)
     return changed - before + (usage_of("self").cpu_seconds - changed) * 60 / _IDLE_SECONDS
