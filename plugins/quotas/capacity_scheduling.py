@@ -448,7 +448,9 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         borrows, priority = _borrows(accounts, preemptor), priority_of(group, members)
         gone: dict[str, dict[str, int]] = {}
         found = []
-        for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+        # Members on nodes may have a lower priority than their group.
+        others = (unit for unit in units if unit.pods[0].group != group.key)
+        for unit in sorted(others, key=lambda unit: unit.importance, reverse=True):
             yield
             its = gone.setdefault(unit.pods[0].namespace, {})  # a group is of one namespace
             if all(

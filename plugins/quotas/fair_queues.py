@@ -618,7 +618,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         reclaim = Reclaim(attempt, priority_of(group, members))
         gone: dict[int, Int64s] = {}
         found = []
-        for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+        # Members on nodes may have a lower priority than their group.
+        others = (unit for unit in units if unit.pods[0].group != group.key)
+        for unit in sorted(others, key=lambda unit: unit.importance, reverse=True):
             yield
             with_unit = dict(gone)
             if all(reclaim.may_leave(pod, with_unit) for pod in unit.pods):

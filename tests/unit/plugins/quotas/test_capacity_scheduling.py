@@ -18,6 +18,7 @@ from plugins.preemption.protection import (
     MinRunTime,
     ProtectionArgs,
 )
+from plugins.preemption.ranking import Unit
 from plugins.quotas.capacity_scheduling import Accounts, CapacityScheduling, CapacitySchedulingArgs
 from plugins.quotas.elastic_quotas import ELASTIC_QUOTAS, NamespaceUsage
 from scheduler.clock import rfc3339
@@ -38,9 +39,11 @@ from scheduler.framework import (
     EventResource,
     QueueingHint,
 )
+from scheduler.framework.pod_groups import PodGroup
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.objects.wording import Duration
 from scheduler.testing import Fakes
 from scheduler.testing.fakes import FakeSleep
@@ -695,3 +698,15 @@ def test_the_annotation_of_an_elastic_quota_replaces_the_time_of_the_profile() -
     }
     world.fakes.clock.advance(60)
     assert made_room(world, incoming()).node == "n"
+
+
+def test_a_group_does_not_preempt_its_own_members_of_lower_priority() -> None:
+    group = PodGroup(GroupKey(POD_GROUPS, "a", "gang"), "uid", priority=10)
+    placed = [running("member", "a"), running("other", "a")]
+    placed[0]._group = group.key
+    world = World([quota("a", 1, 4)], placed)
+    units = [Unit((each,), each.priority) for each in placed]
+
+    found = run_to_end(world.plugin.removable(units, group, [incoming()], world.cache.snapshot(), None))
+
+    assert [unit.pods[0].name for unit in found] == ["other"]

@@ -355,6 +355,13 @@ def test_large_amounts_are_divided_exactly() -> None:
 GROUP = PodGroup(GroupKey("PodGroup", "a", "g"), "uid", min_count=1)
 
 
+def members_on_nodes(count: int) -> list[PodInfo]:
+    pods = running("a", count)
+    for each in pods:
+        each._group = GROUP.key
+    return pods
+
+
 def singles(pods: list[PodInfo]) -> list[Unit]:
     return [Unit((each,), each.priority) for each in pods]
 
@@ -390,6 +397,9 @@ def whole(pods: list[PodInfo]) -> list[Unit]:
         ),
         pytest.param(TWO, singles(running("a", 12)), 6, 10, 12, id="lower priorities of its own queue"),
         pytest.param(TWO, singles(running("a", 12)), 6, 0, 0, id="not its equals"),
+        pytest.param(
+            TWO, singles(members_on_nodes(12)), 6, 10, 0, id="not its own members, whose priority is lower"
+        ),
         pytest.param(TWO, singles(running("c", 12)), 6, 10, 0, id="pods without a queue"),
         pytest.param(TREE, singles(running("a", 12)), 6, 10, 12, id="of no queue, by priority"),
     ],
