@@ -177,7 +177,9 @@ class Progress:
         self.own = Results()
         self.shared: Results | None = None
         self._nominated: Mapping[int, Sequence[PodInfo]] = _NOBODY
-        self._rows, self._names = rows, snapshot.names
+        self._names = snapshot.names
+        self._places = np.full(len(self._names), len(rows))  # of each row, in the order of the search
+        self._places[rows] = np.arange(len(rows))
 
     def is_of(self, pod: PodInfo) -> bool:
         return (self.pod.uid, self.pod.pod.spec, self.pod.labels) == (pod.uid, pod.pod.spec, pod.labels)
@@ -217,8 +219,14 @@ class Progress:
 
     def in_turn(self, rows: Iterable[int], snapshot: Snapshot) -> list[int]:
         """Return nodes in the order of the search, nodes added since at the end."""
-        places = {self._names[row]: place for place, row in enumerate(self._rows)}
-        return sorted(rows, key=lambda row: places.get(snapshot.name_of(row), len(places)))
+        if snapshot.names != self._names:
+            places = dict(zip(self._names, self._places.tolist(), strict=True))
+            last = len(self._names)
+            self._places = np.array([places.get(name, last) for name in snapshot.names])
+            self._names = snapshot.names
+        there = np.fromiter(rows, dtype=np.intp)
+        in_turn: list[int] = there[np.argsort(self._places[there], kind="stable")].tolist()
+        return in_turn
 
 
 class Searches:

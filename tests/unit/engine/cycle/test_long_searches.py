@@ -16,6 +16,7 @@ from scheduler.engine.ports import Time
 from scheduler.engine.queue import Place
 from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
+from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Status
 from scheduler.framework.sliced_work import run_to_end
@@ -241,3 +242,18 @@ def test_the_number_of_evaluated_nodes_is_bounded_by_the_time() -> None:
         assert not run_to_end(looking).is_complete
         assert len(progress.own.by_row) == expected
     assert tried == list(range(68))
+
+
+def test_a_search_continues_in_its_order_with_new_nodes_last() -> None:
+    cache = Cache()
+    for name in ("a", "b", "c", "d"):
+        cache.add_node(node(name))
+    progress = Progress(pod("urgent"), [2, 0, 3], 1, cache.snapshot())
+
+    assert progress.in_turn([0, 1, 2, 3], cache.snapshot()) == [2, 0, 3, 1]
+
+    cache.remove_node("a")
+    cache.add_node(node("e"))
+    snapshot = cache.snapshot()
+    in_turn = progress.in_turn([snapshot.row_of(name) for name in ("b", "c", "d", "e")], snapshot)
+    assert [snapshot.name_of(row) for row in in_turn] == ["c", "d", "b", "e"]
