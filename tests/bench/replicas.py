@@ -2,11 +2,15 @@
 
 One of 1, 2, 4 or 8 replicas is built as for `run`. Instead of an API server, an object in the same process answers, and
 binds the pods of the other replicas. What counts is CPU time. Machines differ; compare the lines of one run with each other.
+The last lines are of that many processes at the same time, one for each replica: the pods that they place in a second of wall time.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +31,7 @@ _NODES = 5000
 _PODS = 2000
 _RUNS = 3
 _REPLICAS = (1, 2, 4, 8)
+_PROCESSES = (1, 2, 4)
 
 
 class OneReplica(Daemon):
@@ -42,10 +47,28 @@ class OneReplica(Daemon):
         shard.use(buckets)
 
 
-def seconds_of(replicas: int, n_nodes: int, n_pods: int) -> tuple[float, int]:
-    """Return the CPU seconds of the first of some replicas, and the number of its pods."""
-    owners = wanted_owners([f"replica-{each}" for each in range(replicas)])
-    own = [bucket for bucket, owner in enumerate(owners) if owner == owners[0]]
+class AtOnce(Loopback):
+    """Creates its pods when the servers of all processes are ready.
+
+    Attributes:
+        barrier: is passed when all are ready; None if there is one process.
+        began: when the pods were created.
+    """
+
+    barrier: Any = None
+    began = 0.0
+
+    def create_pods(self) -> None:
+        if self.barrier is not None:
+            self.barrier.wait()
+        self.began = time.monotonic()
+        super().create_pods()
+
+
+def server_of(number: int, replicas: int, n_nodes: int, n_pods: int) -> tuple[AtOnce, list[int], int]:
+    """Return what answers one of some replicas, its buckets, and the number of its pods."""
+    members = [f"replica-{each}" for each in range(replicas)]
+    own = [bucket for bucket, owner in enumerate(wanted_owners(members)) if owner == members[number]]
     others = [name for name in (f"n{each}" for each in range(n_nodes)) if bucket_of(name) not in own]
     pods = pending_pods(n_pods)
     elsewhere = {
@@ -53,8 +76,37 @@ def seconds_of(replicas: int, n_nodes: int, n_pods: int) -> tuple[float, int]:
         for number, each in enumerate(pods)
         if bucket_of(key_of(decode_pod(msgspec.json.encode(each)))) not in own
     }
-    server = Loopback(watched_nodes(n_nodes), pods, elsewhere)
-    return run_in_loop(schedule_all(server, make=partial(OneReplica, buckets=own))), n_pods - len(elsewhere)
+    return AtOnce(watched_nodes(n_nodes), pods, elsewhere), own, n_pods - len(elsewhere)
+
+
+def seconds_of(replicas: int, n_nodes: int, n_pods: int) -> tuple[float, int]:
+    """Return the CPU seconds of the first of some replicas, and the number of its pods."""
+    server, own, count = server_of(0, replicas, n_nodes, n_pods)
+    return run_in_loop(schedule_all(server, make=partial(OneReplica, buckets=own))), count
+
+
+def _place(number: int, replicas: int, n_nodes: int, n_pods: int, barrier: Any, times: Any) -> None:
+    """Place the pods of a replica, and report when that began and ended."""
+    logging.disable(logging.WARNING)
+    settle_memory()
+    server, own, _ = server_of(number, replicas, n_nodes, n_pods)
+    server.barrier = barrier
+    run_in_loop(schedule_all(server, make=partial(OneReplica, buckets=own)))
+    times.put((server.began, time.monotonic()))
+
+
+def pods_a_second(replicas: int, n_nodes: int, n_pods: int) -> float:
+    """Return how many pods replicas in processes of their own place in a second, all of them together."""
+    context = multiprocessing.get_context("spawn")
+    barrier, times = context.Barrier(replicas), context.SimpleQueue()
+    arguments = (replicas, n_nodes, n_pods, barrier, times)
+    processes = [context.Process(target=_place, args=(number, *arguments)) for number in range(replicas)]
+    for each in processes:
+        each.start()
+    began, ended = zip(*[times.get() for _ in processes], strict=True)
+    for each in processes:
+        each.join()
+    return float(n_pods / (max(ended) - min(began)))
 
 
 def print_table(n_nodes: int, n_pods: int) -> None:
@@ -69,6 +121,9 @@ def print_table(n_nodes: int, n_pods: int) -> None:
             f"{f'one of {replicas} replicas, {own} of {n_pods} pods':50}{seconds / n_pods * 1e6:9.0f} us"
             f"{of_other * 1e6:9.0f} us a pod of others{of_all / base:8.2f}x for all replicas"
         )
+    for replicas in _PROCESSES:
+        rate = max(pods_a_second(replicas, n_nodes, n_pods) for _ in range(_RUNS))
+        print(f"{f'{replicas} processes on {os.cpu_count()} processors':50}{rate:9.0f} pods a second")
 
 
 def main() -> None:
