@@ -146,6 +146,21 @@ def writes(it: Cluster, name: str) -> list[tuple[str, str]]:
     ]
 
 
+async def test_a_change_of_buckets_is_applied_when_the_pods_have_moved(tmp_path: Path) -> None:
+    """No file of a recording begins meanwhile."""
+    async with cluster(tmp_path) as it, replicas(it) as (first, _):
+        it.add_pods(pod_of(1, "waits", cpu="1000"))
+        await asyncio.sleep(0.1)
+        assert not first.waits_for("waits")
+        assert not first.changes.is_applying
+
+        first.use(range(BUCKETS))
+        assert first.changes.is_applying
+        await it.until(lambda: not first.changes.is_applying)
+
+        assert first.waits_for("waits")
+
+
 async def test_a_replica_places_its_pods_on_its_nodes(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, replicas(it) as both:
         it.add_nodes(*nodes_of(0, 3, cpu="4"), *nodes_of(1, 3, cpu="4"))
