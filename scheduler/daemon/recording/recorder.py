@@ -247,7 +247,7 @@ class Recorder(ObservedPorts):
         self._put((Note.CONFIGURED, self.begin(), stage, to_recorded(configuration), folder))
 
     def repaired(self, what: str) -> None:
-        self._put((Note.MENDED, self.begin(), what))
+        self._put((Note.REPAIRED, self.begin(), what))
         self._tape.wants_state = True
 
     def stopped(self) -> None:

@@ -44,7 +44,7 @@ class Note(IntEnum):
     """us, number, error, value: the answer of an external call; within a task's step, the task continues with it."""
     CONFIGURED = 4
     """us, stage, YAML, folder: see `Ports.configured`."""
-    MENDED = 5
+    REPAIRED = 5
     """us, what: see `Ports.repaired`."""
     LOST = 6
     """us, number: this many notes are missing, 0 if unknown; the following state does not continue the one before."""
@@ -89,7 +89,7 @@ BEGIN_STEPS: Final = frozenset(
         Note.RESUMED,
         Note.ANSWERED,
         Note.CONFIGURED,
-        Note.MENDED,
+        Note.REPAIRED,
         Note.LOST,
         Note.BUCKETS,
     }

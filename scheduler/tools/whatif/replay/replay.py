@@ -160,7 +160,7 @@ class Replay:
                 self._told.answer(note)
             case Note.CONFIGURED:
                 await self._configure(stack, *note[2:])
-            case Note.MENDED:
+            case Note.REPAIRED:
                 if note[2] == "restored":
                     self.daemon.parts.bus.happened(RESTORED, None, None)
                 else:
