@@ -29,6 +29,14 @@ def test_a_pod_of_one_of_several_replicas_is_measured(capsys: pytest.CaptureFixt
     assert all(0 < share < 40 for share in shares[1:])
 
 
+def test_replicas_in_processes_of_their_own_are_measured(capsys: pytest.CaptureFixture[str]):
+    replicas.print_rate(2, n_nodes=20, n_pods=40, runs=1)
+
+    line = capsys.readouterr().out
+    assert line.startswith("2 processes")
+    assert int(line.partition("processors")[2].split()[0]) > 0
+
+
 def test_the_time_of_a_pod_is_divided_by_what_the_daemon_does(capsys: pytest.CaptureFixture[str]):
     pod_budget.print_table(n_nodes=3, n_pods=5)
 
