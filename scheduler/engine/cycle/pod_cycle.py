@@ -153,9 +153,16 @@ class PodCycle:
             row = snapshot.row_of(pod.pod.status.nominated_node_name)
             rows = np.array([] if row is None else [row], dtype=np.intp)
             options = DecisionOptions(within=rows, may_preempt=False)
-            # Pods that were passed on at the same moment would keep each other away again and again.
+            # Pods that were passed on at the same moment would keep each other away again and again. Members of one group
+            # would too: the replica that decides leaves their nominations out, as its `options` say.
+            together = () if pod.group is None else self._profiles.tree_of(pod.group)
             others = {
-                row: [pod for pod in nominated.get(row, ()) if not is_passed_on(pod)] for row in rows.tolist()
+                row: [
+                    each
+                    for each in nominated.get(row, ())
+                    if not is_passed_on(each) and each.group not in together
+                ]
+                for row in rows.tolist()
             }
             nominated = {row: pods for row, pods in others.items() if pods}
         elif shards is not None and not pod.node_name:

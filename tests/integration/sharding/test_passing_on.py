@@ -460,6 +460,27 @@ async def test_a_gang_of_which_too_few_members_fit_is_passed_on_to_nobody(tmp_pa
         assert [it.condition(f"m-{number}")["reason"] for number in range(2)] == ["Unschedulable"] * 2
 
 
+async def test_the_nomination_of_a_member_does_not_keep_another_member_of_its_group_away(
+    tmp_path: Path,
+) -> None:
+    """The replica that decides leaves it out as well: it decides about the members together."""
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        it.add_nodes(*nodes_in(THIRDS[(GROUPS + 1) % 3], 1, cpu="2"))
+        (node,) = it.server.store.list("nodes")
+        create_gang(it, 1)
+        nominated = member(0, "2")
+        nominated["spec"]["nodeSelector"] = {"no": "node"}
+        it.add_pods(nominated)
+        await it.until(lambda: it.condition("m-0"))
+        nomination = {"status": {"nominatedNodeName": name_of(node)}}
+        it.server.store.patch("pods", "m-0", nomination, subresource="status")
+        it.add_pods(member(1, "2"))
+        await asyncio.sleep(1.0)
+
+        assert it.node_of("m-1") == name_of(node)
+
+
 async def test_a_new_owner_decides_about_members_together_also_if_one_of_them_was_passed_on(
     tmp_path: Path,
 ) -> None:
