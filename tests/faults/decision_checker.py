@@ -44,7 +44,9 @@ class Ledger:
         self.passed_on: dict[str, tuple[PodInfo, str]] = {}
         self._stage = stage
         self._life = life
-        self._chosen: dict[str, list[tuple[float, str]]] = {}  # uid -> (seconds, node) of every choice
+        self._chosen: dict[
+            str, list[tuple[float, str]]
+        ] = {}  # uid -> (seconds, node) of every choice to be bound here
         self._as_chosen: dict[str, PodInfo] = {}  # uid -> the pod at its last choice
         self._decoded: dict[tuple[str, str], PodInfo] = {}  # (uid, resourceVersion) -> pod
 
@@ -54,6 +56,7 @@ class Ledger:
             self._stage.find(f"{pod.key} is reserved twice", pod.uid)
         self._stage.story.tell("witness", f"reserve {pod.key} {pod.uid[:8]} on {node_name}")
         self.held[pod.uid] = (pod, node_name)
+        self.passed_on.pop(pod.uid, None)
         if pod.group is None:  # of a group, many ways are tried before one is chosen
             self.chosen(pod, node_name)
 
@@ -63,7 +66,10 @@ class Ledger:
         # group keeps it as it was too; whether something came is for its judge to say.
         if is_to_be_judged and (pod.group is not None or not self._life.is_waiting_for_extender):
             self._judge(pod, node_name)
-        self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
+        if (
+            pod.uid not in self.passed_on
+        ):  # nobody but the watch tells a daemon that another one bound its pod
+            self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
         self._as_chosen[pod.uid] = pod
         self._stage.reached("assumed", pod)
 
