@@ -1,9 +1,10 @@
 """Leader election by a Lease: one of several schedulers works; the others wait until it stops.
 
 Two time limits keep two leaders apart, both on monotonic clocks of the machine, which also count while it is
-suspended. A candidate waits for the whole lease duration since it last saw the record change; a watch shows
-it a change at once. A leader stops earlier, when the renew deadline has passed since it sent its last
-successful renewal. The times in the Lease are for people: clocks of different machines are never compared.
+suspended. A candidate waits for the whole lease duration since it last saw the record change. It sees a change
+in a watch, and reads the Lease itself if the watch is silent, or may be behind. A leader stops earlier, when the
+renew deadline has passed since it sent its last successful renewal. The times in the Lease are for people: clocks
+of different machines are never compared.
 
 In the Lease only the five fields of the leader's record change. All other fields, from a newer API server or from
 annotations, are written back unchanged.
@@ -81,6 +82,12 @@ class Lease:
 
     raw: dict[str, Any]
     record: LeaseRecord
+
+    @property
+    def version(self) -> int:
+        """Its resourceVersion, which increases with each change; 0 if it is not a number."""
+        version = str((self.raw.get("metadata") or {}).get("resourceVersion", ""))
+        return int(version) if version.isdecimal() else 0
 
     @classmethod
     def decode(cls, body: bytes, key: str) -> Lease:
@@ -253,7 +260,8 @@ class LeaderElector(Leadership):
         self._observed_at = _NEVER
         self._leading_until = _NEVER
         self._may_hold = False  # a claim was sent, with any result
-        self._changed = asyncio.Event()
+        self._try_at = self._read_at = _NEVER
+        self._changed = asyncio.Event()  # something happened after which a candidate tries at once
         self._told: tuple[int, str] | None = None  # the last logged error
         self._refused_since: float | None = None
 
@@ -282,16 +290,18 @@ class LeaderElector(Leadership):
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch(), name=f"watch lease {self._key}")
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._patience()):
-                        await self._changed.wait()
+                self._try_at = self._clock.monotonic() + self._patience()
+                while (left := self._try_at - self._clock.monotonic()) > 0 and not self._changed.is_set():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(left):
+                            await self._changed.wait()
                 self._changed.clear()
                 if await self._try(self._try_seconds):
                     break
             watching.cancel()
 
     async def _watch(self) -> NoReturn:
-        """Set `_changed` whenever the Lease is created, changed or deleted, until cancelled.
+        """Take each version that the watch shows, and set `_changed` if it is no renewal, until cancelled.
 
         Without the watch, a candidate sees a change only at its next try, up to 2.2 retry periods later. So a
         candidate that may not watch the Lease still works.
@@ -303,7 +313,7 @@ class LeaderElector(Leadership):
 
         def take(event: WatchEvent) -> None:
             backoff.reset()
-            if event.type != wire.BOOKMARK:
+            if event.type != wire.BOOKMARK and not self._puts_off(event):
                 self._changed.set()
 
         while True:
@@ -315,6 +325,25 @@ class LeaderElector(Leadership):
                     extra={**self._fields(), "status": error.status, "error": str(error)},
                 )
             await asyncio.sleep(backoff.next_seconds())
+
+    def _puts_off(self, event: WatchEvent) -> bool:
+        """Take a version that the watch shows; return whether another candidate holds it.
+
+        Then the next try is put off, because it would read the same. It is not put off for longer than the renew deadline
+        after the last read: a watch may be behind without being silent, and would show renewals of a holder that has ended.
+        """
+        if event.type == wire.DELETED:
+            return False
+        try:
+            lease = Lease.decode(event.object, self._key)
+        except ObjectError:
+            return False
+        if self._lease is None or lease.version > self._lease.version:
+            self._take(lease)
+            self._try_at = min(
+                self._clock.monotonic() + self._patience(), self._read_at + self._renew_deadline
+            )
+        return self.holder not in {"", self.identity}
 
     async def keep(self) -> None:
         next_try = self._clock.monotonic() + self._retry_period
@@ -393,6 +422,7 @@ class LeaderElector(Leadership):
                 raise
             await self._create()
             return
+        self._read_at = began
         if self._may_claim(lease, began):
             await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
 
@@ -419,15 +449,19 @@ class LeaderElector(Leadership):
         return await self._connection.send(Request(method, path, msgspec.json.encode(body)))
 
     def _read(self, answer: Response) -> Lease:
-        """Store a version of the Lease, and note when its record changed."""
+        """Take the version of an answer."""
         lease = Lease.decode(answer.body, self._key)
+        self._take(lease)
+        return lease
+
+    def _take(self, lease: Lease) -> None:
+        """Store a version of the Lease, and note when its record changed."""
         self._lease = lease
         if lease.record != self._observed:
             before, self._observed = self._observed, lease.record
             self._observed_at = self._clock.monotonic()
             if self.holder not in {before.holder, "", self.identity}:
                 logger.info("New leader elected", extra={**self._fields(), "holder": self.holder})
-        return lease
 
     def _expires_at(self) -> float:
         """Return when the observed holder counts as dead, by the clock here and the duration in its record."""

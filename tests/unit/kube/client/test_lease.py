@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.errors import NotLeadingError
+from scheduler.kube.client import lease
 from scheduler.kube.client.lease import JITTER_FACTOR, new_identity
 from scheduler.simulator.faults import requests
 from tests.unit.kube.client.candidates import (
@@ -374,6 +375,43 @@ async def test_tries_while_the_lease_is_held_are_one_to_two_point_two_retry_peri
         assert min(gaps) >= RETRY_SECONDS - 0.01
         assert max(gaps) <= RETRY_SECONDS * (1 + JITTER_FACTOR) + 0.05
         assert max(gaps) - min(gaps) > 2.0, "they are spread"
+
+
+async def test_a_candidate_whose_watch_shows_the_renewals_reads_once_every_renew_deadline(tmp_path: Path):
+    async with candidates(tmp_path) as they, they.candidate("first") as first:
+        await until(first.elector.is_leading)
+        async with they.candidate("second") as second:
+            await asyncio.sleep(600)
+            assert not second.led
+            n_read = len(they.asked("GET"))
+            first.kill()
+            took_over = await until(second.elector.is_leading)
+
+    assert n_read == pytest.approx(600 / DEADLINE_SECONDS, abs=4)
+    assert DEADLINE_SECONDS < took_over - 600 <= LEASE_SECONDS + 0.1
+
+
+async def test_a_candidate_takes_over_in_time_though_its_watch_falls_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    watch = lease.watch
+
+    async def slow(connection: Any, path: str, params: Any, take: Any, **options: Any) -> None:
+        def take_late(event: Any) -> None:
+            asyncio.get_running_loop().call_later(now() / 2, take, event)
+
+        await watch(connection, path, params, take_late, **options)
+
+    monkeypatch.setattr(lease, "watch", slow)
+    async with candidates(tmp_path) as they:
+        they.hold("other")
+        async with they.candidate("me") as me:
+            for second in range(100):
+                await asyncio.sleep(1)
+                they.hold("other", renewTime=f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000001Z")
+            took_over = await until(me.elector.is_leading)
+
+    assert 100 + LEASE_SECONDS <= took_over <= 100 + DEADLINE_SECONDS + LEASE_SECONDS + 0.1
 
 
 async def test_a_candidate_that_may_not_watch_takes_over_all_the_same(tmp_path: Path):

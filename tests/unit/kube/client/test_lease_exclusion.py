@@ -27,6 +27,7 @@ troubles = st.one_of(
     st.tuples(st.just("refuse"), st.sampled_from(["get", "update", "watch"]), seconds),
     st.tuples(st.just("lose"), st.sampled_from(["get", "update"]), seconds),
     st.tuples(st.just("delay"), st.floats(0.0, 12.0), seconds),
+    st.tuples(st.just("stall"), st.just(0), seconds),
     st.tuples(st.just("annotate"), st.just(0), seconds),
     st.tuples(st.just("wait"), st.just(0), seconds),
 )
@@ -45,6 +46,8 @@ async def make_trouble(they: Candidates, all_of_them: list[Candidate], what: str
             return faults.lose_answers(requests(resource="leases", verb=str(which)))
         case "delay":
             return faults.delay((0.0, float(str(which))), requests(resource="leases"))
+        case "stall":
+            return faults.stall_watches(requests(resource="leases"))
         case "annotate" if they.lease:
             they.write({}, annotations={"a": they.lease["metadata"]["resourceVersion"]})
     return None
