@@ -219,7 +219,7 @@ class VolumeBinder:
             claim = self._storage.claim(change.claim)
             if change.kind == VOLUMES:
                 yield EventResource.PERSISTENT_VOLUME, change.name
-            elif claim is not None and claim.spec.volume_name:
+            if claim is not None and claim.spec.volume_name:
                 yield EventResource.PERSISTENT_VOLUME, claim.spec.volume_name
 
     def _is_bound(self, pod: PodInfo, node_name: str, changes: Sequence[VolumeChange]) -> bool:
@@ -265,7 +265,7 @@ class VolumeBinder:
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             raise _BindingFailedError(f'ClaimRef got reset for pv "{change.name}"')
-        return is_fully_bound(claim)
+        return self._is_bound_within_reach(claim, node)
 
     def _is_claim_provisioned(self, change: VolumeChange, node: NodeObject) -> bool:
         """Return whether a volume was provisioned and bound to a claim, after the claim names its node."""
@@ -281,6 +281,14 @@ class VolumeBinder:
         if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
             # A provisioner resets the annotation if it cannot provision the volume there.
             raise _BindingFailedError(f'provisioning failed for PVC "{change.name}"')
+        return self._is_bound_within_reach(claim, node)
+
+    def _is_bound_within_reach(self, claim: PersistentVolumeClaim, node: NodeObject) -> bool:
+        """Return whether a claim is bound, to a volume that the node can reach.
+
+        It may be another volume than the chosen one: another scheduler, or another replica, may choose one for a second pod
+        of the claim at the same moment. kube-scheduler makes this check for provisioned volumes only.
+        """
         if claim.spec.volume_name:
             volume = self._storage.bound_volume(claim)
             if volume is None:

@@ -346,6 +346,12 @@ def provisioned_elsewhere(live: Live) -> None:
     live.show(bound_claim("new", "made", 203, **{SELECTED_NODE: "n1"}))
 
 
+def bound_elsewhere(live: Live) -> None:
+    """A second pod of the claim was placed at the same moment, by another replica."""
+    live.show(local("other", "n2", 201))
+    live.show(bound_claim("old", "other", 202))
+
+
 def bound_old(live: Live) -> None:
     live.show(bound_claim("old", "pv", 150))
 
@@ -386,6 +392,7 @@ ENDS = [
         'provisioning failed for PVC "new"',
         id="the selected node is taken back",
     ),
+    pytest.param(bound_elsewhere, f'pv "other" {MISMATCH}', id="bound to another volume"),
     pytest.param(provisioned_elsewhere, f'pv "made" {MISMATCH}', id="provisioned elsewhere"),
     pytest.param(moved, f'pv "pv" {MISMATCH}', id="the node has other labels"),
     pytest.param(node_gone, 'failed to get node "n1": node "n1" not found', id="the node is deleted"),
@@ -530,6 +537,18 @@ async def test_a_volume_that_differs_from_the_written_one_is_awaited():
     await asyncio.sleep(10)
     assert not live.task.done()
     live.show(claimed())
+
+    assert await live.task is None
+
+
+async def test_a_claim_may_be_bound_to_another_volume_that_the_node_reaches():
+    live = Live(OLD, PV, waiting=using("old", name="db"))
+    await live.written()
+    live.show(claimed())
+    live.show(bound_claim("old", "other", 150))
+    await asyncio.sleep(10)
+    assert not live.task.done(), "the volume is not shown yet"
+    live.show(local("other", "n1", 151))
 
     assert await live.task is None
 
