@@ -43,6 +43,7 @@ class Volumes(Actor):
         self._count = 0
         self._deleted: set[str] = set()
         self._faults = ProvisioningFaults()
+        self._failing: list[ProvisioningFault] = []
         self.stage.on_step(self._passing)
         store = self.stage.store
         for name, provisioner in _PROVISIONERS.items():
@@ -166,7 +167,13 @@ class Volumes(Actor):
         if node is not None:
             times = self.random.randint(1, 3)
             self.tell(f"provisioning fails {times} times on {node['metadata']['name']}")
-            self._faults.add(ProvisioningFault(node=node["metadata"]["name"], times=times))
+            fault = ProvisioningFault(node=node["metadata"]["name"], times=times)
+            self._failing.append(self._faults.add(fault))
+
+    def calm(self) -> None:
+        """Let all volumes be provisioned: many failures on one node, half a minute each, would last beyond the calm."""
+        for fault in self._failing:
+            self._faults.remove(fault)
 
     def _passing(self, step: str, pod: PodInfo) -> None:
         if step == "bound":
