@@ -250,6 +250,7 @@ class Daemon:
         shard = self.parts.profiles.shards = OwnShard(self.parts.profiles.has_quota)
         replica.holder.under_way = lambda: shard.under_way(self.parts.cache.assumed())
         shard.note_unanswered, shard.owner = unanswered, replica.owner
+        shard.asks_for_all, shard.note_tried = replica.asks_for_all, replica.note_tried
         self.metrics.shards.states = replica.states
         return replica
 

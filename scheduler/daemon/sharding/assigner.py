@@ -44,6 +44,8 @@ LABEL: Final = "custom-scheduler.io/shards"
 _DELETED_AFTER: Final = (
     10  # lease durations after the Lease was taken, so that its process believes in it no more
 )
+TAKING_SECONDS: Final = 10.0
+"""How long the leader wants all buckets at most, if replicas ask for that."""
 _SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 1.0
 
@@ -152,13 +154,26 @@ def steps(
     )
 
 
-def assigned(assignment: Assignment, members: Collection[str], ended: Collection[str]) -> Assignment | None:
-    """Return the assignment for some members, without replicas that ended; None if it does not change."""
-    wanted = wanted_owners(members, assignment.wanted) if members else tuple(assignment.wanted)
-    held = without(assignment, ended)
-    if held is None and wanted == tuple(assignment.wanted):
+def assigned(
+    assignment: Assignment, members: Collection[str], ended: Collection[str], taker: str = NOBODY
+) -> Assignment | None:
+    """Return the assignment for some members, without replicas that ended; None if it does not change.
+
+    Args:
+        assignment: the assignment.
+        members: the replicas that should own buckets.
+        ended: the replicas that ended.
+        taker: the member that should own all buckets for a while; NOBODY for none, which answers all that ask for it.
+    """
+    wanted = tuple(assignment.wanted)
+    if taker != NOBODY:
+        wanted = (taker,) * len(wanted)
+    elif members:
+        wanted = wanted_owners(members, wanted)
+    held, gangs = without(assignment, ended), assignment.gangs if taker != NOBODY else {}
+    if held is None and (wanted, gangs) == (tuple(assignment.wanted), assignment.gangs):
         return None
-    return Assignment(assignment.version, wanted, tuple(assignment.held) if held is None else held)
+    return Assignment(assignment.version, wanted, tuple(assignment.held) if held is None else held, gangs)
 
 
 class Assigner:
@@ -171,6 +186,7 @@ class Assigner:
         identity: the name that it writes into Leases that it takes.
         clock: its monotonic time decides.
         random: for jitter of the watch.
+        takes_all: whether this replica takes all buckets if another one asks for that, for a gang.
     """
 
     def __init__(
@@ -182,6 +198,7 @@ class Assigner:
         identity: str,
         clock: Clock,
         random: Random,
+        takes_all: bool,
     ) -> None:
         self._connection = connection
         self._namespace = settings.resource_namespace
@@ -205,12 +222,21 @@ class Assigner:
         self._missing: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._n_ignored = 0
+        self._takes_all = takes_all
+        self._taking_until: float | None = None  # while it wants all buckets
+        self._tried: set[str] = set()  # gangs that were tried since then, with all buckets
         self._told: tuple[int, str] | None = None  # the last logged error
         self._check: Callable[[], None] = _refuse
 
     def wake(self) -> None:
         """Look at the assignment again."""
         self._changed.set()
+
+    def note_tried(self, gang: str) -> None:
+        """Note that a gang was tried while this replica used all buckets."""
+        if self._taking_until is not None:
+            self._tried.add(gang)
+            self.wake()
 
     async def watch(self) -> None:
         """Watch the Leases of the replicas until cancelled.
@@ -225,7 +251,7 @@ class Assigner:
         Args:
             check: raises NotLeadingError if this process does not hold the leader Lease.
         """
-        self._check = check
+        self._check, self._taking_until = check, None
         await self._reflector.wait_synced()
         while True:
             self._changed.clear()
@@ -297,15 +323,35 @@ class Assigner:
         for name in found.take:
             await self._take(name)
         now_found = self._steps()
-        await self._shared.write(lambda old: assigned(old, now_found.members, now_found.ended), self._check)
+        await self._shared.write(
+            lambda old: assigned(
+                old, now_found.members, now_found.ended, self._taker(old, now_found.members)
+            ),
+            self._check,
+        )
         for name in now_found.delete:
             await self._delete(name)
         self._note_ignored(now_found.ignored)
         then = self._steps()
-        seconds = max(0.0, then.next_at - self._clock.monotonic())
+        now, next_at = self._clock.monotonic(), then.next_at
+        if self._taking_until is not None and self._taking_until > now:
+            next_at = min(next_at, self._taking_until)
+        seconds = max(0.0, next_at - now)
         if then.take or then.unknown:  # the watch is late
             seconds = min(seconds, _AGAIN_SECONDS)
         return None if seconds == float("inf") else seconds
+
+    def _taker(self, old: Assignment, members: Collection[str]) -> str:
+        """Return this replica if it should own all buckets now, until the gangs of those that ask were tried; else NOBODY."""
+        gangs, now = {*old.gangs.values()}, self._clock.monotonic()
+        if not gangs:
+            self._taking_until = None
+            return NOBODY
+        if self._taking_until is None:
+            self._taking_until = now + TAKING_SECONDS
+            self._tried.clear()
+        takes = self._takes_all and self._identity in members and len(members) > 1
+        return self._identity if takes and now < self._taking_until and not gangs <= self._tried else NOBODY
 
     def _steps(self) -> Steps:
         seen = self._shared.seen

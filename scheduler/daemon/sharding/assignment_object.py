@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from scheduler.objects.decode import decode_object
 from scheduler.objects.wording import entry, was
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from random import Random
 
     from scheduler.kube.client.connection import ApiConnection
@@ -39,6 +40,7 @@ No replica has this name, so it is removed as a replica whose Lease does not exi
 """
 _RANGES: Final = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*")
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_NO_GANGS: Final[Mapping[str, str]] = MappingProxyType({})
 _TRIES: Final = 5
 _SECONDS: Final = 5.0
 
@@ -47,6 +49,7 @@ class _Replica(msgspec.Struct, frozen=True):
     name: str
     wanted: str = ""
     held: str = ""
+    gang: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -101,7 +104,8 @@ def decode(body: bytes) -> AssignmentObject:
                 _give(owners, replica.name, getattr(replica, name))
             except ValueError as error:
                 raise ObjectError(SHARD_ASSIGNMENTS.kind, key, f"{path}.{name}", str(error)) from error
-    assignment = Assignment(int(version), tuple(lists["wanted"]), tuple(lists["held"]))
+    gangs = {replica.name: replica.gang for replica in spec.replicas if replica.gang}
+    assignment = Assignment(int(version), tuple(lists["wanted"]), tuple(lists["held"]), gangs)
     return AssignmentObject(raw, spec.namespace, assignment)
 
 
@@ -111,6 +115,7 @@ def encode(
     wanted: Sequence[str],
     held: Sequence[str],
     raw: dict[str, Any] | None = None,
+    gangs: Mapping[str, str] = _NO_GANGS,
 ) -> bytes:
     """Return the JSON of the object.
 
@@ -120,10 +125,17 @@ def encode(
         wanted: the replica that should own each bucket.
         held: the replica that each bucket is reserved for.
         raw: the version to replace, whose other fields do not change; None for a new object.
+        gangs: replica -> the gang for which it asks the leader to take all buckets.
     """
-    names = sorted({*wanted, *held} - {NOBODY})
+    names = sorted({*wanted, *held, *gangs} - {NOBODY})
     replicas = [
-        {"name": each, "wanted": ranges_of(wanted, each), "held": ranges_of(held, each)} for each in names
+        {
+            "name": each,
+            "wanted": ranges_of(wanted, each),
+            "held": ranges_of(held, each),
+            **({"gang": gangs[each]} if each in gangs else {}),
+        }
+        for each in names
     ]
     members = len({*wanted} - {NOBODY})
     moving = sum(one != other for one, other in zip(wanted, held, strict=True))
@@ -308,7 +320,7 @@ class SharedAssignment:
             new = change(seen.assignment)
             if new is None:
                 return False
-            body = encode(self.name, self._namespace, new.wanted, new.held, seen.raw)
+            body = encode(self.name, self._namespace, new.wanted, new.held, seen.raw, new.gangs)
             request = Request("PUT", self._path, body, timeout_seconds=_SECONDS)
             try:
                 self._taken(await self._connection.send(request, before_sending=check))

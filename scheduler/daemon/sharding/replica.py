@@ -11,13 +11,14 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from scheduler.clock import rfc3339
 from scheduler.configuration.validation import BINDING_SECONDS, CLOCK_ERROR_SECONDS
-from scheduler.daemon.sharding.assigner import LABEL, Assigner
+from scheduler.daemon.sharding.assigner import LABEL, TAKING_SECONDS, Assigner
 from scheduler.daemon.sharding.assignment_object import SharedAssignment, names_in
 from scheduler.engine.sharding.buckets import BUCKETS, wanted_owners
 from scheduler.engine.sharding.holding import NOBODY, Assignment, BucketHolder, BucketState, Durations
@@ -39,10 +40,15 @@ logger = logging.getLogger(__name__)
 
 SHARD_CONDITION: Final = "custom-scheduler.io/Shard"
 """The condition in the status of a replica's own pod."""
+_NEVER: Final = float("-inf")
 _TICK_SECONDS: Final = 0.1
 _AGAIN_SECONDS: Final = 2.0
 _RELEASE_SECONDS: Final = 6.5
 _LONGEST_HOST_NAME: Final = 200
+_TAKEN_SECONDS: Final = TAKING_SECONDS + 5.0
+"""How long a gang waits at most until a replica has all buckets; then it is passed on."""
+_REST_SECONDS: Final = 60.0
+"""After this time replicas ask for all buckets again at the earliest: meanwhile the others place no pods."""
 _MOVING: Final = frozenset({BucketState.CLAIMED, BucketState.RELEASING})
 
 
@@ -131,8 +137,18 @@ class ShardReplica(Leadership):
         )
         self._leader = LeaderElector(connection, settings, identity=self.name, clock=clock, random=random)
         self._assigner = Assigner(
-            connection, settings, self._shared, identity=self.name, clock=clock, random=random
+            connection,
+            settings,
+            self._shared,
+            identity=self.name,
+            clock=clock,
+            random=random,
+            takes_all=all(self._pod),
         )
+        self.note_tried = self._assigner.note_tried
+        self._gang = ""  # for which this replica is to ask for all buckets
+        self._is_asked = False  # whether any replica asks
+        self._waits_until = _NEVER  # until then gangs wait for the answer
         self._running: asyncio.Task[None] | None = None
         self._seen_one = asyncio.Event()
         self._to_move = asyncio.Event()
@@ -168,6 +184,20 @@ class ShardReplica(Leadership):
         """Return the name of the replica that a bucket is reserved for, as last seen; "" for none."""
         seen = self._shared.seen
         return NOBODY if seen is None else seen.assignment.held[bucket]
+
+    def asks_for_all(self, gang: str) -> bool:
+        """Ask the leader to take all buckets for a gang, unless that was done lately; return whether the gang waits for it.
+
+        A replica that is not in a pod never asks: without the condition of its pod, buckets may move for a minute.
+        """
+        now = self._clock.monotonic()
+        if self._gang or self._is_asked:
+            return now < self._waits_until
+        if not all(self._pod) or now < self._waits_until + _REST_SECONDS:
+            return False
+        self._gang, self._waits_until = gang, now + _TAKEN_SECONDS
+        self._to_move.set()
+        return True
 
     def _states_now(self) -> list[BucketState]:
         now = self._clock.monotonic()
@@ -231,7 +261,8 @@ class ShardReplica(Leadership):
             return None
         others = [name for name in names_in(old.wanted) if name != self.name]
         wanted = wanted_owners(others, old.wanted) if others else (NOBODY,) * BUCKETS
-        return Assignment(old.version, wanted, old.held)
+        gangs = {name: gang for name, gang in old.gangs.items() if name != self.name}
+        return replace(old, wanted=wanted, gangs=gangs)
 
     def _holds_some(self) -> bool:
         seen = self._shared.seen
@@ -307,10 +338,29 @@ class ShardReplica(Leadership):
         if seen is not None:
             self.holder.saw(seen.assignment)
             self._seen_one.set()
+            self._see_gangs(seen.assignment.gangs)
         self._assigner.wake()
         self._to_move.set()
         self._note_states()
         self._changed()
+
+    def _see_gangs(self, gangs: Mapping[str, str]) -> None:
+        if gangs and not (self._is_asked or self._gang):
+            self._waits_until = self._clock.monotonic() + _TAKEN_SECONDS
+        self._is_asked = bool(gangs)
+        if self.name in gangs:
+            self._gang = ""
+
+    def _wanted_change(self, old: Assignment) -> Assignment | None:
+        """Return what this replica changes: its buckets, and whether it asks for all."""
+        now = self._clock.monotonic()
+        changed = self.holder.change(now)
+        if now >= self._waits_until:
+            self._gang = ""
+        gang = self._gang or old.gangs.get(self.name, "")
+        others = {name: its for name, its in old.gangs.items() if name != self.name}
+        gangs = {**others, self.name: gang} if gang and now < self._waits_until else others
+        return changed if gangs == old.gangs else replace(changed or old, gangs=gangs)
 
     async def _move_buckets(self) -> None:
         """Claim and release buckets whenever that is possible."""
@@ -327,7 +377,7 @@ class ShardReplica(Leadership):
     async def _try_change(self) -> bool:
         """Write what the holder wants to be written; return False if it could not be."""
         try:
-            await self._shared.write(lambda _: self.holder.change(self._clock.monotonic()), self.check)
+            await self._shared.write(self._wanted_change, self.check)
         except NotLeadingError:
             return False
         except ApiError as error:

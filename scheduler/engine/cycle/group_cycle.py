@@ -20,6 +20,7 @@ from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
 from scheduler.engine.cycle.group_preemption import GroupPreemption
 from scheduler.engine.cycle.group_search import GroupPlacements, GroupSearch, Members
 from scheduler.engine.runtime.budget import OverBudgetError
+from scheduler.engine.sharding.shards import WAITS_FOR_NODES
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework.pod_groups import SAME_SCHEDULER
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from scheduler.engine.cycle.pod_cycle import PodCycle
     from scheduler.engine.cycle.preemption import GroupPreemptions, Preemption
     from scheduler.engine.cycle.shared import Shared
+    from scheduler.engine.sharding.shards import Shards
     from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
@@ -196,14 +198,18 @@ class PodGroupCycle:
             self._observer.group_attempted(profile, "error", seconds)
             return ()
         self._pauses.end()
+        shards = self._shared.profiles.shards
+        if shards is not None and self._is_to_wait(shards, tried):
+            await self._passes.take_back(tried)
+            waits = Status.unschedulable(WAITS_FOR_NODES)
+            await self._fail_all(attempts, waits)
+            seconds = self._clock.monotonic() - began
+            self._attempts.note(Pass(group, plugin), waits, "unschedulable", seconds=seconds)
+            self._observer.group_attempted(profile, "unschedulable", seconds)
+            return ()
         tried.end(room, Members(group, attempts).of)
         await self._count_causes(tried)
-        may_pause = _keeps_nothing(tried, room)
-        for member in tried.members:
-            await self._pauses.yield_to_loop()
-            if may_pause:
-                await self._pauses.rest_at_the_end()
-            self._pods.note(member.attempt, member.decision, member.snapshot)
+        await self._note_members(tried, room)
         self._observer.group_decided(self._clock.monotonic() - began)
         assumed: Sequence[AssumedPod] = ()
         if room is None:
@@ -217,7 +223,23 @@ class PodGroupCycle:
         for leaf in tried.leaves:
             plugin.attempted(leaf.group, leaf.outcome()[0])
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
+        if shards is not None:
+            shards.tried(group.key.key)
         return assumed
+
+    async def _note_members(self, tried: Pass, room: Status | None) -> None:
+        may_pause = _keeps_nothing(tried, room)
+        for member in tried.members:
+            await self._pauses.yield_to_loop()
+            if may_pause:
+                await self._pauses.rest_at_the_end()
+            self._pods.note(member.attempt, member.decision, member.snapshot)
+
+    def _is_to_wait(self, shards: Shards, tried: Pass) -> bool:
+        """Return whether a gang waits for a replica with all nodes, because one replica is to bind all members that it needs."""
+        if not (tried.is_placed and any(_needs_others(part) for part in tried.leaves)):
+            return False
+        return self._shared.time.measured(shards.is_to_wait(tried.group.key.key))
 
     async def explore(self, members: Sequence[QueuedPodInfo]) -> Pass | Status:
         """Evaluate a group now, without changes except those of `preemptions`.
@@ -558,6 +580,12 @@ def _has_lost_its_object(attempt: Attempt) -> bool:
         return plugin.tree(plugin.root_key(key)) is None
     except ObjectError:
         return False
+
+
+def _needs_others(tried: Pass) -> bool:
+    """Return whether a group needs several more members, some of which other replicas would bind."""
+    needed = tried.group.min_count - tried.placed_before
+    return needed > 1 and needed > sum(not assumed.is_passed_on for assumed in tried.assumed)
 
 
 def _keeps_nothing(tried: Pass, room: Status | None) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.engine.cycle.time_slices import SLICE_SECONDS
-from scheduler.engine.sharding.buckets import bucket_of
+from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import PASSED_ON_SECONDS, SHARDING, is_passed_on
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -89,21 +89,29 @@ class ShardChanges:
                     self._adopt(pod, node_name)
             await self._freeze.wait_over()  # the changes of the former owner may have been deferred
             shard.use((shard.in_use | gained) & self._buckets, self._releasing)
-            await self._move_pods()
+            await self._move_pods(retries_groups=bool(gained) and len(shard.in_use) == BUCKETS)
 
-    async def _move_pods(self) -> None:
-        """Let the pods of this replica enter its queue, and those of others leave it."""
+    async def _move_pods(self, *, retries_groups: bool) -> None:
+        """Let the pods of this replica enter its queue, and those of others leave it.
+
+        Args:
+            retries_groups: whether groups in the queue may wait for this replica to have all nodes, which it has now.
+        """
+        of_groups = []
         async for pod in self._pending():
             uid = pod.uid
             placed = self._cache.pod(uid)
             waits = self._queue.get(uid) is not None
             if self._shard.takes(pod) and (placed is None or waits):
                 self._enter(pod)
+                if retries_groups and pod.group is not None:
+                    of_groups.append(uid)
             elif placed is None and waits:
                 self._queue.delete(pod, "it belongs to another replica")
                 self._nominator.add(pod)  # as for pods of any other scheduler
             if placed is not None and self._shard.owns(placed.node_name) and self._is_passed_on(uid):
                 self._waiting_pods.reject(uid, "", _BELONGS_HERE)
+        self._bus.activate(of_groups)
         self._bus.wake()
 
     async def _pending(self, *, needed: bool = True) -> AsyncIterator[PodInfo]:

@@ -15,12 +15,12 @@ Times are seconds of the monotonic clock of the replica.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 NOBODY: Final = ""
 _NEVER: Final = float("-inf")
@@ -60,11 +60,13 @@ class Assignment:
         version: increases with each change.
         wanted: the replica that should own the bucket.
         held: the replica that the bucket is reserved for; NOBODY for none.
+        gangs: replica -> the gang for which it asks the leader to take all buckets.
     """
 
     version: int
     wanted: Sequence[str]
     held: Sequence[str]
+    gangs: Mapping[str, str] = field(default_factory=dict)
 
 
 def without(assignment: Assignment, ended: Collection[str]) -> tuple[str, ...] | None:
@@ -161,7 +163,7 @@ class BucketHolder:
                 and bucket not in under_way
             ):
                 held[bucket] = NOBODY
-        return None if held == list(seen.held) else Assignment(seen.version, seen.wanted, tuple(held))
+        return None if held == list(seen.held) else replace(seen, held=tuple(held))
 
     def state(self, bucket: int, now: float) -> BucketState:
         """Return the state of a bucket."""

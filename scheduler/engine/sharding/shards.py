@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.engine.sharding.buckets import NodeBuckets, bucket_of, key_of, wanted_owners
-from scheduler.framework.reasons import NODE_CHANGED, Reason
+from scheduler.engine.sharding.buckets import BUCKETS, NodeBuckets, bucket_of, key_of, wanted_owners
+from scheduler.framework.reasons import NODE_CHANGED, WAITING_FOR_GROUP, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -35,6 +35,11 @@ RETURNED: Final = Reason(
     "the node changed before the replica to which it belongs could bind the pod", NODE_CHANGED
 )
 """The reason of a pod that was returned."""
+WAITS_FOR_NODES: Final = Reason(
+    "the pod group needs the nodes of several replicas, and waits until one of them has all",
+    WAITING_FOR_GROUP,
+)
+"""The reason of the pods of a gang that is not passed on for now."""
 UNANSWERED_SECONDS: Final = 6.0
 """After this time a nomination without an answer was written or discarded."""
 
@@ -85,6 +90,17 @@ class Shards(ABC):
         """Return whether the Binding of an earlier decision may be sent."""
         return True
 
+    def is_to_wait(self, gang: str) -> bool:
+        """Return whether a gang on nodes of several replicas waits for one replica with all nodes, and is not passed on.
+
+        Args:
+            gang: the `namespace/name` of the group.
+        """
+        return False
+
+    def tried(self, gang: str) -> None:
+        """Note the end of an attempt at a gang."""
+
     def owner_of(self, pod: PodInfo) -> str:
         """Return the name of the replica that a pod belongs to; "" for none."""
         return ""
@@ -130,12 +146,16 @@ class OwnShard(Shards):
     Attributes:
         note_unanswered: receives the buckets of writes that may still have an effect.
         owner: returns the name of the replica that a bucket is reserved for; "" for none.
+        asks_for_all: see `is_to_wait`.
+        note_tried: receives a gang that was tried while this replica used all buckets.
     """
 
     def __init__(self, has_quota: Callable[[PodInfo], bool]) -> None:
         super().__init__(has_quota)
         self.note_unanswered: Callable[[Collection[int]], None] = lambda _: None
         self.owner: Callable[[int], str] = lambda _: ""
+        self.asks_for_all: Callable[[str], bool] = lambda _: False
+        self.note_tried: Callable[[str], None] = lambda _: None
         self._in_use: frozenset[int] = frozenset()
         self._held: frozenset[int] = frozenset()  # in use, or for earlier decisions
         self._preferred: tuple[UInt16s, Bools] | None = (
@@ -175,6 +195,13 @@ class OwnShard(Shards):
 
     def nominated(self, uid: str, version: int) -> None:
         self._passed_on[uid] = version
+
+    def is_to_wait(self, gang: str) -> bool:
+        return self.asks_for_all(gang)
+
+    def tried(self, gang: str) -> None:
+        if len(self._in_use) == BUCKETS:
+            self.note_tried(gang)
 
     def is_returned(self, newest: PodInfo, node_name: str) -> bool:
         version = self._passed_on.get(newest.uid, inf)

@@ -17,8 +17,10 @@ from tests.support.daemon_harness import cluster
 from tests.support.replicas import replica
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    import pytest
 
     from tests.support.daemon_harness import Cluster
     from tests.support.replicas import Replica
@@ -41,10 +43,13 @@ def all_in_use(*replicas: Replica) -> bool:
 
 
 @asynccontextmanager
-async def sharded(folder: Path, number: int) -> AsyncIterator[tuple[Cluster, list[Replica]]]:
+async def sharded(
+    folder: Path, number: int, prepare: Callable[[Cluster], None] = lambda _: None
+) -> AsyncIterator[tuple[Cluster, list[Replica]]]:
     """Run daemons, which hold all buckets together at the start."""
     async with cluster(folder) as it, AsyncExitStack() as stack:
         it.server.store.create(CRDS, DEFINITION)
+        prepare(it)
         names = [f"replica-{each}" for each in range(number)]
         replicas = [
             await stack.enter_async_context(replica(it, name, configuration=SHARDED)) for name in names
@@ -157,6 +162,53 @@ def test_a_replica_that_joins_gets_its_share_and_the_pods_that_wait(tmp_path: Pa
                 await it.until(lambda: all(it.node_of(name) for name in names))
 
                 assert {name for (name,) in binders(it).values()} == {"replica-0", "replica-1"}
+
+    freezing.run(play())
+
+
+def nodes_of_each(replicas: list[Replica]) -> list[dict[str, Any]]:
+    """Return a node of each replica, with two cpus."""
+    names = [f"n-{number}" for number in range(100)]
+    own = [next(name for name in names if bucket_of(name) in in_use(each)) for each in replicas]
+    return [node_object(name, cpu="2") for name in own]
+
+
+def add_gang(it: Cluster, name: str, number: int) -> list[str]:
+    policy = {"gang": {"minCount": number}}
+    group = {"metadata": {"name": name, "namespace": "default"}, "spec": {"schedulingPolicy": policy}}
+    it.server.store.create("podgroups.scheduling.k8s.io", group)
+    pods = [pod_object(f"{name}-{each}", cpu="2") for each in range(number)]
+    for pod in pods:
+        pod["spec"]["schedulingGroup"] = {"podGroupName": name}
+    it.add_pods(*pods)
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def in_pods(it: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the replicas show their buckets in the status of a pod."""
+    it.server.store.create("pods", pod_object("scheduler", namespace="kube-system", schedulerName="another"))
+    monkeypatch.setenv("POD_NAMESPACE", "kube-system")
+    monkeypatch.setenv("POD_NAME", "scheduler")
+
+
+def test_a_gang_that_needs_nodes_of_several_replicas_is_placed_by_the_leader_which_gives_them_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        async with sharded(tmp_path, 3, lambda it: in_pods(it, monkeypatch)) as (it, replicas):
+            it.add_nodes(*nodes_of_each(replicas))
+            names = add_gang(it, "g", 3)
+            began = asyncio.get_running_loop().time()
+            await it.until(lambda: all(it.node_of(name) for name in names))
+            assert asyncio.get_running_loop().time() - began < 0.5
+
+            (leader,) = [each for each in replicas if each.daemon.leadership.assigns()]
+            assert binders(it) == {name: [leader.name] for name in names}
+            await it.until(lambda: all_in_use(*replicas) and all(map(in_use, replicas)))
+            assert asyncio.get_running_loop().time() - began < 1.0
+            assert sorted(len(in_use(each)) for each in replicas) == [85, 85, 86]
+            (assignment,) = it.server.store.list(KIND)
+            assert not any("gang" in each for each in assignment["spec"]["replicas"])
 
     freezing.run(play())
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.engine.cycle.shard_changes import ShardChanges
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
-from scheduler.engine.sharding.shards import OwnShard
+from scheduler.engine.sharding.shards import WAITS_FOR_NODES, OwnShard
 from scheduler.framework import PermitPlugin, ReservePlugin, Wait
 from scheduler.simulator.faults import requests
 from tests.support.builders import node_object, pod_object
@@ -447,6 +447,53 @@ async def test_no_member_of_a_gang_waits_for_those_that_other_replicas_bind(tmp_
         await asyncio.sleep(1.0)
 
         assert all(pod["spec"].get("nodeName") for pod in it.pods())
+
+
+async def test_a_gang_is_not_passed_on_while_it_waits_for_a_replica_with_all_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        asked: list[str] = []
+        for each in three:
+            each.shard.asks_for_all = lambda gang: not asked.append(gang) and len(asked) < 3
+        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
+        create_gang(it, 3)
+        it.add_pods(*(member(number, "2") for number in range(3)))
+        await asyncio.sleep(1.0)
+        assert [it.condition(f"m-{number}")["message"] for number in range(3)] == [WAITS_FOR_NODES] * 3
+        assert not any(it.node_of(f"m-{number}") for number in range(3))
+        await asyncio.sleep(10.0)
+
+        assert asked == ["default/g"] * 3, "it is tried again after each backoff"
+        assert all(it.node_of(f"m-{number}") for number in range(3))
+
+
+async def test_a_gang_that_waits_is_tried_as_soon_as_its_replica_has_all_nodes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        for each in three:
+            each.shard.asks_for_all = lambda _: True
+        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
+        create_gang(it, 3)
+        it.add_pods(*(member(number, "2") for number in range(3)))
+        await asyncio.sleep(0.5)  # and the backoff is longer
+        for each in three:
+            each.use(range(BUCKETS) if each is three[GROUPS] else ())
+        await asyncio.sleep(0.1)
+
+        assert [binders(it, f"m-{number}") for number in range(3)] == [[three[GROUPS].user_agent]] * 3
+
+
+async def test_members_that_a_gang_does_not_need_are_passed_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replicas(it, 3) as three:
+        await in_thirds(three)
+        for each in three:
+            each.shard.asks_for_all = lambda _: True
+        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
+        create_gang(it, 1)
+        it.add_pods(*(member(number, "2") for number in range(3)))
+        await asyncio.sleep(5.0)
+
+        assert all(it.node_of(f"m-{number}") for number in range(3))
 
 
 async def test_a_gang_of_which_too_few_members_fit_is_passed_on_to_nobody(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scheduler.daemon.sharding.assigner import TAKING_SECONDS
+from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.engine.sharding.holding import BucketState
 from scheduler.errors import ApiError
 from scheduler.simulator.faults import requests, streamed_lists
@@ -439,3 +441,73 @@ async def test_the_right_to_use_buckets_counts_from_the_sending_of_a_slow_read(t
         ended = await it.until(lambda: not only.replica.is_leading())
 
         assert ended == pytest.approx(renewed - 2.0 + DEADLINE_SECONDS, abs=0.2)
+
+
+def has_all(process: Process) -> bool:
+    return len(process.in_state()) == BUCKETS
+
+
+async def test_the_leader_takes_all_buckets_for_a_gang_and_gives_them_back_when_it_was_tried(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 3) as (it, processes):
+        (leader,) = [each for each in processes if each.replica.assigns()]
+        asks = next(each for each in processes if each is not leader)
+        began = now()
+        assert asks.replica.asks_for_all("default/g")
+        assert await it.until(lambda: has_all(leader)) - began < 0.5
+        assert asks.replica.asks_for_all("default/other"), "it may be tried by the leader too"
+        leader.replica.note_tried("default/other")
+        await asyncio.sleep(1.0)
+        assert has_all(leader)
+        began = now()
+        leader.replica.note_tried("default/g")
+
+        assert await it.until(lambda: it.all_in_use(*processes)) - began < 0.5
+        assert not asks.replica.asks_for_all("default/g"), "it is passed on now"
+
+
+async def test_the_leader_gives_all_buckets_back_after_a_while_though_the_gang_was_not_tried(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 2) as (it, processes):
+        (leader,) = [each for each in processes if each.replica.assigns()]
+        assert leader.replica.asks_for_all("default/g")
+        began = await it.until(lambda: has_all(leader))
+        await asyncio.sleep(TAKING_SECONDS - 1.0)
+        assert has_all(leader)
+
+        assert await it.until(lambda: it.all_in_use(*processes)) - began < TAKING_SECONDS + 0.5
+
+
+async def test_replicas_ask_for_all_buckets_about_once_a_minute(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as (it, (first, second)):
+        assert first.replica.asks_for_all("default/g")
+        began = now()
+        await it.until(lambda: it.all_in_use(first, second) and now() > began + 1.0)
+
+        assert not second.replica.asks_for_all("default/h")
+        assert (
+            60.0
+            < await it.until(lambda: second.replica.asks_for_all("default/h"), seconds=90.0) - began
+            < 80.0
+        )
+
+
+async def test_a_gang_does_not_wait_for_long_without_a_leader(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as (it, processes):
+        (leader,) = [each for each in processes if each.replica.assigns()]
+        (asks,) = [each for each in processes if each is not leader]
+        it.server.faults.refuse(500, requests(resource="leases", name=NAME))
+        await leader.kill()
+        assert asks.replica.asks_for_all("default/g")
+        await asyncio.sleep(TAKING_SECONDS + 5.0)
+        assert not asks.replica.asks_for_all("default/g")
+        await it.until(lambda: "gang" not in str(it.object["spec"]["replicas"]))
+
+
+async def test_a_replica_that_is_in_no_pod_does_not_ask_for_all_buckets(tmp_path: Path) -> None:
+    async with shards(tmp_path) as it, it.process("a", in_pod=False) as a:
+        await it.until(lambda: it.object)
+
+        assert not a.replica.asks_for_all("default/g")

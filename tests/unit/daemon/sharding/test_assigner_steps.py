@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.daemon.sharding.assigner import SeenLease, Steps, assigned, steps
 from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.engine.sharding.holding import NOBODY, Assignment
@@ -87,3 +89,21 @@ def test_a_replica_that_ended_is_removed_in_the_write_that_assigns_its_buckets()
 
 def test_without_members_the_wishes_stay() -> None:
     assert assigned(assignment("a", "a"), (), ()) is None
+
+
+def test_a_taker_should_own_all_buckets_until_the_asks_are_answered() -> None:
+    asked = replace(assignment("a", "a"), gangs={"b": "default/g"})
+    taken = assigned(asked, ("a", "b"), (), "b")
+    assert taken == replace(asked, wanted=("b",) * BUCKETS)
+    assert assigned(taken, ("a", "b"), (), "b") is None
+
+    answered = assigned(taken, ("a", "b"), ())
+    assert answered is not None
+    assert answered.gangs == {}
+    assert [answered.wanted.count(name) for name in "ab"] == [BUCKETS // 2] * 2
+
+
+def test_an_ask_is_answered_although_no_bucket_moves() -> None:
+    asked = replace(assignment("a", "a"), gangs={"a": "default/g"})
+
+    assert assigned(asked, ("a",), ()) == assignment("a", "a")

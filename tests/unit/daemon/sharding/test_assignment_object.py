@@ -30,9 +30,10 @@ def of(*replicas: dict[str, Any], version: str = "7") -> bytes:
 
 
 def test_an_object_is_read_as_it_was_written() -> None:
-    read = decode(found(encode("x", "sys", WANTED, HELD))).assignment
+    gangs = {"b": "default/g", "c": "default/h"}
+    read = decode(found(encode("x", "sys", WANTED, HELD, gangs=gangs))).assignment
 
-    assert (read.version, read.wanted, read.held) == (7, WANTED, HELD)
+    assert (read.version, read.wanted, read.held, read.gangs) == (7, WANTED, HELD, gangs)
 
 
 def test_buckets_are_written_as_ranges_with_a_summary() -> None:
