@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import re
 import tempfile
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
@@ -44,6 +46,7 @@ from tests.faults.logs import watching_logs
 from tests.faults.replays import replay_all
 from tests.faults.stage import Stage
 from tests.support import virtual_time
+from tests.support.builders import pod_object
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
@@ -129,6 +132,8 @@ _LONGEST_TURN_SECONDS = 1.0
 """Of the processor: for so long, nothing may keep the lease, the watches and the pages waiting."""
 _CALM_SECONDS = 5 * 60.0 + 37.0
 """Long enough for two flushes, and no multiple of the time between them."""
+_POD = {"POD_NAMESPACE": "kube-system", "POD_NAME": "scheduler"}
+"""The environment of all daemons in pods: one pod is enough to show each move of buckets in the watch of pods."""
 _BIND_TIMEOUT_SECONDS = 90
 """Shorter than by default, so that the calm is: volumes that are never made are waited for so long."""
 
@@ -158,6 +163,7 @@ class Plan:
         optional: a plugin that is off by default; "" for none.
         gates: feature gate -> whether it is on, of those that are named.
         in_parts: what is done in the smallest parts: see `limits`.
+        in_pods: whether daemons show in a pod which buckets they hold; then the leader takes all buckets for a gang.
     """
 
     seed: int
@@ -179,6 +185,7 @@ class Plan:
     optional: str = ""
     gates: Mapping[str, bool] = field(default_factory=dict)
     in_parts: Sequence[str] = ()
+    in_pods: bool = False
 
     @classmethod
     def of(cls, seed: int, kind: str = "pods") -> Plan:
@@ -300,6 +307,7 @@ class Plan:
             elects=True,
             flushes=random.random() < 0.4,
             kind="shards",
+            in_pods=Random(f"{seed}/shards/pods").random() < 0.5,
         )._with(Random(f"{seed}/shards/also").choice(("", "", "groups", "plugins")))
 
     def _with(self, kind: str) -> Plan:
@@ -387,6 +395,7 @@ class Plan:
             f"plugins {', '.join(self.troubles) or 'none'} that go wrong {self.trouble_rate:.0%} of the time; "
             f"{'with' if self.flushes else 'without'} flushes"
             f"{', with quotas' if self.quotas else ''}{f', with {self.optional}' if self.optional else ''}{f', gates {dict(self.gates)}' if self.gates else ''}"
+            f"{', in pods' if self.in_pods else ''}"
             f"{', in parts: ' if self.in_parts else ''}{' '.join(self.in_parts)}"
         )
 
@@ -432,6 +441,7 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
         with (
             tempfile.TemporaryDirectory(prefix="faults-") as folder,
             in_parts(plan.in_parts),
+            patch.dict(os.environ, _POD if plan.in_pods else {}),
             installed_plugins_read_once(),
             reads_in_turn(),
         ):
@@ -452,6 +462,9 @@ async def _play(plan: Plan, folder: Path, *, is_taped: bool) -> tuple[Report, St
         users={"token-0": User("daemon")} if Tokens in plan.actors else None,
     )
     await server.start()
+    if plan.in_pods:
+        pod = pod_object(_POD["POD_NAME"], namespace=_POD["POD_NAMESPACE"], schedulerName="another")
+        server.store.create("pods", pod)
     stage = Stage(plan, server, folder, is_taped=is_taped)
     with watching_logs(stage):
         await _storm_and_calm(stage)
