@@ -376,8 +376,10 @@ class ShardReplica(Leadership):
 
     async def _try_change(self) -> bool:
         """Write what the holder wants to be written; return False if it could not be."""
+        gang = self._gang
         try:
-            await self._shared.write(self._wanted_change, self.check)
+            if await self._shared.write(self._wanted_change, self.check) and self._gang == gang:
+                self._gang = ""  # also if the definition of the object is an older one, without the field
         except NotLeadingError:
             return False
         except ApiError as error:

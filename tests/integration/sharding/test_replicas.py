@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,9 @@ from scheduler.engine.sharding.holding import BucketState
 from scheduler.errors import ApiError
 from scheduler.simulator.faults import requests, streamed_lists
 from tests.integration.sharding.shard_replicas import (
+    CRDS,
     DEADLINE_SECONDS,
+    DEFINITION,
     KIND,
     LEASE_SECONDS,
     LEASES,
@@ -511,3 +514,18 @@ async def test_a_replica_that_is_in_no_pod_does_not_ask_for_all_buckets(tmp_path
         await it.until(lambda: it.object)
 
         assert not a.replica.asks_for_all("default/g")
+
+
+async def test_a_gang_does_not_wait_if_the_server_does_not_keep_what_a_replica_asks(tmp_path: Path) -> None:
+    """It has the definition of an earlier version."""
+    async with shards(tmp_path) as it:
+        definition = deepcopy(DEFINITION)
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        del schema["properties"]["spec"]["properties"]["replicas"]["items"]["properties"]["gang"]
+        it.server.store.patch(CRDS, definition["metadata"]["name"], {"spec": definition["spec"]})
+        async with it.process("a") as a, it.process("b") as b:
+            await it.until(lambda: it.all_in_use(a, b))
+            assert a.replica.asks_for_all("default/g")
+            await asyncio.sleep(0.5)
+
+            assert not a.replica.asks_for_all("default/g")
