@@ -263,19 +263,20 @@ class SharedAssignment:
         Raises:
             ApiError: refused, or no answer.
         """
+        before = self.seen  # the watch may show a newer version while the answer is under way
         try:
             answer = await self._connection.send(Request("GET", self._path, timeout_seconds=_SECONDS))
         except ApiError as error:
             if error.status != 404:
                 raise
-            if not self.is_absent:
+            if not self.is_absent and self.seen is before:
                 self.is_absent = True
                 self._saw()
             return
         obj = self._decoded(answer)
         if obj is None:
             return
-        if self.seen is not None and obj.assignment.version < self.seen.assignment.version:
+        if before is not None and obj.assignment.version < before.assignment.version:
             self._went_back()
             return
         self._take(obj)

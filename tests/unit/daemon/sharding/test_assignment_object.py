@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from scheduler.daemon.sharding.assignment_object import FORMER, decode, encode, ranges_of
+from scheduler.daemon.sharding.assignment_object import FORMER, SharedAssignment, decode, encode, ranges_of
 from scheduler.daemon.sharding.replica import replica_name
 from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.engine.sharding.holding import NOBODY
-from scheduler.errors import ObjectError
+from scheduler.errors import ApiError, ObjectError
+from scheduler.kube.http.request import Response
 
 WANTED = ("a",) * 100 + ("b",) * 156
 HELD = ("a",) * 90 + (NOBODY,) * 10 + ("b",) * 155 + (FORMER,)
@@ -116,3 +118,58 @@ def test_the_longest_ranges_of_a_replica_are_accepted_by_the_definition() -> Non
 )
 def test_the_name_of_a_replica_is_that_of_a_lease(identity: str, name: str) -> None:
     assert replica_name(identity) == name
+
+
+class Overtaken:
+    """A connection whose answers are overtaken by an event of the watch."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes | ApiError] = []
+        self.event: bytes | None = None
+        self.went_back = 0
+        self.shared = SharedAssignment(
+            self,  # type: ignore[arg-type]
+            "x",
+            "sys",
+            random=Random(1),
+            saw=lambda: None,
+            went_back=self._go_back,
+        )
+
+    def _go_back(self) -> None:
+        self.went_back += 1
+
+    async def send(self, _: object) -> Response:
+        answer = self.answers.pop(0)
+        if self.event is not None:
+            self.shared.on_add(decode(self.event))
+            self.event = None
+        if isinstance(answer, ApiError):
+            raise answer
+        return Response(200, answer)
+
+    async def version_after(self, answer: bytes | ApiError, event: bytes | None = None) -> int:
+        self.answers, self.event = [answer], event
+        await self.shared.read()
+        assert self.shared.seen is not None
+        return self.shared.seen.assignment.version
+
+
+async def test_an_answer_that_the_watch_overtakes_does_not_mean_that_the_server_went_back() -> None:
+    it = Overtaken()
+    assert await it.version_after(of(version="7")) == 7
+    assert await it.version_after(of(version="8"), event=of(version="9")) == 9
+    assert it.went_back == 0
+
+    assert await it.version_after(of(version="8")) == 9
+    assert it.went_back == 1
+
+
+async def test_an_answer_that_the_watch_overtakes_does_not_mean_that_the_object_is_absent() -> None:
+    it = Overtaken()
+    missing = ApiError(404, "NotFound", "it does not exist yet")
+    assert await it.version_after(missing, event=of(version="7")) == 7
+    assert not it.shared.is_absent
+
+    await it.version_after(missing)
+    assert it.shared.is_absent
