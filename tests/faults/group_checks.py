@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from scheduler.engine.sharding.buckets import BUCKETS
+from scheduler.engine.sharding.shards import OwnShard
 from scheduler.objects.decode import decode_node, decode_pod
 from tests.faults.decision_checker import problems
 from tests.faults.pod_facts import has_ended, is_pending
@@ -257,8 +259,15 @@ class Groups:
             if is_refused or (stage.plan.shards and _returns(request)):
                 self.troubled_at = stage.now
         self._requests = len(all_requests)
-        if ended != self._ended or stage.lives.leader is None:
+        if ended != self._ended or stage.lives.leader is None or not self._are_all_buckets_in_use():
             self._ended, self.troubled_at = ended, stage.now
+
+    def _are_all_buckets_in_use(self) -> bool:
+        """Whether each pod and node has a replica, if there are several: new ones may wait for a bookmark of the pods."""
+        if not self._stage.plan.shards:
+            return True
+        shards = [life.daemon.parts.profiles.shards for life in self._stage.lives.running if life.is_leading]
+        return sum(len(shard.in_use) for shard in shards if isinstance(shard, OwnShard)) == BUCKETS
 
     # In the end.
 
