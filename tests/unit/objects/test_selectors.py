@@ -14,6 +14,8 @@ from scheduler.objects.selectors import (
     Requirement,
     SelectorError,
     SelectorRequirement,
+    are_label_keys,
+    are_label_values,
     is_label_key,
     is_label_value,
     node_rules,
@@ -22,6 +24,7 @@ from scheduler.objects.selectors import (
     parse_node_term,
     required_node_affinity,
 )
+from tests.support.counted_labels import lines_run
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,7 @@ from scheduler.objects.selectors import (
 )
 def test_label_keys(key: str, valid: bool):
     assert is_label_key(key) is valid
+    assert are_label_keys([key]) is are_label_keys(["app", key, "example.com/app"]) is valid
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,25 @@ def test_label_keys(key: str, valid: bool):
 )
 def test_label_values(value: str, valid: bool):
     assert is_label_value(value) is valid
+    assert are_label_values([value]) is are_label_values(["v", value, ""]) is valid
+
+
+_TEXTS = st.lists(st.text("aZ9-_./\n\x00é", max_size=4), max_size=4)
+
+
+@given(_TEXTS)
+def test_many_keys_and_values_are_valid_if_each_of_them_is(texts: list[str]):
+    assert are_label_keys(texts) is all(map(is_label_key, texts))
+    assert are_label_values(texts) is all(map(is_label_value, texts))
+
+
+def test_labels_and_values_of_a_selector_are_checked_all_at_once():
+    labels = {f"example.com/key-{number}": str(number) for number in range(1000)}
+    values = tuple(map(str, range(1000)))
+
+    assert lines_run(lambda: parse_label_selector(LabelSelector(match_labels=labels))) < 9000
+    many = LabelSelector(match_expressions=(SelectorRequirement("key", "In", values),))
+    assert lines_run(lambda: parse_label_selector(many)) < 100
 
 
 @pytest.mark.parametrize(

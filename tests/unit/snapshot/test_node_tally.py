@@ -23,6 +23,8 @@ from tests.support.builders import node
 from tests.support.clusters import Cluster, cluster, many_node_selector_terms, wild_clusters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scheduler.snapshot import NodeTally
 
 
@@ -128,13 +130,13 @@ def test_a_changed_node_is_evaluated_again_by_itself(monkeypatch: pytest.MonkeyP
 def test_values_of_one_requirement_are_checked_in_steps(monkeypatch: pytest.MonkeyPatch):
     values = tuple(map(str, range(10_000)))
     term = NodeSelectorTerm(match_expressions=(SelectorRequirement("number", "In", values),))
-    checked = []
+    checked: list[str] = []
 
-    def counted(text: str) -> bool:
-        checked.append(text)
+    def counted(texts: Sequence[str]) -> bool:
+        checked.extend(texts)
         return True
 
-    monkeypatch.setattr("scheduler.objects.selectors.is_label_value", counted)
+    monkeypatch.setattr("scheduler.objects.selectors.are_label_values", counted)
     tally = numbered(5).node_tally(WeighedTerms("key", [term]))
     most = before = 0
     for _ in tally.steps():
