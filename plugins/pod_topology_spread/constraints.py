@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.work_in_steps import PluginWork
     from scheduler.objects.pod import PodInfo
@@ -91,17 +92,23 @@ class ConstraintReader:
             SelectorError: a selector is invalid.
         """
         written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
-        named = tuple((key, labels.get(key)) for each in written for key in each.match_label_keys)
         content = _ENCODER.encode(written)
-        place = (action, pod.namespace, content, named)
         if are_long(pod):
-            reading = self._long.get(place)
+            named = frozenset(labels.items() if any(each.match_label_keys for each in written) else ())
+            digest = action, pod.namespace, sha256(content).digest(), named
+            reading = self._long.get(digest)
             if reading is None:
-                reading = self._long[place] = _Reading(pod, action, self._merges_keys)
-            self._long.move_to_end(place)
+                reading = self._long[digest] = _Reading(pod, action, self._merges_keys)
+            self._long.move_to_end(digest)
             work.begin()
             work.done(reading.steps())
             return reading.result()
+        place = (
+            action,
+            pod.namespace,
+            content,
+            tuple((key, labels.get(key)) for each in written for key in each.match_label_keys),
+        )
         found = self._read.get(place)
         if found is None:
             found = run_to_end(_in_steps(pod, action, self._merges_keys))
@@ -176,6 +183,7 @@ def _in_steps(
 ) -> Generator[None, None, tuple[SpreadConstraint, ...]]:
     """Read the constraints of a pod with an action, in steps."""
     found: list[SpreadConstraint] = []
+    own: dict[str, Requirement] = {}  # those of matchLabelKeys, which are the same in all constraints
     words = 0
     for each in pod.pod.spec.topology_spread_constraints:
         if each.when_unsatisfiable != action:
@@ -191,7 +199,9 @@ def _in_steps(
                     requirements.append(requirement)
             rule = LabelRule(tuple(requirements))
         if merges_keys:
-            rule = _merged(each.match_label_keys, pod.labels, rule)
+            for key in {*each.match_label_keys}.intersection(pod.labels).difference(own):
+                own[key] = Requirement(key, Operator.IN, frozenset({pod.labels[key]}))
+            rule = _merged(each.match_label_keys, own, rule)
         found.append(_read(each, rule, pod))
         words += 1 + len(each.match_label_keys)
         if words > _WORDS_A_STEP:
@@ -213,12 +223,12 @@ def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> S
     )
 
 
-def _merged(keys: Iterable[str], labels: Mapping[str, str], rule: LabelRule) -> LabelRule:
+def _merged(keys: Collection[str], own: Mapping[str, Requirement], rule: LabelRule) -> LabelRule:
     """Return a rule that also requires the pod's own values of some labels; a rule that matches nothing stays so."""
     if rule.requirements is None:
         return rule
-    own = rule_of_labels({key: labels[key] for key in keys if key in labels})
-    return LabelRule((*own, *rule.requirements)) if own else rule
+    named = [own[key] for key in sorted({*keys}.intersection(own))]
+    return LabelRule((*named, *rule.requirements)) if named else rule
 
 
 def rule_of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
@@ -377,7 +387,7 @@ class _Queries:
 
 def _weight(constraints: Iterable[SpreadConstraint]) -> int:
     """Return the cost to match one pod, in requirements."""
-    return sum([_REQUIREMENTS_A_CONSTRAINT + len(each.rule.requirements or ()) for each in constraints])
+    return sum([_REQUIREMENTS_A_CONSTRAINT + each.rule.cost for each in constraints])
 
 
 def nodes_with_keys(snapshot: Snapshot, constraints: Iterable[SpreadConstraint]) -> Bools | None:

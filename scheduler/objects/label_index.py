@@ -36,11 +36,19 @@ def keys_of_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[
 
 
 def keys_of_rule(rule: LabelRule) -> frozenset[LabelKey] | None:
-    """Return keys of which labels need one to match the rule; None if the rule may match without any."""
+    """Return keys of which labels need one to match the rule; None if it may match without any, or has too many."""
     if rule.requirements is None:
         return frozenset()  # the rule never matches
-    needed = [found for each in rule.requirements if (found := _needed(each)) is not None]
-    return min(needed, key=len, default=None)
+    fewest: Requirement | None = None
+    for each in rule.requirements:
+        if _needs_one(each) and (fewest is None or len(each.values) < len(fewest.values)):
+            fewest = each
+            if len(each.values) <= 1:
+                break
+    return None if fewest is None or len(fewest.values) > _MOST_KEYS else _needed(fewest)
+
+
+_MOST_KEYS: Final = 1024
 
 
 def keys_of_requirements(requirements: Iterable[Requirement]) -> Iterator[LabelKey]:
@@ -51,6 +59,10 @@ def keys_of_requirements(requirements: Iterable[Requirement]) -> Iterator[LabelK
             yield requirement.key  # removing the label may make it match
         else:
             yield from needed
+
+
+def _needs_one(requirement: Requirement) -> bool:
+    return requirement.operator is Operator.IN or requirement.operator in _NEEDS_A_LABEL
 
 
 def _needed(requirement: Requirement) -> frozenset[LabelKey] | None:

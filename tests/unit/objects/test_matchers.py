@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.objects.label_index import matcher
+from scheduler.objects.label_index import keys_of_rule, matcher
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
-from tests.support.counted_labels import CountedLabels
+from tests.support.counted_labels import CountedLabels, lines_run
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 VALUES = st.sampled_from(["", "1", "2"])
@@ -55,3 +55,19 @@ def test_a_thousand_labels_are_read_once_per_requirement() -> None:
 
     assert matches(labels)
     assert labels.reads <= 20
+
+
+def test_the_keys_of_a_rule_are_found_without_the_others() -> None:
+    needed = rule(*(SelectorRequirement(f"k{place}", "In", ("v",)) for place in range(1000)))
+
+    assert keys_of_rule(needed) == {("k0", "v")}
+    assert lines_run(lambda: keys_of_rule(needed)) < 20
+
+
+def test_a_rule_with_very_many_values_counts_as_one_for_any_label() -> None:
+    values = tuple(map(str, range(2000)))
+
+    assert keys_of_rule(rule(SelectorRequirement("a", "In", values))) is None
+    assert keys_of_rule(rule(SelectorRequirement("a", "In", values), SelectorRequirement("b", "Exists"))) == {
+        "b"
+    }
