@@ -71,6 +71,8 @@ _OWN: Final = "own"  # prefix of keys for the waiting pod's own labels
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _MOST_TERMS: Final = 100
 """The maximum number of terms that a hint checks."""
+_MOST_REQUIREMENTS: Final = 256
+"""A hint does not evaluate a term with more requirements."""
 
 
 def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
@@ -216,11 +218,13 @@ def _is_placed(pod: PodInfo) -> bool:
 def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
     """Return whether there are terms and all may match a pod; namespace selectors are not evaluated.
 
-    A hint is called for each waiting pod, so of very many terms it checks the first ones only. It may requeue a pod too
+    A hint is called for each waiting pod, so of very many terms it checks the first ones only, and none with very many
+    requirements. It may requeue a pod too
     often, but never misses an event.
     """
     return bool(terms) and all(
-        each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in islice(terms, _MOST_TERMS)
+        _is_long(each) or each.term.matches(pod.namespace, pod.labels, _NO_LABELS)
+        for each in islice(terms, _MOST_TERMS)
     )
 
 
@@ -231,7 +235,12 @@ def _any_may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
 
 def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
     """Return whether there certainly are terms and all match a pod."""
-    return len(terms) <= _MOST_TERMS and _may_match(terms, pod)
+    return len(terms) <= _MOST_TERMS and not any(map(_is_long, terms)) and _may_match(terms, pod)
+
+
+def _is_long(each: WeightedTerm) -> bool:
+    rules = each.term.rule, each.term.namespace_rule
+    return sum([len(rule.requirements or ()) for rule in rules]) > _MOST_REQUIREMENTS
 
 
 REASON_AFFINITY = Reason("node(s) didn't match pod affinity rules", "PodAffinityMismatch")
@@ -508,6 +517,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        self._work.begin()
         terms = pod.affinity_terms
         if terms.faults:
             reason = Reason(f"parsing pod: {_joined(terms)}", INVALID_POD_AFFINITY)
@@ -538,7 +548,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Return the explanation of a pod's terms; None if there are too many."""
         terms = pod.affinity_terms
         self._reader.look_at(snapshot)
-        if terms.faults or terms.count > MOST_ONE_BY_ONE or self._reader.selects_among_many(terms):
+        if terms.faults or self._are_many(terms):
             return None
         labels = self._reader.labels.of(pod.namespace)
         return AffinityExplanation(pod, self._reader.incoming(terms), labels, snapshot)
@@ -557,6 +567,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return state.read(_PRE_FILTER, AffinityState).outcomes(pod, snapshot.n_nodes)
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        self._work.begin()
         terms = pod.affinity_terms
         prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
         if terms.faults:
@@ -582,12 +593,16 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def _own(self, terms: AffinityTerms, snapshot: Snapshot) -> OwnTerms:
         """Return a pod's own terms; those that are expensive to read share one time slice."""
-        if terms.count <= MOST_ONE_BY_ONE and not self._reader.selects_among_many(terms):
-            few = self._reader.incoming(terms)
-            if few.requirements <= MOST_REQUIREMENTS:
-                return FewTerms(few, snapshot)
-        self._work.begin()
+        if not self._are_many(terms):
+            return FewTerms(self._reader.incoming(terms), snapshot)
         return ManyTerms(terms, self._reader.labels, snapshot, self._work)
+
+    def _are_many(self, terms: AffinityTerms) -> bool:
+        return (
+            terms.count > MOST_ONE_BY_ONE
+            or terms.cost > MOST_REQUIREMENTS
+            or self._reader.selects_among_many(terms)
+        )
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return normalized(scores, feasible)

@@ -63,14 +63,12 @@ class IncomingTerms:
         affinity_keys: the topology keys of those terms, each once.
         anti_affinity: the terms of required anti-affinity.
         preferred: the terms of both preferred kinds.
-        requirements: the total number of their label requirements.
     """
 
     affinity: PodQuery
     affinity_keys: tuple[str, ...]
     anti_affinity: tuple[CountedTerm, ...]
     preferred: tuple[CountedTerm, ...]
-    requirements: int
 
 
 class KnownNamespaceLabels:
@@ -112,16 +110,14 @@ class TermReader:
 
     def selects_among_many(self, terms: AffinityTerms) -> bool:
         """Return whether `incoming` would match too many namespaces with the selectors of the terms."""
-        count = len(self._namespaces)
-        if count * terms.count <= _MOST_MATCHED:
-            return False
         written = chain(
             terms.required_affinity,
             terms.required_anti_affinity,
             terms.preferred_affinity,
             terms.preferred_anti_affinity,
         )
-        return count * sum([_selects_by_labels(each.term) for each in written]) > _MOST_MATCHED
+        asked = [each.term.namespace_rule for each in written if _selects_by_labels(each.term)]
+        return len(self._namespaces) * sum([len(each.requirements or ()) for each in asked]) > _MOST_MATCHED
 
     def incoming(self, terms: AffinityTerms) -> IncomingTerms:
         """Return the terms of an incoming pod."""
@@ -135,7 +131,6 @@ class TermReader:
                     *self._counted(terms.preferred_affinity, 1),
                     *self._counted(terms.preferred_anti_affinity, -1),
                 ),
-                requirements=terms.requirements,
             )
             self._read.keep(terms, found, _length(found))
         return found

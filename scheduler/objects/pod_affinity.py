@@ -15,6 +15,7 @@ import msgspec
 from scheduler.objects.caches import Remembered
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.selectors import (
+    VALUES_OF_A_REQUIREMENT,
     LabelRule,
     LabelSelector,
     SelectorError,
@@ -174,9 +175,10 @@ class AffinityTerms:
         return sum(map(len, self._lists))
 
     @property
-    def requirements(self) -> int:
-        """The total number of requirements about the labels of pods."""
-        return sum([len(each.term.rule.requirements or ()) for some in self._lists for each in some])
+    def cost(self) -> int:
+        """The cost of indexing the rules about labels of pods and the namespaces, in requirements with few values."""
+        terms = [each.term for some in self._lists for each in some]
+        return sum([each.rule.cost + len(each.namespaces) // VALUES_OF_A_REQUIREMENT for each in terms])
 
     @property
     def _lists(self) -> tuple[Sequence[WeightedTerm], ...]:
@@ -198,7 +200,9 @@ class AffinityTerms:
 NO_TERMS: Final = AffinityTerms()
 
 _KNOWN: Remembered[tuple[str, bytes, bytes], AffinityTerms] = Remembered()  # by namespace and encoded structs
-_KNOWN_LONG: WeakValueDictionary[bytes, AffinityTerms] = WeakValueDictionary()  # by a digest of the same
+_KNOWN_LARGE: WeakValueDictionary[bytes, AffinityTerms] = WeakValueDictionary()  # by a digest of the same
+_LARGE_BYTES: Final = 32 * 1024
+"""Larger terms are shared only while a pod has them."""
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -233,16 +237,21 @@ def affinity_terms(
     if affinity is None and anti_affinity is None:
         return NO_TERMS
     key = (namespace, _ENCODER.encode(affinity), _ENCODER.encode(anti_affinity))
-    if has_long_terms(affinity, anti_affinity):
+    size, are_long = len(key[1]) + len(key[2]), has_long_terms(affinity, anti_affinity)
+    if are_long or size > _LARGE_BYTES:
         digest = sha256(_ENCODER.encode(key)).digest()
-        long = _KNOWN_LONG.get(digest)
-        if long is None:
-            long = _KNOWN_LONG[digest] = _parse_long(namespace, affinity, anti_affinity, digest)
-        return long
+        large = _KNOWN_LARGE.get(digest)
+        if large is None:
+            if are_long:
+                large = _parse_long(namespace, affinity, anti_affinity, digest)
+            else:
+                large = _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
+            _KNOWN_LARGE[digest] = large
+        return large
     found = _KNOWN.get(key)
     if found is None:
         found = _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
-        _KNOWN.keep(key, found, len(key[1]) + len(key[2]))
+        _KNOWN.keep(key, found, size)
     return found
 
 

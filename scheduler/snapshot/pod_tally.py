@@ -153,13 +153,13 @@ class PodTally:
 
     def steps(self, namespaces: NamespaceLabels) -> Generator[None, None, None]:
         while self._read < len(self._terms):
+            yield  # the caller's own work may have taken long
             self.is_torn = True
             work = 0
             while work <= _WORK_A_STEP and self._read < len(self._terms):
                 work += self._file(self._terms.read(self._read))
                 self._read += 1
             self.is_torn = False
-            yield
         if len(self._worth) != len(self._counted):  # as long as nothing is looked up
             self._worth = np.zeros((len(self._counted), 0), dtype=np.int64)
             self._means = np.zeros((len(self._counted), 0), dtype=np.bool_)

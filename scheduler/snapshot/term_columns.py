@@ -10,7 +10,7 @@ each additional term costs a decision only nanoseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.objects.selectors import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.pod_affinity import AffinityTerm
     from scheduler.objects.selectors import LabelRule, Requirement
@@ -87,13 +87,17 @@ def _filed(
             under = list(namespaces)
         else:
             others.append([(_NAMESPACE, name) for name in namespaces])
-    words: Sequence[Word | None] = (None,)
     # A label is rarer than a label key; only the pod's own labels index terms, not those of its namespace.
-    own = [some for some in needed if len(some) * len(under) <= _MOST_PLACES and _is_own(some[0])]
-    if own:
-        words = next((some for some in own if isinstance(some[0], tuple)), own[0])
-        others = [some for some in others if some is not words]
-    return Conditions(list(product(under, words)), others, forbidden)
+    index: Sequence[Word] | None = None
+    for some in needed:
+        if len(some) * len(under) <= _MOST_PLACES and _is_own(some[0]):
+            if isinstance(some[0], tuple):
+                index = some
+                break
+            index = index or some
+    if index is not None:
+        others = [some for some in others if some is not index]
+    return Conditions(list(product(under, index or (None,))), others, forbidden)
 
 
 def _is_own(word: Word) -> bool:
@@ -111,14 +115,21 @@ def _words_of(
     for key, requirements in _by_key(rule.requirements).items():
         key_word: Word = key if key_tag is None else (key_tag, key)
         prefix: tuple[object, ...] = (key,) if label_tag is None else (label_tag, key)
+        if (
+            len(requirements) == 1 and requirements[0].operator is _IN
+        ):  # as nearly all, and of these there may be 100,000
+            if not requirements[0].values:
+                return None
+            needed.append([(*prefix, value) for value in requirements[0].values])
+            continue
         operators = {requirement.operator for requirement in requirements}
         denied = frozenset[str]().union(*_values(requirements, Operator.NOT_IN))
         if Operator.DOES_NOT_EXIST in operators:
             if operators & _PRESENT:
                 return None
             forbidden.append(key_word)
-        elif Operator.IN in operators:
-            allowed, *more = _values(requirements, Operator.IN)
+        elif _IN in operators:
+            allowed, *more = _values(requirements, _IN)
             allowed = allowed.intersection(*more) - denied
             if not allowed:
                 return None
@@ -130,12 +141,14 @@ def _words_of(
     return needed, forbidden
 
 
+_IN: Final = Operator.IN
 _PRESENT: Final = frozenset({Operator.IN, Operator.EXISTS})
 
 
 def _by_key(requirements: Sequence[Requirement]) -> Mapping[str, Sequence[Requirement]]:
-    if len(requirements) == 1:
-        return {requirements[0].key: requirements}
+    single = {each.key: (each,) for each in requirements}
+    if len(single) == len(requirements):
+        return single
     by_key: dict[str, list[Requirement]] = {}
     for requirement in requirements:
         by_key.setdefault(requirement.key, []).append(requirement)
@@ -190,10 +203,8 @@ class TermColumns:
             if number == len(self._need):
                 self._need = np.concatenate([self._need, np.full(number, _NEVER, dtype=np.int32)])
         self._need[number] = len(needs.others)
-        for words in needs.others:
-            self._wanted.add(words, number)
-        if needs.forbidden:
-            self._forbidden.add(needs.forbidden, number)
+        self._wanted.add(chain.from_iterable(needs.others), number)
+        self._forbidden.add(needs.forbidden, number)
         for namespace, word in needs.places:
             there = self._places.setdefault(namespace, {})
             known = there.get(word)
@@ -317,9 +328,10 @@ class _WordIndex:
         self._new: list[int] = []  # hashes that are not sorted yet
         self._new_numbers: list[int] = []
 
-    def add(self, words: Sequence[Word], number: int) -> None:
-        self._new += [hash(word) for word in words]
-        self._new_numbers += [number] * len(words)
+    def add(self, words: Iterable[Word], number: int) -> None:
+        hashes = [*map(hash, words)]
+        self._new += hashes
+        self._new_numbers += [number] * len(hashes)
         if len(self._new) > _MOST_UNSORTED:
             self._sort_new()
 

@@ -14,6 +14,7 @@ from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.inter_pod_affinity.terms import NAMESPACES
 from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread
+from plugins.work_in_steps import PluginWork
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
 from scheduler.objects import selectors
 from scheduler.objects.decode import decode_pod
@@ -24,6 +25,7 @@ from scheduler.snapshot.pod_tally import PodTally
 from scheduler.snapshot.term_columns import TermColumns
 from scheduler.testing.fakes import FakeTimeSlice
 from tests.support import builders
+from tests.support.counted_labels import lines_run
 from tests.unit.plugins.plugin_calls import hint, made
 from tests.unit.snapshot.test_many_affinity_terms import LISTS, PREFERRED, SHAPES, requirement, selecting
 
@@ -214,6 +216,98 @@ def test_few_namespaces_are_matched_for_a_pod_whatever_changes(monkeypatch: pyte
         answers(plugin, pod, table.snapshot())
 
     assert matched < 1000
+
+
+def test_one_selector_of_namespaces_with_very_many_requirements_is_looked_up_in_steps(work: Work) -> None:
+    """Matched with 4000 namespaces one by one, 60,000 requirements would take a minute."""
+    few_are_needed = [*(requirement(f"evil-{place}", "DoesNotExist") for place in range(2000)), requirement("team", "Exists")]  # fmt: skip
+    wanted = selecting(requirement("app", "Exists"), namespaceSelector={"matchExpressions": few_are_needed})
+    pod, table = pending((TermKind.REQUIRED_ANTI_AFFINITY, [wanted])), cluster()
+    table.watch_kind(NAMESPACES).update(
+        {f"n-{place}": {"metadata": {"name": f"n-{place}"}} for place in range(50)}
+    )
+    work.begin()
+
+    assert made(InterPodAffinity).pre_filter(CycleState(), pod, table.snapshot()) is None
+
+    assert work.requirements < 3 * 2001
+    assert work.classes > 0
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        selecting(requirement("app", "In", *(f"evil-{place}" for place in range(5000)))),
+        {
+            **selecting(requirement("app", "Exists"), namespaceSelector=None),
+            "namespaces": [f"evil-{place}" for place in range(5000)],
+        },
+    ],
+    ids=["values", "namespaces"],
+)
+def test_very_many_values_and_namespaces_of_one_term_are_counted_in_steps(term: dict[str, Any]) -> None:
+    pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, [term]))
+
+    with pytest.raises(NeedsTime):
+        impatient(InterPodAffinity).pre_filter(CycleState(), pod, cluster().snapshot())
+
+
+def test_very_many_values_of_one_spread_constraint_are_counted_in_steps(work: Work) -> None:
+    pod = spreading(lambda _: requirement("app", "In", *(f"evil-{place}" for place in range(5000))), 1, "DoNotSchedule")  # fmt: skip
+
+    made(PodTopologySpread).pre_filter(CycleState(), pod, cluster().snapshot())
+
+    assert work.classes > 0
+
+
+def test_a_hint_does_not_evaluate_a_term_with_very_many_requirements(work: Work) -> None:
+    wanted = selecting(*(requirement(f"evil-{place}", "DoesNotExist") for place in range(300)))
+    pod = pending((TermKind.REQUIRED_AFFINITY, [wanted]))
+    other = bound(0).placed_on("node-0")
+    work.begin()
+
+    answer = hint(made(InterPodAffinity), EventResource.POD, pod, None, other)
+
+    assert answer is QueueingHint.QUEUE
+    assert work.requirements == 0
+
+
+def test_no_step_reads_terms_in_the_turn_of_the_caller(work: Work) -> None:
+    """What the caller has done before, such as parsing the terms, may have taken the whole time slice."""
+    terms = [selecting(requirement("app", "NotIn", f"evil-{place}")) for place in range(300)]
+    pod = pending((TermKind.PREFERRED_AFFINITY, terms))
+    snapshot = cluster().snapshot()
+
+    with pytest.raises(NeedsTime):
+        impatient(InterPodAffinity).pre_score(CycleState(), pod, snapshot, snapshot.all_rows)
+
+    assert work.terms == 0
+
+
+def test_equal_pods_share_the_parsed_terms_of_a_large_affinity() -> None:
+    def large() -> PodInfo:
+        wanted = selecting(requirement("app", "In", *(f"evil-{place}" for place in range(20_000))))
+        return pending((TermKind.REQUIRED_AFFINITY, [wanted]))
+
+    pods = [large(), large()]
+
+    assert pods[0].affinity_terms is pods[1].affinity_terms
+
+
+def test_constraints_share_the_requirements_of_their_label_keys_and_are_read_once() -> None:
+    keys = [f"k{place}" for place in range(100)]
+    written = [
+        {"maxSkew": 1, "topologyKey": f"t{place}", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": keys, "labelSelector": {}}
+        for place in range(100)
+    ]  # fmt: skip
+    pod = builders.pod("evil", labels=dict.fromkeys(keys, "v"), topology_spread_constraints=written)
+    reader = constraints.ConstraintReader(merges_keys=True)
+
+    found = reader.of_pod(pod, "DoNotSchedule", PluginWork())
+
+    distinct = {id(each) for constraint in found for each in constraint.rule.requirements or ()}
+    assert len(distinct) == 100
+    assert lines_run(lambda: reader.of_pod(pod, "DoNotSchedule", PluginWork())) < 200
 
 
 def test_classes_are_not_matched_for_kinds_of_terms_that_the_pod_lacks(work: Work) -> None:
