@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from plugins.pod_topology_spread.constraints import rule_of_labels
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.meta import ApiStruct
@@ -18,7 +19,7 @@ from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError,
 from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import Requirement
@@ -68,46 +69,61 @@ class _Services:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
         self._version = 0
-        self._known: dict[str, tuple[Mapping[str, Any], _Labels]] = {}  # key -> the object, its selector
-        self._index: RuleIndex[tuple[str, _Labels]] = RuleIndex()
+        self._known: dict[
+            str, tuple[Mapping[str, Any], Mapping[str, str]]
+        ] = {}  # key -> the object, its selector
+        self._index: RuleIndex[str] = RuleIndex()  # keys, by one of the labels of the selector
 
-    def follow(self, services: Objects) -> None:
-        """Read the changes since the last call."""
+    def follow(self, services: Objects) -> Generator[None, None, None]:
+        """Read the changes since the last call, in steps; Services may change between them."""
         version = services.version(self._namespace)
         if version == self._version:
             return
-        self._version = version
         current = services.in_namespace(self._namespace)
         for key in self._known.keys() - current.keys():
             self._forget(key)
-        for key, service in current.items():
+        read = 0
+        for key, service in list(current.items()):
             known = self._known.get(key)
             if known is not None and known[0] is service:
                 continue
             if known is not None:
                 self._forget(key)
-            selector = tuple(sorted(_selected_labels(service).items()))
+            selector = _selected_labels(service)
             self._known[key] = service, selector
             if selector:  # an empty selector adds nothing
-                self._index.add(_rule(selector), (key, selector))
+                self._index.add(_first_label(selector), key)
+            read += 1 + len(selector) // _LABELS_OF_A_SERVICE
+            if read >= _READ_A_STEP:
+                read = 0
+                yield
+        self._version = version
 
     def _forget(self, key: str) -> None:
         _, selector = self._known.pop(key)
         if selector:
-            self._index.remove(_rule(selector), (key, selector))
+            self._index.remove(_first_label(selector), key)
 
     def labels_for(self, pod: PodInfo) -> dict[str, str]:
         """Return the selectors of all Services that select a pod, merged; they cannot contradict each other."""
         merged: dict[str, str] = {}
         labels = pod.labels
-        for _, selector in self._index.candidates(labels):
-            if all(labels.get(key) == value for key, value in selector):
+        for key in self._index.candidates(labels):
+            selector = self._known[key][1]
+            if selector.items() <= labels.items():
                 merged.update(selector)
         return merged
 
 
-def _rule(selector: _Labels) -> LabelRule:
-    return LabelRule(rule_of_labels(dict(selector)))
+_READ_A_STEP: Final = 256
+"""Services, of which one step reads so many; it takes about two milliseconds."""
+_LABELS_OF_A_SERVICE: Final = 64
+"""So many labels of a selector take as long as another Service."""
+
+
+def _first_label(selector: Mapping[str, str]) -> LabelRule:
+    key, value = next(iter(selector.items()))
+    return LabelRule(rule_of_labels({key: value}))
 
 
 class DefaultSelectors:
@@ -147,10 +163,18 @@ class DefaultSelectors:
 
     def _services_in(self, namespace: str) -> _Services:
         """Return the current Services of a namespace."""
+        found = self._known_in(namespace)
+        run_to_end(found.follow(self._objects.get(SERVICES, _NOTHING)))
+        return found
+
+    def reading(self, namespace: str) -> Generator[None, None, None]:
+        """Read the changed Services of a namespace, in steps."""
+        yield from self._known_in(namespace).follow(self._objects.get(SERVICES, _NOTHING))
+
+    def _known_in(self, namespace: str) -> _Services:
         found = self._services.get(namespace)
         if found is None:
             found = self._services[namespace] = _Services(namespace)
-        found.follow(self._objects.get(SERVICES, _NOTHING))
         return found
 
     def _requirements(self, place: str, controller: Mapping[str, Any]) -> tuple[Requirement, ...]:

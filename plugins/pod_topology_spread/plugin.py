@@ -498,6 +498,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return ()
         if snapshot is not None:
             self._selectors.look_at(snapshot)
+            self._work.begin()
+            self._work.done(self._selectors.reading(pod.namespace))
         rule = self._selectors.of(pod)
         if not rule.requirements:
             return ()  # no selector selects the pod, so there are no pods to spread it among

@@ -13,9 +13,14 @@ from plugins.pod_topology_spread.default_selector import (
     STATEFUL_SETS,
     DefaultSelectors,
 )
+from plugins.pod_topology_spread.plugin import PodTopologySpread
+from scheduler.framework import SKIP, CycleState, NeedsTime
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import ClusterTable
-from tests.support.builders import pod_object
+from scheduler.testing.fakes import FakeTimeSlice
+from tests.support.builders import node, pod_object
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -39,9 +44,9 @@ def selectors(table: ClusterTable) -> DefaultSelectors:
 
 
 def pod(*owners: dict[str, Any], labels: dict[str, str] | None = None) -> PodInfo:
-    made = pod_object("web-1", namespace="shop", labels=WEB if labels is None else labels)
-    made["metadata"]["ownerReferences"] = list(owners)
-    return decode_pod(msgspec.json.encode(made))
+    written = pod_object("web-1", namespace="shop", labels=WEB if labels is None else labels)
+    written["metadata"]["ownerReferences"] = list(owners)
+    return decode_pod(msgspec.json.encode(written))
 
 
 def owner(kind: str, api_version: str = "apps/v1", *, controller: bool = True) -> dict[str, Any]:
@@ -204,3 +209,36 @@ def test_another_cluster_has_its_own_selectors(table: ClusterTable, selectors: D
     assert sorted(found(selectors, pod())) == ["app"]
     selectors.look_at(other.snapshot())
     assert sorted(found(selectors, pod())) == ["tier"]
+
+
+def test_services_with_many_labels_are_read_in_steps_and_may_change_between_them(
+    table: ClusterTable, selectors: DefaultSelectors
+):
+    services = table.watch_kind(SERVICES)
+    labels = {f"key-{number}": "v" for number in range(20_000)}
+    services.update({f"shop/{number}": service({**labels, "app": f"{number}"}) for number in range(5)})
+    services["shop/web"] = service({"app": "web"})
+    steps = 0
+    for _ in selectors.reading("shop"):
+        steps += 1
+        services.pop("shop/web", None)
+        services["shop/tier"] = service({"tier": "front"})
+
+    assert steps == 5
+    assert list(selectors.reading("shop")) == []
+    assert found(selectors, pod()) == {"tier": ("In", {"front"})}
+
+
+def test_an_attempt_waits_until_services_with_many_labels_are_read(table: ClusterTable):
+    table.add_node(node("a"))
+    labels = {f"key-{number}": "v" for number in range(20_000)}
+    table.watch_kind(SERVICES)["shop/large"] = service(labels)
+    slice_ = FakeTimeSlice()
+    slice_.slice_seconds, slice_.each_reading = 1.0, 1.0
+    plugin, snapshot = made(PodTopologySpread, time_slice=slice_), table.snapshot()
+
+    with pytest.raises(NeedsTime) as needed:
+        plugin.pre_score(CycleState(), pod(), snapshot, snapshot.all_rows)
+    run_to_end(needed.value.steps)
+
+    assert plugin.pre_score(CycleState(), pod(), snapshot, snapshot.all_rows) is SKIP
