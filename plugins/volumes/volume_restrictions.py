@@ -205,8 +205,8 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         index = np.full(snapshot.n_nodes, 2 if claims.uses > 0 else 0, dtype=np.uint16)
         for row, change in claims.changes.items():
             index[row] = 2 if claims.uses + change > 0 else 0
-        for use in _conflicts(pod):
-            index[list(snapshot.storage.holders(use))] = 1
+        holders = snapshot.storage.holders
+        index[list({row for use in _conflicts(pod) for row in holders(use)})] = 1
         return Outcomes(index, _TABLE)
 
 
@@ -303,7 +303,7 @@ def _conflicts_with_any(use: StorageUse, others: frozenset[StorageUse]) -> bool:
 def _conflicts(pod: PodInfo) -> Iterator[StorageUse]:
     """Yield the uses that conflict with this pod's: disks are shared if no pod writes."""
     for volume in pod.storage_volumes:
-        for disk in disk_uses(volume):
-            yield disk._replace(read_only=False)
-            if not disk.read_only:
-                yield disk._replace(read_only=True)
+        for kind, key, read_only in disk_uses(volume):
+            yield StorageUse(kind, key)
+            if not read_only:
+                yield StorageUse(kind, key, True)

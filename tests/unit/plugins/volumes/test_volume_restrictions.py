@@ -9,6 +9,7 @@ from scheduler.framework import SKIP, ActionType, CycleState, EventResource, Que
 from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.samples import claim, mounted
 from tests.support.builders import pod
+from tests.support.counted_labels import lines_run
 from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged, refusals
 
 DISK = "Unschedulable: node(s) had no available disk"
@@ -229,3 +230,12 @@ def test_pods_without_storage_are_identical():
         == ()
     )
     assert VolumeRestrictions(time_slice=FakeTimeSlice()).signature(pod("r", volumes=mounted("data"))) is None
+
+
+def test_each_monitor_of_a_disk_costs_a_few_lines_of_python():
+    wanted = pod("p", volumes=rbd(*(f"m{number}" for number in range(1000))))
+    table = cluster_of(pods=(pod("on-a", node="a", volumes=rbd("m999")),))
+    plugin, snapshot, state = VolumeRestrictions(time_slice=FakeTimeSlice()), table.snapshot(), CycleState()
+    plugin.pre_filter(state, wanted, snapshot)
+
+    assert lines_run(lambda: plugin.filter(state, wanted, snapshot, snapshot.all_rows)) < 14_000
