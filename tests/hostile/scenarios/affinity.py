@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.hostile.scenario import scenario
-from tests.hostile.stage import HOSTNAME, preferred
+from tests.hostile.stage import HOSTNAME, ZONE, namespace_object, preferred
 
 if TYPE_CHECKING:
     from tests.hostile.stage import Stage
@@ -131,3 +131,30 @@ def judged(pod: Json) -> bool:
     """Whether a pod is bound, or was told why not."""
     conditions = pod.get("status", {}).get("conditions", ())
     return any(condition["type"] == "PodScheduled" for condition in conditions)
+
+
+@scenario()
+async def large_selectors(it: Stage) -> None:
+    """A namespaceSelector of 30,000 requirements with 2000 namespaces, affinity terms of 80,000 labels, Services of 50,000"""
+    lacks = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(it.n(30_000))]
+    labels = {f"k{number}": "v" for number in range(it.n(80_000))}
+    for number in range(it.n(2000)):
+        await it.api.create(namespace_object(f"{it.namespace}-{number}"))
+    for number in range(it.n(50, least=2)):
+        selector = {f"k{label}-{number}": "v" for label in range(it.n(50_000))}
+        await it.api.create(
+            {
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": f"s-{number}", "namespace": it.namespace},
+                "spec": {"clusterIP": "None", "selector": selector, "ports": [{"port": 80}]},
+            }
+        )  # fmt: skip
+    chosen = {"matchExpressions": [*lacks, {"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}
+    none = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "none"}}}
+    long = {"topologyKey": ZONE, "labelSelector": {"matchLabels": labels}}
+    for number in range(it.n(10, least=2)):
+        for name, term in ((f"n-{number}", {**none, "namespaceSelector": chosen}), (f"l-{number}", long)):
+            apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            await it.api.create(it.pod(name, affinity=apart))
+    await it.innocents()
+    it.expect(await it.wait_for("n-0", judged, 60), "the pod with the selector of namespaces is not judged")
+    it.expect(await it.wait_for("l-0", judged, 60), "the pod with a large term is not judged")
