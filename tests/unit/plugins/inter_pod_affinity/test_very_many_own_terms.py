@@ -269,6 +269,8 @@ def test_a_hint_does_not_evaluate_a_term_with_very_many_requirements(work: Work)
     answer = hint(made(InterPodAffinity), EventResource.POD, pod, None, other)
 
     assert answer is QueueingHint.QUEUE
+    relabelled = builders.pod("bound-0", node="node-0", labels={"app": "db"})
+    assert hint(made(InterPodAffinity), EventResource.POD, pod, other, relabelled) is QueueingHint.QUEUE
     assert work.requirements == 0
 
 
@@ -308,6 +310,9 @@ def test_constraints_share_the_requirements_of_their_label_keys_and_are_read_onc
     distinct = {id(each) for constraint in found for each in constraint.rule.requirements or ()}
     assert len(distinct) == 100
     assert lines_run(lambda: reader.of_pod(pod, "DoNotSchedule", PluginWork())) < 200
+    other = builders.pod("evil", labels=dict.fromkeys(keys, "w"), topology_spread_constraints=written)
+    rules = [each.rule for each in reader.of_pod(other, "DoNotSchedule", PluginWork())]
+    assert all(rule.matches(other.labels) and not rule.matches(pod.labels) for rule in rules)
 
 
 def test_classes_are_not_matched_for_kinds_of_terms_that_the_pod_lacks(work: Work) -> None:

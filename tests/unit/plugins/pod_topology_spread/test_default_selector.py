@@ -72,7 +72,7 @@ def test_all_services_that_select_a_pod_are_combined(table: ClusterTable, select
         {
             "shop/by-app": service({"app": "web"}),
             "shop/by-tier": service({"tier": "front"}),
-            "shop/of-others": service({"app": "web", "tier": "back"}),
+            "shop/of-others": service({"app": "web", "tier": "back", "zone": "a"}),
             "bank/elsewhere": service({"app": "web", "zone": "a"}),
         }
     )
