@@ -315,6 +315,7 @@ class RequiredNodeAffinity:
 
 
 _BY_NAME = {operator.value: operator for operator in Operator}
+_WITHOUT_VALUES = {each.value: each for each in (Operator.EXISTS, Operator.DOES_NOT_EXIST)}
 _NO_RULE = Requirement("", Operator.IN)
 
 
@@ -367,7 +368,12 @@ def read_label_selector(selector: LabelSelector, path: str = "") -> Iterator[Req
         ]
         if not faults:
             yield requirement
+    are_valid = are_label_keys([each.key for each in selector.match_expressions])
     for index, written in enumerate(selector.match_expressions):
+        operator = _WITHOUT_VALUES.get(written.operator)
+        if are_valid and operator is not None and not (written.values or faults):
+            yield Requirement(written.key, operator)
+            continue
         read = yield from _read(written, f"{path}.matchExpressions[{index}]", _LABEL_OPERATORS, faults)
         if not faults:
             yield read

@@ -87,6 +87,8 @@ def test_labels_and_values_of_a_selector_are_checked_all_at_once():
     assert lines_run(lambda: parse_label_selector(LabelSelector(match_labels=labels))) < 9000
     many = LabelSelector(match_expressions=(SelectorRequirement("key", "In", values),))
     assert lines_run(lambda: parse_label_selector(many)) < 100
+    absent = tuple(SelectorRequirement(key, "DoesNotExist") for key in labels)
+    assert lines_run(lambda: parse_label_selector(LabelSelector(match_expressions=absent))) < 11_000
 
 
 @pytest.mark.parametrize(

@@ -548,7 +548,7 @@ class TestLongConstraints:
         rule = selectors._rule
         monkeypatch.setattr(selectors, "_rule", lambda *args: read.append(args[1]) or rule(*args))
         plugin, table = impatient(PodTopologySpread), cluster()
-        each = spreading(SPREAD_SHAPES["keys that are not there"], 3000, "DoNotSchedule")
+        each = spreading(SPREAD_SHAPES["other values of a popular key"], 3000, "DoNotSchedule")
 
         state, most, asked = CycleState(), 0, 0
         while asked < 10:
