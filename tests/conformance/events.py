@@ -166,5 +166,3 @@ def _wakes(
         for each in with_wakes(OfflineScheduler(cluster, configuration), attempts, happening)
         if "requeued" in each
     }
-
-
