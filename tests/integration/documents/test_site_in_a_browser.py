@@ -76,16 +76,24 @@ def test_pages_and_styles_name_no_other_host_for_what_they_load(site: Path) -> N
     ] == []
 
 
-async def test_diagrams_are_drawn_without_a_request_to_another_host(site: Path) -> None:
-    """All are on one page: to load the library takes a second, and the pages with diagrams load the same files."""
+@pytest.fixture
+def pages(site: Path) -> dict[Path, str]:
+    """Return the texts of the pages with diagrams, in the order of their paths."""
     texts = {path: path.read_text() for path in sorted(site.rglob("index.html"))}
-    diagrams = {path: DIAGRAM.findall(text) for path, text in texts.items() if 'class="mermaid"' in text}
-    loaded = {tuple(Path(each).name for each in Loaded(texts[path]).addresses) for path in diagrams}
-    assert len(diagrams) > 7
+    return {path: text for path, text in texts.items() if DIAGRAM.search(text)}
+
+
+async def test_diagrams_are_drawn_without_a_request_to_another_host(
+    site: Path, pages: dict[Path, str]
+) -> None:
+    """All are on one page: to load the library takes a second, and the pages with diagrams load the same files."""
+    loaded = {tuple(Path(each).name for each in Loaded(text).addresses) for text in pages.values()}
+    assert len(pages) > 7
     assert len(loaded) == 1
-    first, *others = diagrams
-    more = [each for path in others for each in diagrams[path]]
-    shown = texts[first].replace(diagrams[first][0], "\n".join([diagrams[first][0], *more]))
+    first = next(iter(pages))
+    diagrams = [DIAGRAM.findall(text) for text in pages.values()]
+    more = [each for found in diagrams[1:] for each in found]
+    shown = pages[first].replace(diagrams[0][0], "\n".join([diagrams[0][0], *more]))
     elsewhere: list[str] = []
 
     async def answer(route: Route) -> None:
@@ -106,7 +114,7 @@ async def test_diagrams_are_drawn_without_a_request_to_another_host(site: Path) 
         await page.route("**/*", answer)
         await page.goto(f"http://{HOST}/{first.parent.relative_to(site)}/")
         drawn = page.locator("div.mermaid svg[aria-roledescription]")
-        await expect(drawn).to_have_count(len(diagrams[first]) + len(more), timeout=PATIENCE_MS)
+        await expect(drawn).to_have_count(len(diagrams[0]) + len(more), timeout=PATIENCE_MS)
         kinds = [await each.get_attribute("aria-roledescription") for each in await drawn.all()]
     assert "error" not in kinds
     assert elsewhere == []
