@@ -112,13 +112,15 @@ def judge(case: EventCase) -> Finding:
     """Compare what we say of every event with what happened in kube-scheduler."""
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     configuration = default(_UPSTREAM_NAME) if case.config is None else parse(case.config, case.name)
-    differences = _differences_before(case, _judged(OfflineScheduler(cluster, configuration), cluster))
+    scheduler = OfflineScheduler(cluster, configuration)
+    attempts = list(evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods), seconds=0))
+    differences = _differences_before(case, attempts)
     judged = wrong_events = 0
     for recorded in case.events:
         # A pod that left the queue was not woken either.
         expected = dict.fromkeys([*recorded["sleeps"], *recorded.get("removed", ())], False)
         expected.update(dict.fromkeys(recorded["wakes"], True))
-        found = _wakes(cluster, configuration, recorded["event"])
+        found = _wakes(cluster, configuration, attempts, recorded["event"])
         judged += len(expected)
         wrong = sorted(pod for pod in {*expected, *found} if expected.get(pod) != found.get(pod))
         wrong_events += bool(wrong)
@@ -154,17 +156,13 @@ def _rejectors(judged: PodEvaluation) -> list[str]:
     return sorted(judged.diagnosis.unschedulable_plugins)
 
 
-def _wakes(cluster: ClusterFile, configuration: Configuration, event: dict[str, Any]) -> dict[str, bool]:
-    """Return pod -> whether an event wakes it, as `custom-scheduler explain --event` says."""
-    scheduler = OfflineScheduler(cluster, configuration)
+def _wakes(
+    cluster: ClusterFile, configuration: Configuration, attempts: list[PodEvaluation], event: dict[str, Any]
+) -> dict[str, bool]:
+    """Return pod -> whether an event wakes it after these attempts, as `custom-scheduler explain --event` says."""
     happening = watch_event.parse(msgspec.json.encode(event), "event", cluster)
-    judged = evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods), seconds=0)
     return {
         each["pod"]: each["requeued"]
-        for each in with_wakes(scheduler, judged, happening)
+        for each in with_wakes(OfflineScheduler(cluster, configuration), attempts, happening)
         if "requeued" in each
     }
-
-
-def _judged(scheduler: OfflineScheduler, cluster: ClusterFile) -> list[PodEvaluation]:
-    return list(evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods), seconds=0))

@@ -11,10 +11,11 @@ from tests.faults.campaign import run
 from tests.faults.text_report import told
 from tests.support import virtual_time
 
-SEEDS = range(1, 39)
-SEEDS_OF_GROUPS = range(1, 9)
-SEEDS_OF_PLUGINS = range(1, 13)
-SEEDS_OF_SHARDS = range(10, 15)
+# The shortest seeds in which every actor acts, with every fault. The tests of recordings play and check others.
+SEEDS = (1, 2, 3, 4, 5, 6, 9, 10, 12, 16, 18, 21, 22, 26, 31, 32, 34, 35, 37, 38)
+SEEDS_OF_GROUPS = (1, 2, 5, 6, 7, 8)
+SEEDS_OF_PLUGINS = (1, 2, 4, 5, 8, 9, 10, 11, 12)
+SEEDS_OF_SHARDS = (10, 12, 14)
 IN_PARTS = (("groups", 40285),)
 """Seeds that found something once."""
 

@@ -38,6 +38,7 @@ class Size:
 
     Attributes:
         scale: multiplies what scenarios create.
+        most: they create no more of one kind.
         nodes: of the cluster.
         innocents: pods that the scheduler must bind meanwhile.
         rate: so many of them a second.
@@ -49,6 +50,7 @@ class Size:
     """
 
     scale: float
+    most: int
     nodes: int
     innocents: int
     rate: float
@@ -58,8 +60,8 @@ class Size:
     in_flight: int
 
 
-FULL = Size(1.0, 5000, 20, 4.0, 20.0, 30.0, observes=True, in_flight=400)
-SMALL = Size(0.02, 40, 4, 20.0, 0.0, 60.0, observes=False, in_flight=32)
+FULL = Size(1.0, 100_000, 5000, 20, 4.0, 20.0, 30.0, observes=True, in_flight=400)
+SMALL = Size(0.02, 400, 40, 4, 20.0, 0.0, 60.0, observes=False, in_flight=32)
 
 
 class Pool:
@@ -157,7 +159,7 @@ class Stage:
 
     def n(self, count: int, least: int = 1) -> int:
         """Return a number at this scale."""
-        return max(least, round(count * self.size.scale))
+        return max(least, min(self.size.most, round(count * self.size.scale)))
 
     def node(self, number: int) -> str:
         """Return the name of a node of the cluster."""

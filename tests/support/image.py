@@ -28,8 +28,8 @@ LINES = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
 INSTRUCTIONS = [tuple(line.split(maxsplit=1)) for line in LINES if line and not line.startswith("#")]
 IS_ROOT = os.geteuid() == 0
 SECONDS = 600
-_COMPILING = ("/usr/bin/env", "--unset=PYTHONPYCACHEPREFIX")
-"""Before a command that installs packages: pip compiles their modules beside them, as in an image."""
+_INSTALLING = ("/usr/bin/env", "--unset=PYTHONPYCACHEPREFIX", "PIP_COMPILE=0")
+"""Before a command that installs packages. Where pip would compile all modules, `install` compiles those in use."""
 
 
 def arguments_of(instruction: str) -> list[str]:
@@ -140,12 +140,13 @@ def install(folder: Path) -> None:
     made = Installation.at(folder)
     unpack_source(folder, made.source)
     _build_image(folder, made)
+    check(*_INSTALLING, made.image / "bin" / "custom-scheduler", "check", folder=folder)
     check(made.image / "bin" / "python", "-m", "venv", "--without-pip", made.with_tools, folder=folder)
     _share_packages(made)
     tools = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", made.wheels]
     check(*tools, folder=made.source / "scheduler" / "tools")
     pip = [
-        *_COMPILING,
+        *_INSTALLING,
         sys.executable,
         "-Im",
         "pip",
@@ -192,7 +193,7 @@ def _build_image(folder: Path, made: Installation) -> None:
             command = re.sub(
                 r"\bpython -m venv", f"{python} -m venv", arguments.replace(PREFIX, str(made.image))
             )
-            check(*_COMPILING, "/bin/sh", "-ec", command, folder=context)
+            check(*_INSTALLING, "/bin/sh", "-ec", command, folder=context)
     (context / "wheels").rename(made.wheels)
 
 

@@ -30,28 +30,53 @@ def new_plugin(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.mark.parametrize("kind", _KINDS)
-def test_its_tests_pass_its_profile_runs_and_ruff_finds_nothing(tmp_path: Path, kind: str):
-    made = new_plugin("GPUPacker", "--kind", kind, folder=tmp_path)
-    folder = tmp_path / "gpu-packer"
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str]]:
+    """Return for each kind the folder of a package and what the command prints."""
+    parent = tmp_path_factory.mktemp("packages")
+    made = {kind: new_plugin(f"GPU{kind.title()}", "--kind", kind, folder=parent) for kind in _KINDS}
+    assert {(done.returncode, done.stderr) for done in made.values()} == {(0, "")}
+    return {kind: (parent / f"gpu-{kind}", done.stdout) for kind, done in made.items()}
 
-    assert (made.returncode, made.stderr) == (0, "")
-    assert sorted(each.name for each in folder.iterdir()) == [
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_it_writes_a_package_under_the_name_with_a_profile_that_runs(
+    packages: dict[str, tuple[Path, str]], kind: str
+):
+    folder, printed = packages[kind]
+
+    assert sorted(each.name for each in folder.iterdir() if not each.name.startswith((".", "__"))) == [
         "README.md",
-        "gpu_packer.py",
+        f"gpu_{kind}.py",
         "pyproject.toml",
         "scheduler.yaml",
-        "test_gpu_packer.py",
+        f"test_gpu_{kind}.py",
     ]
-    assert not [each for each in folder.iterdir() if re.search("my.?plugin", each.read_text(), re.IGNORECASE)]
-    steps = [line.strip() for line in made.stdout.splitlines() if line.startswith("    ")]
-    assert steps[0] == "cd gpu-packer"
-    for step in steps[1:3]:
+    texts = [each.read_text() for each in folder.iterdir() if each.is_file()]
+    assert not [text for text in texts if re.search("my.?plugin", text, re.IGNORECASE)]
+    assert steps(printed)[0] == f"cd gpu-{kind}"
+    assert {*steps(printed)[1:]} == {*steps(packages["filter"][1])[1:]}
+    assert run_command("check", "scheduler.yaml", folder=folder).returncode == 0
+
+
+def test_its_tests_pass_and_ruff_finds_nothing(packages: dict[str, tuple[Path, str]]):
+    folders = [folder for folder, _ in packages.values()]
+    alone = ["--isolated", "--line-length=120", "--config=src=['gpu-*']"]
+    for words in (["pytest", "-q"], ["ruff", "check", *alone], ["ruff", "format", "--check", *alone]):
+        done = run("-m", *words, *folders, folder=folders[0].parent)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_steps_that_it_prints_succeed(packages: dict[str, tuple[Path, str]]):
+    folder, printed = packages["filter"]
+    for step in steps(printed)[1:3]:
         done = subprocess.run(step, shell=True, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S602 - for a shell
         assert done.returncode == 0, step + done.stdout + done.stderr
-    for words in (["check"], ["format", "--check"]):
-        done = run("-m", "ruff", *words, "--isolated", "--line-length=120", ".", folder=folder)
-        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def steps(printed: str) -> list[str]:
+    """Return the commands that the output lists as next steps."""
+    return [line.strip() for line in printed.splitlines() if line.startswith("    ")]
 
 
 def test_its_entry_point_loads_the_plugin(tmp_path: Path):

@@ -128,7 +128,7 @@ def has(document: Any, path: str) -> bool:
 
 
 @given(document=DOCUMENT)
-@settings(max_examples=400)
+@settings(max_examples=100)
 def test_every_error_has_a_place_in_the_file(document: dict[str, Any]) -> None:
     found = examine(text_of(document))
 
@@ -136,7 +136,7 @@ def test_every_error_has_a_place_in_the_file(document: dict[str, Any]) -> None:
 
 
 @given(document=CONFIG)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_converted_file_means_the_same(document: dict[str, Any]) -> None:
     found = examine(text_of(document))
 

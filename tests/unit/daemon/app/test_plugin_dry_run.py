@@ -70,12 +70,12 @@ def test_a_dry_run_needs_no_temporary_files(tmp_path: Path, monkeypatch: pytest.
         pytest.param(
             "try:\n    while True: pass\nexcept BaseException:\n    while True: pass",
             "pass",
-            "importing gpu.py takes more than 4 seconds",
+            "importing gpu.py takes more than 2 seconds",
             id="an endless loop that catches everything that is raised",
         ),
         pytest.param("import re; re.match('(a+)+$', 'a' * 64 + 'b')", "pass", "importing gpu.py", id="a loop in C"),
         pytest.param("time.sleep(3600)", "pass", "importing gpu.py", id="a sleep"),
-        pytest.param("", "time.sleep(3600)", "building gpu.py takes more than 4 seconds", id="a constructor that hangs"),
+        pytest.param("", "time.sleep(3600)", "building gpu.py takes more than 2 seconds", id="a constructor that hangs"),
         pytest.param("os.kill(os.getpid(), signal.SIGSEGV)", "pass", "(SIGSEGV)", id="a crash"),
         pytest.param("os._exit(7)", "pass", "ends the process (status 7)", id="an exit"),
         pytest.param(
@@ -86,11 +86,11 @@ def test_a_dry_run_needs_no_temporary_files(tmp_path: Path, monkeypatch: pytest.
 def test_code_that_would_stop_the_scheduler_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_import: str, at_build: str, expected: str
 ) -> None:
-    monkeypatch.setattr(plugin_dry_run, "DRY_RUN_SECONDS", 4.0)
+    monkeypatch.setattr(plugin_dry_run, "DRY_RUN_SECONDS", 2.0)
     began = time.monotonic()
 
     assert expected in refusal(configuration(tmp_path, at_import=at_import, at_build=at_build))
-    assert time.monotonic() - began < 60  # ten times the limit, for a busy machine
+    assert time.monotonic() - began < 60  # far more than the limit, for a busy machine
 
 
 def test_a_slow_constructor_is_rejected(tmp_path: Path) -> None:

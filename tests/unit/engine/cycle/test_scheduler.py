@@ -554,7 +554,7 @@ def test_no_pod_is_lost_for_any_results_of_plugins_and_the_api_server(
         trouble = Trouble(seed)
         cluster, api = trouble.cluster, trouble.api
         async with cluster.running():
-            await trouble.go_on(300)
+            await trouble.go_on(150)
             assert len(cluster.counts.bound_pods) > 30
             trouble.flaky.works = True
             api.answers.clear()

@@ -163,4 +163,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=200, stateful_step_count=50, deadline=None, derandomize=True)
+TestGroups.settings = settings(max_examples=100, stateful_step_count=50, deadline=None, derandomize=True)

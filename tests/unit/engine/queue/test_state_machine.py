@@ -216,4 +216,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=200, stateful_step_count=60, deadline=None, derandomize=True)
+TestQueue.settings = settings(max_examples=100, stateful_step_count=60, deadline=None, derandomize=True)

@@ -181,7 +181,7 @@ def is_waiting(parts: Parts, uid: str) -> bool:
 
 
 @pytest.mark.parametrize("plugin", EVENTS)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(data=st.data(), waiting=st.lists(pods("waiting"), min_size=2, max_size=4))
 def test_an_event_requeues_the_same_pods_as_hints_for_every_pod(
     plugin: str, data: st.DataObject, waiting: Any

@@ -369,13 +369,13 @@ DEEP_NODES = b'{"items": [{"x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 +
 
 
 @given(anything(VECTOR))
-@settings(max_examples=400)
+@settings(max_examples=100)
 def test_a_prometheus_response_gives_numbers_or_an_error(body: bytes) -> None:
     judge(of_prometheus, body)
 
 
 @given(anything(NODES))
-@settings(max_examples=400)
+@settings(max_examples=100)
 def test_a_response_of_the_metrics_api_gives_numbers_or_an_error(body: bytes) -> None:
     judge(of_metrics_api, body)
 

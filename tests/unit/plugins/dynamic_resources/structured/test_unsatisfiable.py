@@ -147,7 +147,7 @@ def found_after(steps: int, objects: list[dict[str, Any]]) -> str | list[list[st
         searching_module.HOPELESS_AFTER = before
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds(), st.integers(1, 12))
 def test_counting_first_does_not_change_the_result_of_a_search(objects: list[dict[str, Any]], steps: int):
     assert found_after(steps, objects) == found_after(NEVER, objects)
