@@ -106,6 +106,10 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "1.36",
         "InterPodAffinity and PodTopologySpread try a pod again for nominated pods too; InterPodAffinity also when the pod's own labels change, or a pod with anti-affinity to it is deleted",
     ),
+    "PodTopologyLabels": (
+        "1.35",
+        "an assumed pod has the zone and region labels of its node, which the API server adds to bound pods",
+    ),
     "PreemptionMessage": (
         "1.37",
         "the event and condition of a pod end with the node and the number of victims of its preemption",

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from functools import cache, cached_property
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
@@ -34,6 +35,13 @@ MANY_ENTRIES: Final = 128
 """Signatures contain `spec_digest` instead of a list of the spec with more entries: they are kept, hashed and compared."""
 
 
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+"""The labels of a node that the API server adds to the pods that are bound to it, since Kubernetes 1.35.
+
+Source:
+    kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
+"""
 _DERIVED_IN_SLOTS: Final = ("_affinity_terms", "_group", "_host_ports")
 _BEFORE_ANNOTATIONS: Final = b'{"metadata":{"annotations":'
 _BEFORE_METADATA: Final = b'{"metadata":{'
@@ -312,9 +320,13 @@ class PodInfo:
             and self.namespace == other.namespace
         )
 
-    def placed_on(self, node_name: str) -> PodInfo:
-        """Return the same pod as if bound to a node."""
-        placed = PodInfo(self.pod, self._raw, node_name=node_name, resources=self._resources)
+    def placed_on(self, node_name: str, labels: Mapping[str, str] = NO_LABELS) -> PodInfo:
+        """Return the same pod as if bound to a node, and as if that had added some labels."""
+        pod = self.pod
+        if labels:
+            metadata = msgspec.structs.replace(pod.metadata, labels={**pod.metadata.labels, **labels})
+            pod = msgspec.structs.replace(pod, metadata=metadata)
+        placed = PodInfo(pod, self._raw, node_name=node_name, resources=self._resources)
         placed.take_derived_from(self)
         return placed
 

@@ -33,6 +33,7 @@ from scheduler.daemon.recording.recording_files import Header
 from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.http.request import Request, Response
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod import TOPOLOGY_LABELS
 from tests.support.builders import CREATED, node_object, pod_object
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ _PODS = 2000
 _RUNS = 3
 _LINES_AT_A_TIME = 32
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
-_ANY_NODE = b"the-node-of-the-binding"
+_ANY_NODE, _ANY_ZONE = b"the-node-of-the-binding", b"the-zone-of-the-node"
+_ZONE, _ZONES = TOPOLOGY_LABELS[0], 3
 _ACCEPTED = Response(201, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
 
 
@@ -164,7 +166,8 @@ class Loopback:
         return _ACCEPTED
 
     def _show_bound(self, pod: str, node_name: str) -> None:
-        self._lines.put_nowait(self._bound[pod].replace(_ANY_NODE, node_name.encode(), 1))
+        line = self._bound[pod].replace(_ANY_ZONE, _zone(node_name).encode(), 1)
+        self._lines.put_nowait(line.replace(_ANY_NODE, node_name.encode(), 1))
 
     def _note_done(self) -> None:
         if not self._left and self._lines.empty():
@@ -197,11 +200,12 @@ class _Binding(msgspec.Struct):
 
 
 def _bound(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod as it is after its Binding, on any node."""
+    """Return a pod as it is after its Binding, on any node; the API server copies the zone of the node."""
+    labels = {**pod["metadata"]["labels"], _ZONE: _ANY_ZONE.decode()}
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": CREATED}
     return {
         **pod,
-        "metadata": {**pod["metadata"], "resourceVersion": "11"},
+        "metadata": {**pod["metadata"], "resourceVersion": "11", "labels": labels},
         "spec": {**pod["spec"], "nodeName": _ANY_NODE.decode()},
         "status": {"phase": "Pending", "conditions": [condition], "qosClass": "Burstable"},
     }
@@ -217,8 +221,16 @@ def _end(kind: str) -> bytes:
 
 
 def watched_nodes(number: int) -> list[bytes]:
-    """Return watch events of equal nodes."""
-    return [event("ADDED", node_object(f"n{each}", cpu="32", memory="256Gi")) for each in range(number)]
+    """Return watch events of nodes that are equal but for their zones."""
+    names = [f"n{each}" for each in range(number)]
+    return [
+        event("ADDED", node_object(name, cpu="32", memory="256Gi", labels={_ZONE: _zone(name)}))
+        for name in names
+    ]
+
+
+def _zone(node_name: str) -> str:
+    return f"zone-{int(node_name.removeprefix('n')) % _ZONES}"
 
 
 def configuration() -> Configuration:

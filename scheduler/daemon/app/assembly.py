@@ -64,6 +64,7 @@ from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.kube.client.requests import RateLimitedRequests
 from scheduler.kube.http.client import HttpClient, HttpError
 from scheduler.kube.tls import client_context
+from scheduler.objects.pod import TOPOLOGY_LABELS
 from scheduler.objects.resources import PodRules
 from scheduler.urls import shown_url
 from scheduler.worker_thread import in_a_thread
@@ -318,6 +319,7 @@ class Parts(Shared):
             max_backoff_seconds=settings.pod_max_backoff_seconds,
             pops_from_backoff=self.features.enabled("SchedulerPopFromBackoffQ"),
         )
+        self.cache.copied_labels = TOPOLOGY_LABELS if self.features.enabled("PodTopologyLabels") else ()
         self.cache.pauses.configure(
             initial_seconds=settings.node_pause_initial_seconds,
             max_seconds=settings.node_pause_max_seconds,

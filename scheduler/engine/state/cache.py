@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.objects.pod import NO_LABELS
 from scheduler.snapshot import ClusterTable
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class Cache:
         pauses: the nodes to avoid for a while.
         groups: group membership; the cache adds and removes its pods.
         deferred_resizes: uids of the pods on nodes whose resize waits for capacity of the node.
+        copied_labels: the labels of a node that the API server adds to the pods that are bound to it.
     """
 
     def __init__(self, *, in_slices: bool = False) -> None:
@@ -167,6 +169,7 @@ class Cache:
         self.table = ClusterTable(in_slices=in_slices)
         self.pauses = NodePauses()
         self.deferred_resizes: set[str] = set()
+        self.copied_labels: Collection[str] = ()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._assumed: set[str] = set()  # uids of the pods in ASSUMED; the other ones are CONFIRMED
         self._placed: set[str] = set()  # uids of the pods that this scheduler placed
@@ -241,13 +244,25 @@ class Cache:
     def assume(self, pod: PodInfo, node_name: str) -> PodInfo:
         """Count a pod on the node chosen for it, and return the pod with that node.
 
+        It is counted with the labels that the Binding will add. Otherwise its confirmation would be another pod: the node would
+        be counted and evaluated again.
+
         Raises:
             AssertionError: it is already counted.
         """
         placed = pod.placed_on(node_name)
-        self._put(placed, PodState.ASSUMED)
+        added = self._added_labels(pod, node_name)
+        self._put(pod.placed_on(node_name, added) if added else placed, PodState.ASSUMED)
         self._placed.add(pod.uid)
         return placed
+
+    def _added_labels(self, pod: PodInfo, node_name: str) -> Mapping[str, str]:
+        """Return the labels of a node that a pod lacks, and gets with its Binding."""
+        row = self.table.row_of(node_name)
+        labels, own = NO_LABELS if row is None else self.table.nodes[row].labels, pod.labels
+        return {
+            key: labels[key] for key in self.copied_labels if key in labels and own.get(key) != labels[key]
+        }
 
     def replace(self, pod: PodInfo) -> None:
         """Count another version of an assumed pod on its node; implements `AssumedPods`.

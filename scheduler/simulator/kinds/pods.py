@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.errors import AdmissionError
 from scheduler.objects.admission import add_default_tolerations, admit_pod, merge_label_keys
+from scheduler.objects.pod import TOPOLOGY_LABELS
 from scheduler.objects.pod_defaults import default_pod, qos_class
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import forbidden_resource
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
 
-
-TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 _GATED: Final = {
     "type": "PodScheduled",

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 
@@ -136,3 +138,21 @@ async def test_a_pod_deleted_while_it_waits_is_forgotten(tmp_path: Path) -> None
         it.server.store.delete("pods", "big")
 
         await it.until(lambda: not list(daemon.parts.queue.pods()))
+
+
+@pytest.mark.parametrize(("version", "changes"), [("1.34", 3), ("1.35", 1), ("1.36", 1)])
+async def test_the_confirmation_of_a_pod_changes_no_row_from_1_35_on(
+    tmp_path: Path, version: str, changes: int
+) -> None:
+    as_version = f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nemulatedVersion: '{version}'\n"
+    async with cluster(tmp_path) as it, it.daemon(as_version) as daemon:
+        it.add_nodes(node_object("n", cpu="4", labels={"topology.kubernetes.io/zone": "a"}))
+        await it.until(lambda: daemon.parts.cache.table.n_nodes == 1)
+        log = daemon.parts.cache.table.changes
+        before = log.end
+
+        it.add_pods(*(pod_object(f"web-{number}", cpu="1") for number in range(3)))
+
+        await it.until(lambda: len([pod for pod in daemon.parts.cache.pods() if pod.pod.spec.node_name]) == 3)
+        assert [it.pod("web-0")["metadata"]["labels"]] == [{"topology.kubernetes.io/zone": "a"}]
+        assert log.end - before == 3 * changes

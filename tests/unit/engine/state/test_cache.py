@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.engine.state.cache import MOVES, Cache, PodState
+from scheduler.objects.pod import TOPOLOGY_LABELS
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
@@ -220,6 +221,28 @@ class TestChangedRows:
         assert self.rows_changed_by(cache, lambda: cache.add_pod(confirmed)) == set()
         assert cache.pod(WEB.uid) is confirmed
         assert list(cache.snapshot().pods_on(1)) == [confirmed]
+
+    def test_labels_that_the_api_server_copies_from_the_node_change_no_row(self, cache: Cache):
+        zone, region = TOPOLOGY_LABELS
+        cache.copied_labels = TOPOLOGY_LABELS
+        cache.add_node(node("n2", labels={zone: "a", region: "eu", "pool": "x"}))
+
+        chosen = cache.assume(WEB, "n2")
+
+        confirmed = bound("web", "n2", labels={zone: "a", region: "eu"})
+        counted = cache.pod(WEB.uid)
+        assert counted is not None
+        assert counted.labels == confirmed.labels
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(confirmed)) == set()
+        assert (chosen.labels, chosen.node_name) == (WEB.labels, "n2"), "plugins get the pod as it is"
+
+    @pytest.mark.parametrize("own", [{}, {TOPOLOGY_LABELS[0]: "a"}], ids=["no node labels", "equal labels"])
+    def test_a_pod_that_gets_no_label_is_confirmed_without_a_change(self, cache: Cache, own: dict[str, str]):
+        cache.copied_labels = TOPOLOGY_LABELS
+        cache.add_node(node("n2", labels=own))
+        cache.assume(pod("web", cpu="1", labels=own), "n2")
+
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("web", "n2", labels=own))) == set()
 
     @pytest.mark.parametrize(
         "fields",
