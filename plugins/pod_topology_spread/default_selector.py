@@ -74,11 +74,13 @@ class _Services:
         ] = {}  # key -> the object, its selector
         self._index: RuleIndex[str] = RuleIndex()  # keys, by one of the labels of the selector
 
-    def follow(self, services: Objects) -> Generator[None, None, None]:
-        """Read the changes since the last call, in steps; Services may change between them."""
+    def unread(self, services: Objects) -> Generator[None, None, None] | None:
+        """Return what reads the changes since the last reading, in steps; None if there are none."""
+        return self._follow(services) if services.version(self._namespace) != self._version else None
+
+    def _follow(self, services: Objects) -> Generator[None, None, None]:
+        """Read the changes; Services may change between two steps."""
         version = services.version(self._namespace)
-        if version == self._version:
-            return
         current = services.in_namespace(self._namespace)
         for key in self._known.keys() - current.keys():
             self._forget(key)
@@ -148,7 +150,10 @@ class DefaultSelectors:
 
         Invalid objects select nothing.
         """
-        labels = self._services_in(pod.namespace).labels_for(pod)
+        unread = self.unread(pod.namespace)
+        if unread is not None:
+            run_to_end(unread)
+        labels = self._services[pod.namespace].labels_for(pod)
         owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
         kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
         more: tuple[Requirement, ...] = ()
@@ -161,21 +166,12 @@ class DefaultSelectors:
                 more = self._requirements(f"{kind}/{key}", controller)
         return self._rule(labels, more)
 
-    def _services_in(self, namespace: str) -> _Services:
-        """Return the current Services of a namespace."""
-        found = self._known_in(namespace)
-        run_to_end(found.follow(self._objects.get(SERVICES, _NOTHING)))
-        return found
-
-    def reading(self, namespace: str) -> Generator[None, None, None]:
-        """Read the changed Services of a namespace, in steps."""
-        yield from self._known_in(namespace).follow(self._objects.get(SERVICES, _NOTHING))
-
-    def _known_in(self, namespace: str) -> _Services:
+    def unread(self, namespace: str) -> Generator[None, None, None] | None:
+        """Return what reads the changed Services of a namespace, in steps; None if none has changed."""
         found = self._services.get(namespace)
         if found is None:
             found = self._services[namespace] = _Services(namespace)
-        return found
+        return found.unread(self._objects.get(SERVICES, _NOTHING))
 
     def _requirements(self, place: str, controller: Mapping[str, Any]) -> tuple[Requirement, ...]:
         """Return the requirements of a controller's selector, read once for each version of the controller."""

@@ -498,8 +498,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return ()
         if snapshot is not None:
             self._selectors.look_at(snapshot)
-            self._work.begin()
-            self._work.done(self._selectors.reading(pod.namespace))
+            unread = self._selectors.unread(pod.namespace)
+            if unread is not None:
+                self._work.begin()
+                self._work.done(unread)
         rule = self._selectors.of(pod)
         if not rule.requirements:
             return ()  # no selector selects the pod, so there are no pods to spread it among
