@@ -218,9 +218,8 @@ def _is_placed(pod: PodInfo) -> bool:
 def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
     """Return whether there are terms and all may match a pod; namespace selectors are not evaluated.
 
-    A hint is called for each waiting pod, so of very many terms it checks the first ones only, and none with very many
-    requirements. It may requeue a pod too
-    often, but never misses an event.
+    A hint is called for each waiting pod, so it checks only the first terms, and no term with very many requirements. It may
+    requeue a pod too often, but never misses an event.
     """
     return bool(terms) and all(
         _is_long(each) or each.term.matches(pod.namespace, pod.labels, _NO_LABELS)

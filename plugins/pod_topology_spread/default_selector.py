@@ -69,9 +69,8 @@ class _Services:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
         self._version = 0
-        self._known: dict[
-            str, tuple[Mapping[str, Any], Mapping[str, str]]
-        ] = {}  # key -> the object, its selector
+        # Key -> the object, its selector.
+        self._known: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
         self._index: RuleIndex[str] = RuleIndex()  # keys, by one of the labels of the selector
 
     def unread(self, services: Objects) -> Generator[None, None, None] | None:
@@ -118,9 +117,9 @@ class _Services:
 
 
 _READ_A_STEP: Final = 256
-"""Services, of which one step reads so many; it takes about two milliseconds."""
+"""The number of Services that one step reads. A step takes about two milliseconds."""
 _LABELS_OF_A_SERVICE: Final = 64
-"""So many labels of a selector take as long as another Service."""
+"""The number of labels of a selector that take as long to read as another Service."""
 
 
 def _first_label(selector: Mapping[str, str]) -> LabelRule:

@@ -490,7 +490,7 @@ def merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requ
 
 
 VALUES_OF_A_REQUIREMENT = 16
-"""So many values of a requirement cost as much as another requirement."""
+"""The number of values of a requirement that cost as much as another requirement."""
 _FEW = 16
 """Up to this number rules or requirements are evaluated one by one."""
 _VALUES_A_STEP = 1024

@@ -45,7 +45,7 @@ _DELETED_AFTER: Final = (
     10  # lease durations after the Lease was taken, so that its process believes in it no more
 )
 TAKING_SECONDS: Final = 10.0
-"""How long the leader wants all buckets at most, if replicas ask for that."""
+"""The longest time that the leader wants all buckets, if replicas ask for that."""
 _SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 1.0
 

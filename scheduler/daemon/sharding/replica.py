@@ -46,9 +46,9 @@ _AGAIN_SECONDS: Final = 2.0
 _RELEASE_SECONDS: Final = 6.5
 _LONGEST_HOST_NAME: Final = 200
 _TAKEN_SECONDS: Final = TAKING_SECONDS + 5.0
-"""How long a gang waits at most until a replica has all buckets; then it is passed on."""
+"""The longest time that a gang waits until a replica has all buckets. Then the gang is passed on."""
 _REST_SECONDS: Final = 60.0
-"""After this time replicas ask for all buckets again at the earliest: meanwhile the others place no pods."""
+"""The shortest time until replicas ask for all buckets again, because other replicas place no pods while one has all."""
 _MOVING: Final = frozenset({BucketState.CLAIMED, BucketState.RELEASING})
 
 

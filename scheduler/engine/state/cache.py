@@ -244,8 +244,8 @@ class Cache:
     def assume(self, pod: PodInfo, node_name: str) -> PodInfo:
         """Count a pod on the node chosen for it, and return the pod with that node.
 
-        It is counted with the labels that the Binding will add. Otherwise its confirmation would be another pod: the node would
-        be counted and evaluated again.
+        It is counted with the labels that the Binding will add. Without them its confirmation would count as a change of the
+        node, whose cached results would be dropped.
 
         Raises:
             AssertionError: it is already counted.

@@ -438,12 +438,17 @@ async def test_the_members_of_a_gang_are_bound_by_the_replicas_of_their_nodes(tm
         assert {bucket_of(pod["spec"]["nodeName"]) in HALVES[0] for pod in it.pods()} == {True, False}
 
 
+def add_gang_on_thirds(it: Cluster, min_count: int) -> None:
+    """Add a node for each replica, and a gang of three pods that fill them."""
+    it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
+    create_gang(it, min_count)
+    it.add_pods(*(member(number, "2") for number in range(3)))
+
+
 async def test_no_member_of_a_gang_waits_for_those_that_other_replicas_bind(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, replicas(it, 3) as three:
         await in_thirds(three)
-        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
-        create_gang(it, 3)
-        it.add_pods(*(member(number, "2") for number in range(3)))
+        add_gang_on_thirds(it, min_count=3)
         await asyncio.sleep(1.0)
 
         assert all(pod["spec"].get("nodeName") for pod in it.pods())
@@ -455,9 +460,7 @@ async def test_a_gang_is_not_passed_on_while_it_waits_for_a_replica_with_all_nod
         asked: list[str] = []
         for each in three:
             each.shard.asks_for_all = lambda gang: not asked.append(gang) and len(asked) < 3
-        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
-        create_gang(it, 3)
-        it.add_pods(*(member(number, "2") for number in range(3)))
+        add_gang_on_thirds(it, min_count=3)
         await asyncio.sleep(1.0)
         assert [it.condition(f"m-{number}")["message"] for number in range(3)] == [WAITS_FOR_NODES] * 3
         assert not any(it.node_of(f"m-{number}") for number in range(3))
@@ -472,9 +475,7 @@ async def test_a_gang_that_waits_is_tried_as_soon_as_its_replica_has_all_nodes(t
         await in_thirds(three)
         for each in three:
             each.shard.asks_for_all = lambda _: True
-        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
-        create_gang(it, 3)
-        it.add_pods(*(member(number, "2") for number in range(3)))
+        add_gang_on_thirds(it, min_count=3)
         await asyncio.sleep(0.5)  # and the backoff is longer
         for each in three:
             each.use(range(BUCKETS) if each is three[GROUPS] else ())
@@ -488,9 +489,7 @@ async def test_members_that_a_gang_does_not_need_are_passed_on(tmp_path: Path) -
         await in_thirds(three)
         for each in three:
             each.shard.asks_for_all = lambda _: True
-        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
-        create_gang(it, 1)
-        it.add_pods(*(member(number, "2") for number in range(3)))
+        add_gang_on_thirds(it, min_count=1)
         await asyncio.sleep(5.0)
 
         assert all(it.node_of(f"m-{number}") for number in range(3))
@@ -565,9 +564,7 @@ async def test_a_gang_of_which_a_replica_ends_is_completed_by_the_next_owner_of_
         last = three[places[1]] if is_killed == "decides" else killed
         last.use(())
         await asyncio.sleep(0.1)
-        it.add_nodes(*(node for third in THIRDS for node in nodes_in(third, 1, cpu="2")))
-        create_gang(it, 3)
-        it.add_pods(*(member(number, "2") for number in range(3)))
+        add_gang_on_thirds(it, min_count=3)
         await asyncio.sleep(1.0)
         assert sum(bool(pod["spec"].get("nodeName")) for pod in it.pods()) == 2
         if last is not killed:

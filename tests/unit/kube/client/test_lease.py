@@ -16,6 +16,7 @@ from tests.unit.kube.client.candidates import (
     DEADLINE_SECONDS,
     LEASE_SECONDS,
     RETRY_SECONDS,
+    Candidates,
     candidates,
     now,
     until,
@@ -81,13 +82,18 @@ async def test_a_silent_holder_is_replaced_after_the_duration_by_our_clock(tmp_p
         assert (they.spec["holderIdentity"], they.spec["leaseTransitions"]) == ("me", 7)
 
 
+async def renew_for_100_seconds(they: Candidates) -> None:
+    """Let another process renew the Lease each second."""
+    for second in range(100):
+        await asyncio.sleep(1)
+        they.hold("other", renewTime=f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000001Z")
+
+
 async def test_the_wait_restarts_with_each_observed_renewal(tmp_path: Path):
     async with candidates(tmp_path) as they:
         they.hold("other")
         async with they.candidate("me") as me:
-            for second in range(100):
-                await asyncio.sleep(1)
-                they.hold("other", renewTime=f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000001Z")
+            await renew_for_100_seconds(they)
             assert not me.led
             took_over = await until(me.elector.is_leading)
 
@@ -406,9 +412,7 @@ async def test_a_candidate_takes_over_in_time_though_its_watch_falls_behind(
     async with candidates(tmp_path) as they:
         they.hold("other")
         async with they.candidate("me") as me:
-            for second in range(100):
-                await asyncio.sleep(1)
-                they.hold("other", renewTime=f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000001Z")
+            await renew_for_100_seconds(they)
             took_over = await until(me.elector.is_leading)
 
     assert 100 + LEASE_SECONDS <= took_over <= 100 + DEADLINE_SECONDS + LEASE_SECONDS + 0.1
