@@ -239,7 +239,7 @@ def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
 
 def _is_long(each: WeightedTerm) -> bool:
     rules = each.term.rule, each.term.namespace_rule
-    return sum([len(rule.requirements or ()) for rule in rules]) > _MOST_REQUIREMENTS
+    return sum([rule.count for rule in rules]) > _MOST_REQUIREMENTS
 
 
 REASON_AFFINITY = Reason("node(s) didn't match pod affinity rules", "PodAffinityMismatch")

@@ -117,7 +117,7 @@ class TermReader:
             terms.preferred_anti_affinity,
         )
         asked = [each.term.namespace_rule for each in written if _selects_by_labels(each.term)]
-        return len(self._namespaces) * sum([len(each.requirements or ()) for each in asked]) > _MOST_MATCHED
+        return len(self._namespaces) * sum([each.count for each in asked]) > _MOST_MATCHED
 
     def incoming(self, terms: AffinityTerms) -> IncomingTerms:
         """Return the terms of an incoming pod."""
@@ -153,7 +153,7 @@ class TermReader:
         return PodsIn(term.namespaces | self._chosen(term.namespace_rule), term.rule)
 
     def _chosen(self, rule: LabelRule) -> frozenset[str]:
-        if rule.requirements is None:
+        if rule.expressions is None:
             return frozenset()
         return frozenset(name for name, found in self._namespaces.items() if rule.matches(_labels(found)))
 
@@ -167,7 +167,7 @@ def _length(terms: IncomingTerms) -> int:
 
 def _selects_by_labels(term: AffinityTerm) -> bool:
     """Return whether the namespaces of a term depend on the labels of all namespaces, see `TermReader`."""
-    return term.namespace_rule.requirements is not None and not term.namespace_rule.matches(_NO_LABELS)
+    return term.namespace_rule.expressions is not None and not term.namespace_rule.matches(_NO_LABELS)
 
 
 def _labels(namespace: Mapping[str, Any]) -> Mapping[str, str]:

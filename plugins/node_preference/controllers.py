@@ -137,7 +137,7 @@ def _read(kind: str, namespace: str, obj: _ControllerObject) -> Controller | Non
         rule = parse_label_selector(obj.spec.selector)
     except SelectorError:
         return None
-    if not rule.requirements:
+    if not rule.count:
         return None
     metadata, name = obj.metadata, next(name for (_, name), each in _KINDS.items() if each == kind)
     return Controller(

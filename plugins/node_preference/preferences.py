@@ -231,7 +231,7 @@ class Preference:
         """Return intp (n_nodes,), the number of each node's set."""
         numbers = np.full(snapshot.n_nodes, len(self.sets), dtype=np.intp)
         for number in range(len(self.sets) - 1, -1, -1):
-            numbers[nodes_with_labels(snapshot, self.sets[number].rule.requirements or ())] = number
+            numbers[nodes_with_labels(snapshot, self.sets[number].rule.requirements)] = number
         numbers.flags.writeable = False
         return numbers
 

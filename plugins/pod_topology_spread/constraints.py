@@ -18,7 +18,7 @@ import numpy as np
 from plugins.node_affinity import nodes_demanded
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.caches import BoundedDict, Remembered
-from scheduler.objects.selectors import LabelRule, Operator, Requirement, SelectorError, read_label_selector
+from scheduler.objects.selectors import LabelRule, SelectorError, read_label_selector
 from scheduler.objects.v1 import HONOR, NO_EXECUTE, NO_SCHEDULE
 from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 
@@ -183,24 +183,18 @@ def _in_steps(
 ) -> Generator[None, None, tuple[SpreadConstraint, ...]]:
     """Read the constraints of a pod with an action, in steps."""
     found: list[SpreadConstraint] = []
-    own: dict[str, Requirement] = {}  # those of matchLabelKeys, which are the same in all constraints
+    own: dict[str, tuple[str, str]] = {}  # labels of matchLabelKeys, which are the same in all constraints
     words = 0
     for each in pod.pod.spec.topology_spread_constraints:
         if each.when_unsatisfiable != action:
             continue
         rule = LabelRule(None)
         if each.label_selector is not None:
-            requirements: list[Requirement] = []
-            for requirement in read_label_selector(each.label_selector):
-                words += 1
-                if requirement is None or words % _WORDS_A_STEP == 0:
-                    yield
-                if requirement is not None:
-                    requirements.append(requirement)
-            rule = LabelRule(tuple(requirements))
+            rule = yield from read_label_selector(each.label_selector)
+            words += rule.count
         if merges_keys:
             for key in {*each.match_label_keys}.intersection(pod.labels).difference(own):
-                own[key] = Requirement(key, Operator.IN, frozenset({pod.labels[key]}))
+                own[key] = key, pod.labels[key]
             rule = _merged(each.match_label_keys, own, rule)
         found.append(_read(each, rule, pod))
         words += 1 + len(each.match_label_keys)
@@ -211,7 +205,7 @@ def _in_steps(
 
 
 def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> SpreadConstraint:
-    parts = (PodsIn(frozenset({pod.namespace}), rule),) if rule.requirements != () else ()
+    parts = (PodsIn(frozenset({pod.namespace}), rule),) if not rule.is_empty else ()
     return SpreadConstraint(
         max_skew=written.max_skew,
         topology_key=written.topology_key,
@@ -223,17 +217,12 @@ def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> S
     )
 
 
-def _merged(keys: Collection[str], own: Mapping[str, Requirement], rule: LabelRule) -> LabelRule:
+def _merged(keys: Collection[str], own: Mapping[str, tuple[str, str]], rule: LabelRule) -> LabelRule:
     """Return a rule that also requires the pod's own values of some labels; a rule that matches nothing stays so."""
-    if rule.requirements is None:
+    if rule.expressions is None:
         return rule
     named = [own[key] for key in sorted({*keys}.intersection(own))]
-    return LabelRule((*named, *rule.requirements)) if named else rule
-
-
-def rule_of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
-    """Return requirements for exactly these labels, in a fixed order."""
-    return tuple(Requirement(key, Operator.IN, frozenset({labels[key]})) for key in sorted(labels))
+    return LabelRule(rule.expressions, (*named, *rule.labels)) if named else rule
 
 
 def has_keys(labels: Mapping[str, str], constraints: Iterable[SpreadConstraint]) -> bool:
@@ -342,7 +331,7 @@ class CountedPods:
             found = {query: places for query, places, _ in self._tally.worth_of(pods, _NO_NAMESPACES)}
             everybody, nobody = range(len(pods)), np.zeros(0, dtype=np.intp)
             return [
-                everybody if each.rule.requirements == () else found.get(each.query, nobody).tolist()
+                everybody if each.rule.is_empty else found.get(each.query, nobody).tolist()
                 for each in constraints
             ]
         by_rule: dict[LabelRule, list[int]] = {}  # the constraints of a pod usually share one rule

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from plugins.pod_topology_spread.constraints import rule_of_labels
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.label_index import RuleIndex
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.selectors import Requirement
     from scheduler.snapshot import Snapshot
 
 SERVICES: Final = "v1/services"
@@ -38,9 +36,6 @@ _CONTROLLERS: Final = {
 }
 _CACHE_SIZE = 4096
 _NOTHING: Final = Objects()
-
-_Labels = tuple[tuple[str, str], ...]
-"""Labels by key."""
 
 
 class _LabelsSpec(ApiStruct, frozen=True):
@@ -72,14 +67,28 @@ class _Services:
         # Key -> the object, its selector.
         self._known: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
         self._index: RuleIndex[str] = RuleIndex()  # keys, by one of the labels of the selector
+        # Labels of pods that have many, by identity -> these labels, the result of `labels_for`.
+        self._merged: BoundedDict[int, tuple[Mapping[str, str], dict[str, str]]] = BoundedDict(_LARGE_PODS)
 
-    def unread(self, services: Objects) -> Generator[None, None, None] | None:
-        """Return what reads the changes since the last reading, in steps; None if there are none."""
-        return self._follow(services) if services.version(self._namespace) != self._version else None
+    def unread(self, services: Objects, labels: Mapping[str, str]) -> Generator[None, None, None] | None:
+        """Return the work, in steps, before `labels_for` is fast; None if there is none."""
+        if services.version(self._namespace) == self._version and not self._is_unmerged(labels):
+            return None
+        return self._read(services, labels)
+
+    def _read(self, services: Objects, labels: Mapping[str, str]) -> Generator[None, None, None]:
+        if services.version(self._namespace) != self._version:
+            yield from self._follow(services)
+        if self._is_unmerged(labels):
+            yield from self._merge(labels)
+
+    def _is_unmerged(self, labels: Mapping[str, str]) -> bool:
+        return len(labels) > _MANY_LABELS and id(labels) not in self._merged
 
     def _follow(self, services: Objects) -> Generator[None, None, None]:
         """Read the changes; Services may change between two steps."""
         version = services.version(self._namespace)
+        self._merged.clear()
         current = services.in_namespace(self._namespace)
         for key in self._known.keys() - current.keys():
             self._forget(key)
@@ -105,26 +114,44 @@ class _Services:
         if selector:
             self._index.remove(_first_label(selector), key)
 
-    def labels_for(self, pod: PodInfo) -> dict[str, str]:
+    def labels_for(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return the selectors of all Services that select a pod, merged; they cannot contradict each other."""
+        known = self._merged.get(id(labels))
+        if known is not None:
+            return dict(known[1])
         merged: dict[str, str] = {}
-        labels = pod.labels
         for key in self._index.candidates(labels):
-            selector = self._known[key][1]
-            if selector.items() <= labels.items():
-                merged.update(selector)
+            _update(merged, self._known[key][1], labels)
         return merged
+
+    def _merge(self, labels: Mapping[str, str]) -> Generator[None, None, None]:
+        """Merge the selectors for a pod with many labels, one by one; Services may change between two steps."""
+        version, merged = self._version, dict[str, str]()
+        for key in list(self._index.candidates(labels)):
+            yield
+            if self._version != version or key not in self._known:
+                return
+            _update(merged, self._known[key][1], labels)
+        self._merged[id(labels)] = labels, merged
+
+
+def _update(merged: dict[str, str], selector: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    if selector.items() <= labels.items():
+        merged.update(selector)
 
 
 _READ_A_STEP: Final = 256
 """The number of Services that one step reads. A step takes about two milliseconds."""
+_MANY_LABELS: Final = 1024
+"""The selectors for a pod with more labels are merged in steps."""
+_LARGE_PODS: Final = 16
+"""The number of such pods whose merged selectors are kept."""
 _LABELS_OF_A_SERVICE: Final = 64
 """The number of labels of a selector that take as long to read as another Service."""
 
 
 def _first_label(selector: Mapping[str, str]) -> LabelRule:
-    key, value = next(iter(selector.items()))
-    return LabelRule(rule_of_labels({key: value}))
+    return LabelRule((), (next(iter(selector.items())),))
 
 
 class DefaultSelectors:
@@ -133,8 +160,7 @@ class DefaultSelectors:
     def __init__(self) -> None:
         self._objects: dict[str, Objects] = {}  # by kind; they follow the cluster
         self._services: BoundedDict[str, _Services] = BoundedDict(_CACHE_SIZE)  # by namespace
-        self._rules: Remembered[tuple[_Labels, tuple[Requirement, ...]], LabelRule] = Remembered()
-        self._controllers: Remembered[str, tuple[Mapping[str, Any], tuple[Requirement, ...]]] = Remembered()
+        self._controllers: Remembered[str, tuple[Mapping[str, Any], LabelRule]] = Remembered()
 
     def look_at(self, snapshot: Snapshot) -> None:
         """Set the stores of the objects; unwatched kinds have none."""
@@ -149,45 +175,35 @@ class DefaultSelectors:
 
         Invalid objects select nothing.
         """
-        unread = self.unread(pod.namespace)
+        unread = self.unread(pod)
         if unread is not None:
             run_to_end(unread)
-        labels = self._services[pod.namespace].labels_for(pod)
+        labels = self._services[pod.namespace].labels_for(pod.labels)
         owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
         kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
-        more: tuple[Requirement, ...] = ()
+        more = _UNSELECTED
         if owner is not None and kind is not None:
             key = f"{pod.namespace}/{owner.name}"
             controller = self._objects.get(kind, _NOTHING).get(key)
             if controller is not None and kind == REPLICATION_CONTROLLERS:
                 labels |= _selected_labels(controller)
             elif controller is not None:
-                more = self._requirements(f"{kind}/{key}", controller)
-        return self._rule(labels, more)
+                more = self._rule_of(f"{kind}/{key}", controller)
+        return LabelRule(more.expressions, (*sorted(labels.items()), *more.labels)) if labels else more
 
-    def unread(self, namespace: str) -> Generator[None, None, None] | None:
-        """Return what reads the changed Services of a namespace, in steps; None if none has changed."""
-        found = self._services.get(namespace)
+    def unread(self, pod: PodInfo) -> Generator[None, None, None] | None:
+        """Return the work, in steps, before the Services of a pod are known; None if there is none."""
+        found = self._services.get(pod.namespace)
         if found is None:
-            found = self._services[namespace] = _Services(namespace)
-        return found.unread(self._objects.get(SERVICES, _NOTHING))
+            found = self._services[pod.namespace] = _Services(pod.namespace)
+        return found.unread(self._objects.get(SERVICES, _NOTHING), pod.labels)
 
-    def _requirements(self, place: str, controller: Mapping[str, Any]) -> tuple[Requirement, ...]:
-        """Return the requirements of a controller's selector, read once for each version of the controller."""
-        known, requirements = self._controllers.get(place, (None, ()))
+    def _rule_of(self, place: str, controller: Mapping[str, Any]) -> LabelRule:
+        """Return the selector of a controller, read once for each version of the controller."""
+        known, rule = self._controllers.get(place, (None, _UNSELECTED))
         if known is not controller:
-            requirements = _demanded(controller)
-            self._controllers.keep(place, (controller, requirements), LabelRule(requirements).length)
-        return requirements
-
-    def _rule(self, labels: Mapping[str, str], more: tuple[Requirement, ...]) -> LabelRule:
-        if not (labels or more):
-            return _UNSELECTED
-        place = tuple(sorted(labels.items())), more
-        rule = self._rules.get(place)
-        if rule is None:
-            rule = LabelRule((*rule_of_labels(labels), *more))
-            self._rules.keep(place, rule, rule.length)
+            rule = _selector_of(controller)
+            self._controllers.keep(place, (controller, rule), rule.length)
         return rule
 
 
@@ -209,10 +225,11 @@ def _selected_labels(found: Mapping[str, Any]) -> dict[str, str]:
     return {} if spec is None or spec.selector is None else spec.selector
 
 
-def _demanded(found: Mapping[str, Any]) -> tuple[Requirement, ...]:
+def _selector_of(found: Mapping[str, Any]) -> LabelRule:
+    """Return the selector of a ReplicaSet or StatefulSet; an empty one if it is missing or invalid."""
     try:
         spec = msgspec.convert(found, _SelectsBySelector).spec
         rule = parse_label_selector(None if spec is None else spec.selector)
     except (msgspec.ValidationError, SelectorError):
-        return ()
-    return rule.requirements or ()
+        return _UNSELECTED
+    return rule if rule.count else _UNSELECTED

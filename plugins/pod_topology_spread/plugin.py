@@ -498,11 +498,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return ()
         if snapshot is not None:
             self._selectors.look_at(snapshot)
-            unread = self._selectors.unread(pod.namespace)
+            unread = self._selectors.unread(pod)
             if unread is not None:
                 self._work.begin()
                 self._work.done(unread)
         rule = self._selectors.of(pod)
-        if not rule.requirements:
+        if not rule.count:
             return ()  # no selector selects the pod, so there are no pods to spread it among
         return self._reader.defaults(self._defaults, rule, pod, action)

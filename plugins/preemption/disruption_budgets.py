@@ -243,7 +243,7 @@ def _read(found: Mapping[str, Any]) -> Budget | None:
         rule = parse_label_selector(msgspec.convert(selector, LabelSelector | None))
     except (SelectorError, msgspec.ValidationError):
         return None
-    needs = conditions_of(None, rule) if rule.requirements else None
+    needs = conditions_of(None, rule) if rule.count else None
     if needs is None:
         return None
     return Budget(

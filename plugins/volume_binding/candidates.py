@@ -456,7 +456,7 @@ def reach_of_capacity(capacity: CSIStorageCapacity) -> Reach:
         rule = parse_label_selector(capacity.node_topology)
     except SelectorError:
         return ()
-    return () if rule.requirements is None else (NodeRule(rule.requirements),)
+    return () if rule.expressions is None else (NodeRule(rule.requirements),)
 
 
 class KeptCandidates:

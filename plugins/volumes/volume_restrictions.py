@@ -46,8 +46,10 @@ from scheduler.framework import (
     Status,
     TimeSlice,
 )
+from scheduler.objects.caches import BoundedDict
 from scheduler.objects.label_index import some_of
 from scheduler.objects.storage import (
+    CEPH_IMAGE,
     CLAIM,
     EPHEMERAL_CLAIM,
     READ_WRITE_ONCE_POD,
@@ -57,12 +59,12 @@ from scheduler.objects.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Volume
-    from scheduler.snapshot import NodeInfo, Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot, StorageInUse
 
 REASON_DISK = Reason("node(s) had no available disk", "DiskInUse")
 REASON_ONE_POD = Reason(
@@ -78,22 +80,60 @@ _TABLE = (
 _PRE_FILTER = "PreFilterVolumeRestrictions"
 
 
-class _OnePodClaims:
-    """The pod's ReadWriteOncePod claims, and how many uses of them there are.
+class _Disks:
+    """The inline disks of a pod.
+
+    Attributes:
+        pod: the pod.
+        conflicts: the uses of other pods that conflict with its own: disks are shared if no pod writes.
+    """
+
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
+        self.conflicts: set[StorageUse] = set()
+        # Its own use of a Ceph image -> the monitors that its volumes name.
+        self._monitors: dict[StorageUse, set[str]] = {}
+        for volume in pod.storage_volumes:
+            for use in disk_uses(volume):
+                self.conflicts.add(use._replace(read_only=False))
+                if not use.read_only:
+                    self.conflicts.add(use._replace(read_only=True))
+                if volume.rbd is not None:
+                    self._monitors.setdefault(use, set()).update(volume.rbd.monitors)
+
+    def shared_with(self, other: PodInfo) -> Iterator[StorageUse]:
+        """Yield the uses of another pod that conflict; a use may repeat."""
+        for use in self.conflicts & other.storage_uses:
+            if use.kind != CEPH_IMAGE:
+                yield use
+        for volume in other.storage_volumes if self._monitors else ():
+            if volume.rbd is None:
+                continue
+            (use,) = disk_uses(volume)
+            for read_only in (False,) if use.read_only else (False, True):
+                own = self._monitors.get(use._replace(read_only=read_only))
+                if own is not None and not own.isdisjoint(volume.rbd.monitors):
+                    yield use
+
+
+class _Wanted:
+    """The pod's ReadWriteOncePod claims, how many uses of them there are, and its disks.
 
     Attributes:
         names: the names of the claims, without their namespace.
         uses: claims that are in use anywhere.
-        changes: row -> uses that were added there, or removed.
+        disks: the inline disks.
+        changes: row -> uses of claims that were added there, or removed.
     """
 
-    def __init__(self, names: frozenset[str], uses: int, changes: Mapping[int, int] | None = None) -> None:
-        self.names = names
-        self.uses = uses
+    def __init__(
+        self, names: frozenset[str], uses: int, disks: _Disks, changes: Mapping[int, int] | None = None
+    ) -> None:
+        self.names, self.uses, self.disks = names, uses, disks
         self.changes = Counter(changes)
 
-    def clone(self) -> _OnePodClaims:
-        return _OnePodClaims(self.names, self.uses, self.changes)
+    def clone(self) -> _Wanted:
+        return _Wanted(self.names, self.uses, self.disks, self.changes)
 
     def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
         """Count volumes by the name of their claim in any namespace, as upstream does."""
@@ -118,6 +158,8 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def __init__(self, *, time_slice: TimeSlice) -> None:
         self._work = PluginWork(time_slice)
+        # The uids of two pods with many monitors -> whether they have an image in common; the volumes of a pod never change.
+        self._compared: BoundedDict[tuple[str, str], bool] = BoundedDict(_MOST_COMPARISONS)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         return None if pod.storage_volumes else ()  # the use of a claim concerns all nodes
@@ -187,27 +229,70 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         )
         if not uses and not any(map(_is_disk, pod.storage_volumes)):
             return SKIP
-        state.write(_PRE_FILTER, _OnePodClaims(frozenset(names), uses))
+        disks = _Disks(pod)
+        self._work.begin()
+        self._work.done(self._compare(disks, snapshot.storage))
+        state.write(_PRE_FILTER, _Wanted(frozenset(names), uses, disks))
         return None
 
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        state.mutable(_PRE_FILTER, _OnePodClaims).count(added, 1)
+        state.mutable(_PRE_FILTER, _Wanted).count(added, 1)
 
     def remove_pods(
         self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        state.mutable(_PRE_FILTER, _OnePodClaims).count(removed, -1)
+        state.mutable(_PRE_FILTER, _Wanted).count(removed, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        claims = state.read(_PRE_FILTER, _OnePodClaims)
+        claims = state.read(_PRE_FILTER, _Wanted)
         index = np.full(snapshot.n_nodes, 2 if claims.uses > 0 else 0, dtype=np.uint16)
         for row, change in claims.changes.items():
             index[row] = 2 if claims.uses + change > 0 else 0
-        holders = snapshot.storage.holders
-        index[list({row for use in _conflicts(pod) for row in holders(use)})] = 1
+        index[list(self._rows_with(claims.disks, snapshot.storage))] = 1
         return Outcomes(index, _TABLE)
+
+    def _rows_with(self, disks: _Disks, storage: StorageInUse) -> set[int]:
+        """Return the rows with a pod that uses a disk."""
+        rows: set[int] = set()
+        for use in disks.conflicts:
+            if use.kind == CEPH_IMAGE:
+                on = (row for row in storage.holders(use) if row not in rows)
+                rows.update(
+                    row for row in on if any(self._shares(disks, each) for each in storage.pods_on(row))
+                )
+            else:
+                rows.update(storage.holders(use))
+        return rows
+
+    def _compare(self, disks: _Disks, storage: StorageInUse) -> Generator[None, None, None]:
+        """Compare the pod with others that use its Ceph images, in steps; results for many monitors are kept."""
+        images = [use for use in disks.conflicts if use.kind == CEPH_IMAGE]
+        for row in sorted({row for use in images for row in storage.holders(use)}):
+            for other in storage.pods_on(row):
+                if (disks.pod.uid, other.uid) not in self._compared and _monitors(other) > _FEW_MONITORS:
+                    self._shares(disks, other)
+                    yield
+
+    def _shares(self, disks: _Disks, other: PodInfo) -> bool:
+        """Return whether another pod uses a disk of the pod."""
+        key = disks.pod.uid, other.uid
+        known = self._compared.get(key)
+        if known is None:
+            known = any(True for _ in disks.shared_with(other))
+            if _monitors(other) > _FEW_MONITORS:
+                self._compared[key] = known
+        return known
+
+
+_FEW_MONITORS = 256
+"""The comparison with a pod that has more monitors is kept."""
+_MOST_COMPARISONS = 65_536
+
+
+def _monitors(pod: PodInfo) -> int:
+    return sum([len(volume.rbd.monitors) for volume in pod.storage_volumes if volume.rbd is not None])
 
 
 def _names_for_one_pod(pod: PodInfo, storage: StorageObjects) -> frozenset[str]:
@@ -252,8 +337,8 @@ def _users_of_one_pod_claims(pod: PodInfo, snapshot: Snapshot) -> Iterator[tuple
 
 def _users_of_disks(pod: PodInfo, snapshot: Snapshot, row: int) -> list[tuple[int, PodInfo]]:
     """Return the row, and the pods there that use a disk of a pod."""
-    unwanted = frozenset(_conflicts(pod))
-    return [(row, each) for each in snapshot.pods_on(row) if unwanted & each.storage_uses]
+    disks = _Disks(pod)
+    return [(row, each) for each in snapshot.pods_on(row) if any(True for _ in disks.shared_with(each))]
 
 
 def _remedy_after(pod: PodInfo, users: Sequence[tuple[int, PodInfo]], purpose: str) -> NodesExplanation:
@@ -271,9 +356,9 @@ def _remedy_after(pod: PodInfo, users: Sequence[tuple[int, PodInfo]], purpose: s
 
 def _why_disks(pod: PodInfo, node: NodeInfo) -> Iterator[str]:
     """Yield which disks of a pod are in use on a node."""
-    unwanted = frozenset(_conflicts(pod))
+    disks = _Disks(pod)
     for each in node.pods:
-        for use in sorted({(use.kind, str(use.key)) for use in unwanted & each.storage_uses}):
+        for use in sorted({(use.kind, str(use.key)) for use in disks.shared_with(each)}):
             yield f"disk {' '.join(use)} is in use on this node by {each.key}, and cannot be shared with it"
 
 
@@ -288,22 +373,13 @@ def _is_disk(volume: Volume) -> bool:
 
 def _unwanted(pod: PodInfo) -> frozenset[StorageUse]:
     """Return the uses of another pod that may have excluded this pod: claims that it names, and disks."""
-    return frozenset((*(use for use in pod.storage_uses if use.kind == CLAIM), *_conflicts(pod)))
+    return frozenset((*(use for use in pod.storage_uses if use.kind == CLAIM), *_Disks(pod).conflicts))
 
 
 def _conflicts_with_any(use: StorageUse, others: frozenset[StorageUse]) -> bool:
-    """Return whether a claim or disk of one pod conflicts with those of another."""
+    """Return whether a claim or disk of one pod conflicts with those of another, whatever the monitors of a Ceph image."""
     if use.kind in {CLAIM, EPHEMERAL_CLAIM}:
         return use.kind == CLAIM and use in others
     return use._replace(read_only=False) in others or (
         not use.read_only and use._replace(read_only=True) in others
     )
-
-
-def _conflicts(pod: PodInfo) -> Iterator[StorageUse]:
-    """Yield the uses that conflict with this pod's: disks are shared if no pod writes."""
-    for volume in pod.storage_volumes:
-        for kind, key, read_only in disk_uses(volume):
-            yield StorageUse(kind, key)
-            if not read_only:
-                yield StorageUse(kind, key, True)

@@ -37,10 +37,12 @@ def keys_of_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[
 
 def keys_of_rule(rule: LabelRule) -> frozenset[LabelKey] | None:
     """Return keys of which labels need one to match the rule; None if it may match without any, or has too many."""
-    if rule.requirements is None:
+    if rule.expressions is None:
         return frozenset()  # the rule never matches
+    if rule.labels:
+        return frozenset(rule.labels[:1])
     fewest: Requirement | None = None
-    for each in rule.requirements:
+    for each in rule.expressions:
         if _needs_one(each) and (fewest is None or len(each.values) < len(fewest.values)):
             fewest = each
             if len(each.values) <= 1:
@@ -83,18 +85,18 @@ def matcher(rule: LabelRule) -> Matcher:
 
     Its cost depends on the number of requirements or of labels, whichever is smaller.
     """
-    requirements = rule.requirements
-    return rule.matches if requirements is None or len(requirements) <= _FEW else _Many(requirements)
+    return rule.matches if rule.expressions is None or rule.count <= _FEW else _Many(rule)
 
 
 class _Many:
     """Requirements that must all match, by the keys of their labels."""
 
-    __slots__ = ("_by_key", "_needed")
+    __slots__ = ("_by_key", "_labels", "_needed")
 
-    def __init__(self, requirements: Iterable[Requirement]) -> None:
+    def __init__(self, rule: LabelRule) -> None:
+        self._labels = frozenset(rule.labels)
         by_key: dict[str, list[Requirement]] = {}
-        for requirement in merged(requirements, every=True):
+        for requirement in merged(rule.expressions or (), every=True):
             by_key.setdefault(requirement.key, []).append(requirement)
         self._by_key = by_key
         # The keys that an object must have.
@@ -104,6 +106,8 @@ class _Many:
 
     def __call__(self, labels: Mapping[str, str]) -> bool:
         by_key = self._by_key
+        if len(self._labels) > len(labels) or not self._labels <= labels.items():
+            return False
         if len(self._needed) > len(labels) or not self._needed <= labels.keys():
             return False
         keys = labels if len(labels) < len(by_key) else by_key
@@ -137,9 +141,10 @@ def written(requirement: Requirement) -> str:
 
 def written_rule(rule: LabelRule) -> str:
     """Return a label selector in the words of the API: `app=web, tier In [a, b]`."""
-    if rule.requirements is None:
+    if rule.expressions is None:
         return "no pod"
-    return some_of([written(each) for each in rule.requirements]) or "any pod"
+    parts = [f"{key}={value}" for key, value in rule.labels]
+    return some_of([*parts, *map(written, rule.expressions)]) or "any pod"
 
 
 def value_of(key: str, labels: Mapping[str, str]) -> str:
@@ -224,9 +229,11 @@ class RuleIndex(Generic[T]):
     @staticmethod
     def _places(rule: LabelRule) -> Iterable[tuple[str, str] | None]:
         """Return the labels that index a rule, all with the same key; None for a rule that is not indexed."""
-        if rule.requirements is None:
+        if rule.expressions is None:
             return ()  # matches nothing
-        for requirement in rule.requirements:
+        if rule.labels:
+            return rule.labels[:1]
+        for requirement in rule.expressions:
             if requirement.operator is Operator.IN and len(requirement.values) <= _MOST_VALUES:
                 return [(requirement.key, value) for value in requirement.values]
         return (None,)

@@ -223,27 +223,52 @@ class LabelRule(msgspec.Struct, frozen=True, gc=False):
     """A parsed label selector.
 
     Attributes:
-        requirements: all must match; None matches nothing.
+        expressions: all must match; None matches nothing.
+        labels: keys and values of labels that must all exist. They are no expressions, because a selector may have
+            100,000 of them.
     """
 
-    requirements: tuple[Requirement, ...] | None
+    expressions: tuple[Requirement, ...] | None
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no requirements and matches everything."""
+        return self.expressions == () and not self.labels
+
+    @property
+    def count(self) -> int:
+        """The number of requirements."""
+        return len(self.labels) + len(self.expressions or ())
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The requirements, those of labels first; none if it matches nothing."""
+        labels = [Requirement(key, Operator.IN, frozenset((value,))) for key, value in self.labels]
+        return (*labels, *(self.expressions or ()))
 
     @property
     def cost(self) -> int:
         """The cost of indexing it, in requirements with few values."""
-        return sum([1 + len(each.values) // VALUES_OF_A_REQUIREMENT for each in self.requirements or ()])
+        expressions = self.expressions or ()
+        return self.count + sum([len(each.values) // VALUES_OF_A_REQUIREMENT for each in expressions])
 
     @property
     def length(self) -> int:
         """The approximate number of characters of its source."""
-        requirements = self.requirements or ()
-        return sum([32 + len(each.key) + sum(map(len, each.values)) for each in requirements])
+        expressions = self.expressions or ()
+        return sum([32 + len(key) + len(value) for key, value in self.labels]) + sum(
+            [32 + len(each.key) + sum(map(len, each.values)) for each in expressions]
+        )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        if self.requirements is None:
+        if self.expressions is None:
             return False
         # This is called for every added or removed pod: a loop takes half the time of all().
-        for requirement in self.requirements:  # noqa: SIM110
+        for key, value in self.labels:
+            if labels.get(key) != value:
+                return False
+        for requirement in self.expressions:  # noqa: SIM110
             if not requirement.admits(labels.get(requirement.key)):
                 return False
         return True
@@ -315,7 +340,8 @@ class RequiredNodeAffinity:
 
 
 _BY_NAME = {operator.value: operator for operator in Operator}
-_WITHOUT_VALUES = {each.value: each for each in (Operator.EXISTS, Operator.DOES_NOT_EXIST)}
+_WITH_VALUES = frozenset({Operator.IN, Operator.NOT_IN})
+_WITHOUT_VALUES = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _NO_RULE = Requirement("", Operator.IN)
 
 
@@ -341,44 +367,52 @@ def parse_label_selector(selector: LabelSelector | None, path: str = "") -> Labe
     """
     if selector is None:
         return LabelRule(None)
-    return LabelRule(tuple(each for each in read_label_selector(selector, path) if each is not None))
+    steps = read_label_selector(selector, path)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        rule: LabelRule = end.value
+    return rule
 
 
-def read_label_selector(selector: LabelSelector, path: str = "") -> Iterator[Requirement | None]:
-    """Yield the requirements of a label selector one by one, until one is invalid.
-
-    Yield None between steps while reading a requirement with many values.
+def read_label_selector(selector: LabelSelector, path: str = "") -> Generator[None, None, LabelRule]:
+    """Parse a label selector in steps. The checks of all its labels, and of all keys and values, are one step each.
 
     Raises:
-        SelectorError: as `parse_label_selector`, at the end.
+        SelectorError: as `parse_label_selector`.
     """
     faults: list[FieldError] = []
     labels = selector.match_labels
     are_valid = are_label_keys(labels) and are_label_values(labels.values())
-    for key, value in labels.items():
-        if are_valid:
-            yield Requirement(key, Operator.IN, frozenset((value,)))
-            continue
+    for key, value in () if are_valid else labels.items():
         labelled = SelectorRequirement(key, Operator.IN.value, (value,))
         place, known = f"{path}.matchLabels", len(faults)
-        requirement = _parse(labelled, place, _LABEL_OPERATORS, faults)
+        _parse(labelled, place, _LABEL_OPERATORS, faults)
         faults[known:] = [  # a requirement has fields, and a label has none
             FieldError(place if fault.path == f"{place}.key" else f"{place}.{key}", fault.problem)
             for fault in faults[known:]
         ]
-        if not faults:
-            yield requirement
-    are_valid = are_label_keys([each.key for each in selector.match_expressions])
-    for index, written in enumerate(selector.match_expressions):
-        operator = _WITHOUT_VALUES.get(written.operator)
-        if are_valid and operator is not None and not (written.values or faults):
-            yield Requirement(written.key, operator)
-            continue
-        read = yield from _read(written, f"{path}.matchExpressions[{index}]", _LABEL_OPERATORS, faults)
-        if not faults:
-            yield read
+    yield
+    required = list(labels.items())
+    expressions: list[Requirement] = []
+    selected = selector.match_expressions
+    values = [*chain.from_iterable([each.values for each in selected])]
+    are_valid = are_label_keys([each.key for each in selected]) and are_label_values(values)
+    for index, written in enumerate(selected):
+        if index % _REQUIREMENTS_A_STEP == 0:
+            yield
+        operator = _BY_NAME.get(written.operator) if are_valid else None
+        if operator is Operator.IN and len(written.values) == 1:
+            required.append((written.key, written.values[0]))
+        elif operator in (_WITH_VALUES if written.values else _WITHOUT_VALUES):
+            expressions.append(Requirement(written.key, operator, frozenset(written.values)))
+        else:
+            place = f"{path}.matchExpressions[{index}]"
+            expressions.append(_parse(written, place, _LABEL_OPERATORS, faults))
     if faults:
         raise SelectorError(faults)
+    return LabelRule(tuple(expressions), tuple(required))
 
 
 def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
@@ -493,6 +527,8 @@ VALUES_OF_A_REQUIREMENT = 16
 """The number of values of a requirement that cost as much as another requirement."""
 _FEW = 16
 """Up to this number rules or requirements are evaluated one by one."""
+_REQUIREMENTS_A_STEP = 256
+"""How many requirements of a label selector are parsed in one step; it takes about a millisecond."""
 _VALUES_A_STEP = 1024
 """How many values of a requirement are checked in one step; it takes about a millisecond."""
 
@@ -566,10 +602,10 @@ def _rule(
         return _NO_RULE
     count = len(written.values)
     bound: int | None = 0
-    if operator in {Operator.IN, Operator.NOT_IN}:
+    if operator in _WITH_VALUES:
         if not count:
             faults.append(FieldError(f"{path}.values", f"{operator.value} needs a value"))
-    elif operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST}:
+    elif operator in _WITHOUT_VALUES:
         if count:
             faults.append(FieldError(f"{path}.values", f"{operator.value} takes no values, was {count}"))
     elif count != 1:

@@ -295,6 +295,7 @@ class PodClaim(NamedTuple):
 
 CLAIM: Final = "claim"
 EPHEMERAL_CLAIM: Final = "ephemeral claim"
+CEPH_IMAGE: Final = "RBD"
 
 
 class StorageUse(NamedTuple):
@@ -332,7 +333,10 @@ def storage_uses(pod: Pod) -> frozenset[StorageUse]:
 
 
 def disk_uses(volume: Volume) -> tuple[StorageUse, ...]:
-    """Return the keys of a disk, by which pods with the same disk are found: for a Ceph image, one for each monitor.
+    """Return the key of a disk, by which pods with the same disk are found; none for files and claims.
+
+    A Ceph image is the same disk only for pods that also have one of its monitors in common. A volume may have 200,000
+    monitors, so they are no part of the key.
 
     Source:
         kube-scheduler v1.36, plugins/volumerestrictions/volume_restrictions.go, isVolumeConflict.
@@ -344,8 +348,7 @@ def disk_uses(volume: Volume) -> tuple[StorageUse, ...]:
     if (iscsi := volume.iscsi) is not None:
         return (StorageUse("ISCSI", iscsi.iqn, iscsi.read_only),)
     if (rbd := volume.rbd) is not None:
-        images = ((monitor, rbd.pool, rbd.image) for monitor in rbd.monitors)
-        return tuple(StorageUse("RBD", image, rbd.read_only) for image in images)
+        return (StorageUse(CEPH_IMAGE, (rbd.pool, rbd.image), rbd.read_only),)
     return ()
 
 

@@ -206,9 +206,11 @@ class PodClasses:
             rule: the rule.
             namespaces: the namespaces of interest; classes in others may be left out. None means all namespaces.
         """
-        if rule.requirements is None:
+        if rule.expressions is None:
             return ()
-        for requirement in rule.requirements:
+        if rule.labels:
+            return chain(self._by_label.get(rule.labels[0], ()), self._many_labels)
+        for requirement in rule.expressions:
             if requirement.operator is Operator.IN:  # a pod has one value of a label, so they do not overlap
                 labels = ((requirement.key, value) for value in requirement.values)
                 found = (pod_class for label in labels for pod_class in self._by_label.get(label, ()))
@@ -277,13 +279,16 @@ class PodQuery:
         if not self.parts:
             return None
         named = [part.namespaces for part in self.parts if part.namespaces is not None]
-        requirements: list[Requirement] = []
+        labels: list[tuple[str, str]] = []
+        expressions: list[Requirement] = []
         for part in self.parts:
-            if part.rule.requirements is None:
+            if part.rule.expressions is None:
                 return None
-            requirements += part.rule.requirements
+            labels += part.rule.labels
+            expressions += part.rule.expressions
         return conditions_of(
-            named[0].intersection(*named[1:]) if named else None, LabelRule(tuple(requirements))
+            named[0].intersection(*named[1:]) if named else None,
+            LabelRule(tuple(expressions), tuple(labels)),
         )
 
     def count(self, pods: Iterable[Alike]) -> int:
@@ -296,8 +301,8 @@ class PodQuery:
         requirements = values = 0
         for part in self.parts:
             values += len(part.namespaces or ())
-            requirements += len(part.rule.requirements or ())
-            values += sum([len(requirement.values) for requirement in part.rule.requirements or ()])
+            requirements += part.rule.count
+            values += sum([len(requirement.values) for requirement in part.rule.expressions or ()])
         return _PART_BYTES * len(self.parts) + _REQUIREMENT_BYTES * requirements + _VALUE_BYTES * values
 
     @cached_property

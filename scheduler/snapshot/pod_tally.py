@@ -192,7 +192,7 @@ class PodTally:
             self._group.reserve(number + 1)
             self._weight.reserve(number + 1)
             self._group.cells[number], self._weight.cells[number] = group, term.weight
-            words += len(needs.places) + len(needs.forbidden) + sum(map(len, needs.others))
+            words += len(needs.places) + len(needs.forbidden) + len(needs.wanted)
         self._words += words
         return words
 

@@ -10,18 +10,18 @@ each additional term costs a decision only nanoseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain, product, repeat
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.objects.selectors import Operator
+from scheduler.objects.selectors import Operator, Requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.pod_affinity import AffinityTerm
-    from scheduler.objects.selectors import LabelRule, Requirement
+    from scheduler.objects.selectors import LabelRule
     from scheduler.snapshot.arrays import Int32s, Int64s
 
 Word = str | tuple[object, ...]
@@ -35,6 +35,8 @@ _NEVER: Final = np.iinfo(np.int32).max
 """More conditions than any term has."""
 _FEWEST_GONE: Final = 1024
 _MOST_UNSORTED: Final = 4096
+_MOST_MERGED: Final = 1 << 18
+"""A run with this number of hashes is not merged with another one: it would take longer than ten milliseconds."""
 _SMALLEST: Final = 16
 
 
@@ -44,119 +46,155 @@ class Conditions:
 
     Attributes:
         places: the places that index the term; a pod has at most one of them.
-        others: sets of words; a pod has at most one word of each set, and must have one.
-        forbidden: words that a pod must not have.
+        sets: the number of sets of words of which a pod must have one word; it has at most one of each set.
+        wanted: the hashes of the words of these sets.
+        forbidden: the hashes of words that a pod must not have.
     """
 
     places: list[Place]
-    others: list[Sequence[Word]]
-    forbidden: list[Word]
+    sets: int
+    wanted: list[int]
+    forbidden: list[int]
 
 
 def conditions(term: AffinityTerm) -> Iterator[Conditions]:
     """Yield one or two alternative conditions of a term; a pod meets at most one. A term without matches yields none."""
-    labels = _words_of(term.rule, None, None)
-    if labels is None:
+    own = _words_of(term.rule)
+    if own is None:
         return
-    needed, forbidden = labels
-    of_namespace = _words_of(term.namespace_rule, _NAMESPACE_KEY, _NAMESPACE_LABEL)
-    chooses_all = of_namespace == ([], [])
-    if term.namespaces and not chooses_all:
-        yield _filed(term.namespaces, needed, forbidden)
-    if of_namespace is not None:
-        more_needed, more_forbidden = of_namespace
-        named = [] if chooses_all else [(_NAMESPACE, name) for name in term.namespaces]
-        yield _filed(None, [*needed, *more_needed], [*forbidden, *more_forbidden, *named])
+    if term.namespaces and not term.namespace_rule.is_empty:
+        yield _filed(term.namespaces, own)
+    more = _words_of(term.namespace_rule, of_namespace=True)
+    if more is not None:
+        named = () if term.namespace_rule.is_empty else term.namespaces
+        forbidden = [*own.forbidden, *more.forbidden, *_hashes((_NAMESPACE,), named)]
+        yield _filed(None, _Words([*own.single, *more.single], [*own.several, *more.several], forbidden))
 
 
 def conditions_of(namespaces: frozenset[str] | None, rule: LabelRule) -> Conditions | None:
     """Return the conditions for pods in some or all namespaces that match a label rule; None if no pod can match."""
-    labels = _words_of(rule, None, None)
-    if labels is None or (namespaces is not None and not namespaces):
-        return None
-    return _filed(namespaces, *labels)
+    words = _words_of(rule)
+    return None if words is None or (namespaces is not None and not namespaces) else _filed(namespaces, words)
 
 
-def _filed(
-    namespaces: frozenset[str] | None, needed: Sequence[Sequence[Word]], forbidden: list[Word]
-) -> Conditions:
-    others = list(needed)
+@dataclass(slots=True)
+class _Words:
+    """The words of a rule.
+
+    Attributes:
+        single: words that a pod must have.
+        several: a prefix and values for each set of words of which a pod must have one.
+        forbidden: the hashes of words that a pod must not have.
+    """
+
+    single: list[Word]
+    several: list[tuple[tuple[object, ...], Collection[str]]]
+    forbidden: list[int]
+
+    def add(self, requirement: Requirement, key: Word, prefix: tuple[object, ...]) -> bool:
+        """Add the only requirement about a label; return False if nothing matches it.
+
+        Args:
+            requirement: the requirement.
+            key: the word of the label's key.
+            prefix: the words of its values without the value.
+        """
+        operator, values = requirement.operator, requirement.values
+        if operator is Operator.EXISTS:
+            self.single.append(key)
+        elif operator is Operator.DOES_NOT_EXIST:
+            self.forbidden.append(hash(key))
+        elif operator is Operator.NOT_IN:
+            self.forbidden += _hashes(prefix, values)
+        elif len(values) == 1:
+            self.single.append((*prefix, *values))
+        else:
+            self.several.append((prefix, values))
+            return bool(values)
+        return True
+
+
+def _hashes(prefix: tuple[object, ...], values: Iterable[str]) -> Iterator[int]:
+    """Return the hash of each word with a prefix."""
+    return map(hash, zip(*map(repeat, prefix), values, strict=False))
+
+
+def _filed(namespaces: frozenset[str] | None, words: _Words) -> Conditions:
+    several = list(words.several)
     under: Sequence[str | None] = (None,)
     if namespaces is not None:
         if len(namespaces) <= _MOST_PLACES:
             under = list(namespaces)
         else:
-            others.append([(_NAMESPACE, name) for name in namespaces])
+            several.append(((_NAMESPACE,), namespaces))
     # A label is rarer than a label key; only the pod's own labels index terms, not those of its namespace.
-    index: Sequence[Word] | None = None
-    for some in needed:
-        if len(some) * len(under) <= _MOST_PLACES and _is_own(some[0]):
-            if isinstance(some[0], tuple):
-                index = some
-                break
-            index = index or some
-    if index is not None:
-        others = [some for some in others if some is not index]
-    return Conditions(list(product(under, index or (None,))), others, forbidden)
-
-
-def _is_own(word: Word) -> bool:
-    return isinstance(word, str) or isinstance(word[0], str)
-
-
-def _words_of(
-    rule: LabelRule, key_tag: object, label_tag: object
-) -> tuple[list[Sequence[Word]], list[Word]] | None:
-    """Return the required sets of words and the forbidden words of a rule; None if no labels can match."""
-    if rule.requirements is None:
-        return None
-    needed: list[Sequence[Word]] = []
-    forbidden: list[Word] = []
-    for key, requirements in _by_key(rule.requirements).items():
-        key_word: Word = key if key_tag is None else (key_tag, key)
-        prefix: tuple[object, ...] = (key,) if label_tag is None else (label_tag, key)
-        if (
-            len(requirements) == 1 and requirements[0].operator is _IN
-        ):  # as nearly all, and of these there may be 100,000
-            if not requirements[0].values:
-                return None
-            needed.append([(*prefix, value) for value in requirements[0].values])
-            continue
-        operators = {requirement.operator for requirement in requirements}
-        denied = frozenset[str]().union(*_values(requirements, Operator.NOT_IN))
-        if Operator.DOES_NOT_EXIST in operators:
-            if operators & _PRESENT:
-                return None
-            forbidden.append(key_word)
-        elif _IN in operators:
-            allowed, *more = _values(requirements, _IN)
-            allowed = allowed.intersection(*more) - denied
-            if not allowed:
-                return None
-            needed.append([(*prefix, value) for value in allowed])
+    single = list(words.single)
+    labels = (word for word in single if isinstance(word, tuple) and isinstance(word[0], str))
+    index: Word | None = next(labels, None)
+    found: Sequence[Word | None] = [index]
+    if index is None:
+        most = _MOST_PLACES // len(under)
+        few = next((each for each in several if len(each[1]) <= most and isinstance(each[0][0], str)), None)
+        if few is None:
+            index = next((word for word in single if isinstance(word, str)), None)
+            found = [index]
         else:
-            if Operator.EXISTS in operators:
-                needed.append([key_word])
-            forbidden += [(*prefix, value) for value in denied]
-    return needed, forbidden
+            several.remove(few)
+            found = [(*few[0], value) for value in few[1]]
+    if index is not None:
+        single.remove(index)
+    wanted = [*map(hash, single), *chain.from_iterable([_hashes(*each) for each in several])]
+    return Conditions(list(product(under, found)), len(single) + len(several), wanted, words.forbidden)
 
 
-_IN: Final = Operator.IN
-_PRESENT: Final = frozenset({Operator.IN, Operator.EXISTS})
+def _words_of(rule: LabelRule, *, of_namespace: bool = False) -> _Words | None:
+    """Return the words of a rule for the labels of a pod or of its namespace; None if no labels can match."""
+    if rule.expressions is None:
+        return None
+    labels = dict(rule.labels)
+    if len(labels) < len(rule.labels) and len(set(rule.labels)) > len(labels):
+        return None  # two values of one label
+    words = _Words(
+        [(_NAMESPACE_LABEL, *each) for each in labels.items()] if of_namespace else [*labels.items()], [], []
+    )
+    for each in _one_by_key(rule.expressions):
+        key = each.key
+        value = labels.get(key)
+        if value is not None:
+            can_match = each.admits(value)
+        elif of_namespace:
+            can_match = words.add(each, (_NAMESPACE_KEY, key), (_NAMESPACE_LABEL, key))
+        else:
+            can_match = words.add(each, key, (key,))
+        if not can_match:
+            return None
+    return words
 
 
-def _by_key(requirements: Sequence[Requirement]) -> Mapping[str, Sequence[Requirement]]:
-    single = {each.key: (each,) for each in requirements}
-    if len(single) == len(requirements):
-        return single
+def _one_by_key(requirements: Sequence[Requirement]) -> Sequence[Requirement]:
+    """Return equal requirements with one for each label, or two for one that exists and has none of some values."""
+    if len({each.key for each in requirements}) == len(requirements):
+        return requirements
     by_key: dict[str, list[Requirement]] = {}
-    for requirement in requirements:
-        by_key.setdefault(requirement.key, []).append(requirement)
-    return by_key
+    for each in requirements:
+        by_key.setdefault(each.key, []).append(each)
+    return [*chain.from_iterable(map(_joined, by_key.values()))]
 
 
-def _values(requirements: Sequence[Requirement], operator: Operator) -> list[frozenset[str]]:
-    return [requirement.values for requirement in requirements if requirement.operator is operator]
+def _joined(requirements: Sequence[Requirement]) -> Sequence[Requirement]:
+    """Join requirements about one label."""
+    key, operators = requirements[0].key, {each.operator for each in requirements}
+    allowed = [each.values for each in requirements if each.operator is Operator.IN]
+    denied = frozenset[str]().union(
+        *[each.values for each in requirements if each.operator is Operator.NOT_IN]
+    )
+    if Operator.DOES_NOT_EXIST in operators:
+        never = operators & {Operator.IN, Operator.EXISTS}
+        return (Requirement(key, Operator.IN if never else Operator.DOES_NOT_EXIST),)
+    if allowed:
+        return (Requirement(key, Operator.IN, allowed[0].intersection(*allowed) - denied),)
+    found = [Requirement(key, Operator.EXISTS)] if Operator.EXISTS in operators else []
+    return [*found, Requirement(key, Operator.NOT_IN, denied)] if denied else found
 
 
 def _words_of_pod(
@@ -180,9 +218,9 @@ class TermColumns:
 
     def __init__(self) -> None:
         self._places: dict[str | None, dict[Word | None, int | _Numbers]] = {}
-        self._wanted = _WordIndex()  # the words of `Conditions.others`
+        self._wanted = _WordIndex()  # the words of `Conditions.wanted`
         self._forbidden = _WordIndex()
-        self._need: Int32s = np.full(_SMALLEST, _NEVER, dtype=np.int32)  # the number of sets in `others`
+        self._need: Int32s = np.full(_SMALLEST, _NEVER, dtype=np.int32)  # `Conditions.sets`
         self._taken = 0  # the count of assigned numbers
         self._free: list[int] = []
         self._gone: list[int] = []  # numbers of removed terms that word indexes may still contain
@@ -202,8 +240,8 @@ class TermColumns:
             self._taken += 1
             if number == len(self._need):
                 self._need = np.concatenate([self._need, np.full(number, _NEVER, dtype=np.int32)])
-        self._need[number] = len(needs.others)
-        self._wanted.add(chain.from_iterable(needs.others), number)
+        self._need[number] = needs.sets
+        self._wanted.add(needs.wanted, number)
         self._forbidden.add(needs.forbidden, number)
         for namespace, word in needs.places:
             there = self._places.setdefault(namespace, {})
@@ -328,8 +366,7 @@ class _WordIndex:
         self._new: list[int] = []  # hashes that are not sorted yet
         self._new_numbers: list[int] = []
 
-    def add(self, words: Iterable[Word], number: int) -> None:
-        hashes = [*map(hash, words)]
+    def add(self, hashes: Sequence[int], number: int) -> None:
         self._new += hashes
         self._new_numbers += [number] * len(hashes)
         if len(self._new) > _MOST_UNSORTED:
@@ -359,9 +396,9 @@ class _WordIndex:
         hashes: Int64s = np.array(self._new, dtype=np.int64)
         numbers: Int32s = np.array(self._new_numbers, dtype=np.int32)
         self._new, self._new_numbers = [], []
-        order = np.argsort(hashes, kind="stable")
+        order = np.argsort(hashes)
         run = hashes[order], numbers[order]
-        while self._runs and len(self._runs[-1][0]) < 2 * len(run[0]):
+        while self._runs and len(self._runs[-1][0]) < min(2 * len(run[0]), _MOST_MERGED):
             run = _merged(self._runs.pop(), run)
         self._runs.append(run)
 

@@ -84,11 +84,11 @@ def test_labels_and_values_of_a_selector_are_checked_all_at_once():
     labels = {f"example.com/key-{number}": str(number) for number in range(1000)}
     values = tuple(map(str, range(1000)))
 
-    assert lines_run(lambda: parse_label_selector(LabelSelector(match_labels=labels))) < 9000
+    assert lines_run(lambda: parse_label_selector(LabelSelector(match_labels=labels))) < 4000
     many = LabelSelector(match_expressions=(SelectorRequirement("key", "In", values),))
     assert lines_run(lambda: parse_label_selector(many)) < 100
     absent = tuple(SelectorRequirement(key, "DoesNotExist") for key in labels)
-    assert lines_run(lambda: parse_label_selector(LabelSelector(match_expressions=absent))) < 11_000
+    assert lines_run(lambda: parse_label_selector(LabelSelector(match_expressions=absent))) < 12_000
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from scheduler.objects.selectors import LabelRule, Operator, Requirement, SelectorError, parse_label_selector
+from scheduler.objects.selectors import LabelRule, SelectorError, parse_label_selector
 from scheduler.objects.v1 import HONOR, IGNORE, NO_EXECUTE, NO_SCHEDULE
 from scheduler.tools.whatif.evaluation import is_pending
 from scheduler.tools.whatif.rebalancing.evictable_pods import is_of_its_node
@@ -233,11 +233,10 @@ class SpreadExcess(Objective):
             rule = parse_label_selector(constraint.label_selector)
         except SelectorError:
             return  # the scheduler rejects the pod for it
-        if not rule.requirements:
+        if not rule.count:
             return  # as for the scheduler, it counts no pod on a node
         own = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
-        more = tuple(Requirement(key, Operator.IN, frozenset({own[key]})) for key in sorted(own))
-        rule = LabelRule((*more, *rule.requirements))
+        rule = LabelRule(rule.expressions, (*sorted(own.items()), *rule.labels))
         nodes = self._nodes_key(pod, constraint)
         least = constraint.min_domains or 1
         key = pod.namespace, rule, constraint.max_skew, least, nodes

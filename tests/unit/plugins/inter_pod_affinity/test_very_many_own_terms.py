@@ -307,7 +307,7 @@ def test_constraints_share_the_requirements_of_their_label_keys_and_are_read_onc
 
     found = reader.of_pod(pod, "DoNotSchedule", PluginWork())
 
-    distinct = {id(each) for constraint in found for each in constraint.rule.requirements or ()}
+    distinct = {id(each) for constraint in found for each in constraint.rule.labels}
     assert len(distinct) == 100
     assert lines_run(lambda: reader.of_pod(pod, "DoNotSchedule", PluginWork())) < 200
     other = builders.pod("evil", labels=dict.fromkeys(keys, "w"), topology_spread_constraints=written)
@@ -545,8 +545,8 @@ class TestLongConstraints:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read = []
-        rule = selectors._rule
-        monkeypatch.setattr(selectors, "_rule", lambda *args: read.append(args[1]) or rule(*args))
+        made_up = selectors.Requirement
+        monkeypatch.setattr(selectors, "Requirement", lambda *args: read.append(args[0]) or made_up(*args))
         plugin, table = impatient(PodTopologySpread), cluster()
         each = spreading(SPREAD_SHAPES["other values of a popular key"], 3000, "DoNotSchedule")
 

@@ -59,11 +59,9 @@ def service(selector: Any) -> dict[str, Any]:
 
 def found(selectors: DefaultSelectors, each: PodInfo) -> dict[str, tuple[str, set[str]]]:
     """Key -> operator and values of the rule of the pod."""
-    rule = selectors.of(each)
-    assert rule.requirements is not None
     return {
         requirement.key: (requirement.operator.value, set(requirement.values))
-        for requirement in rule.requirements
+        for requirement in selectors.of(each).requirements
     }
 
 
@@ -218,7 +216,7 @@ def test_services_with_many_labels_are_read_in_steps_and_may_change_between_them
     labels = {f"key-{number}": "v" for number in range(20_000)}
     services.update({f"shop/{number}": service({**labels, "app": f"{number}"}) for number in range(5)})
     services["shop/web"] = service({"app": "web"})
-    unread, steps = selectors.unread("shop"), 0
+    unread, steps = selectors.unread(pod()), 0
     assert unread is not None
     for _ in unread:
         steps += 1
@@ -227,7 +225,29 @@ def test_services_with_many_labels_are_read_in_steps_and_may_change_between_them
 
     assert steps == 5
     assert found(selectors, pod()) == {"tier": ("In", {"front"})}
-    assert selectors.unread("shop") is None
+    assert selectors.unread(pod()) is None
+
+
+def test_the_services_of_a_pod_with_many_labels_are_merged_in_steps_and_kept(
+    table: ClusterTable, selectors: DefaultSelectors
+):
+    services = table.watch_kind(SERVICES)
+    labels = {f"key-{number}": "v" for number in range(2000)}
+    services.update({f"shop/{number}": service({**labels, f"key-{number}": "v"}) for number in range(20)})
+    services["shop/other"] = service({**labels, "app": "web"})
+    large = pod(labels=labels)
+    run_to_end(selectors.unread(pod()))
+
+    assert sum(1 for _ in selectors.unread(large)) == 21
+    assert selectors.unread(large) is None
+    assert found(selectors, large).keys() == labels.keys()
+    again = selectors.unread(pod(labels={**labels, "app": "web"}))
+    assert next(again) is None
+    services["shop/other"] = service({"app": "web"})
+    run_to_end(again)
+    assert found(selectors, pod(labels={**labels, "app": "web"})).keys() == {*labels, "app"}
+    services.clear()
+    assert found(selectors, large) == {}
 
 
 def test_an_attempt_waits_until_services_with_many_labels_are_read(table: ClusterTable):

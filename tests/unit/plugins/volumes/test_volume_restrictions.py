@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from plugins.volumes import volume_restrictions
 from plugins.volumes.volume_restrictions import VolumeRestrictions
-from scheduler.framework import SKIP, ActionType, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.samples import claim, mounted
 from tests.support.builders import pod
@@ -179,6 +181,10 @@ def test_added_and_removed_pods_are_counted_by_the_name_of_the_claim():
         pytest.param(mounted("data"), mounted("data"), True, id="it had the claim, in any mode"),
         pytest.param(mounted("data"), mounted("other"), False, id="it had another claim"),
         pytest.param(mounted("data"), [], False, id="it had no volumes"),
+        pytest.param(rbd("a"), rbd("a"), True, id="it had the image"),
+        pytest.param(
+            rbd("a"), rbd("b"), True, id="it had the image with another monitor, which is not compared"
+        ),
     ],
 )
 def test_a_deleted_pod_requeues_those_that_want_its_volumes(waiting: Any, gone: Any, helps: bool):
@@ -238,4 +244,34 @@ def test_each_monitor_of_a_disk_costs_a_few_lines_of_python():
     plugin, snapshot, state = VolumeRestrictions(time_slice=FakeTimeSlice()), table.snapshot(), CycleState()
     plugin.pre_filter(state, wanted, snapshot)
 
-    assert lines_run(lambda: plugin.filter(state, wanted, snapshot, snapshot.all_rows)) < 14_000
+    assert lines_run(lambda: plugin.filter(state, wanted, snapshot, snapshot.all_rows)) < 200
+
+
+def test_pods_with_many_monitors_are_compared_once_and_in_steps(monkeypatch: pytest.MonkeyPatch):
+    def monitors(first: int) -> list[dict[str, Any]]:
+        return rbd(*(f"m{number}" for number in range(first, first + 1000)))
+
+    there = [pod(f"on-{number}", node="a", volumes=monitors(number * 1000)) for number in range(9)]
+    table, compared = cluster_of(pods=[*there, pod("on-b", node="b", volumes=monitors(9999))]), []
+    shared_with = volume_restrictions._Disks.shared_with
+    monkeypatch.setattr(
+        volume_restrictions._Disks,
+        "shared_with",
+        lambda disks, other: compared.append(other.name) or shared_with(disks, other),  # type: ignore[func-returns-value]
+    )
+    slice_ = FakeTimeSlice()
+    slice_.slice_seconds, slice_.each_reading = 1.0, 1.0
+    plugin, wanted, snapshot = (
+        VolumeRestrictions(time_slice=slice_),
+        pod("p", volumes=monitors(9000)),
+        table.snapshot(),
+    )
+
+    with pytest.raises(NeedsTime) as needed:
+        plugin.pre_filter(CycleState(), wanted, snapshot)
+    assert len(compared) == 1
+    run_to_end(needed.value.steps)
+    state = CycleState()
+    assert plugin.pre_filter(state, wanted, snapshot) is None
+    assert refusals(plugin, state, wanted, snapshot) == {"b": DISK}
+    assert len(compared) == 10

@@ -1,0 +1,111 @@
+"""Terms are found by the words of a pod, as if each term were matched separately; large terms are indexed without loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.objects.pod_affinity import AffinityTerm
+from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
+from scheduler.snapshot import term_columns
+from scheduler.snapshot.term_columns import TermColumns, conditions
+from tests.support.counted_labels import lines_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from(["", "1", "2"])
+LABELS = st.dictionaries(KEYS, VALUES)
+EXPRESSIONS = st.one_of(
+    st.builds(
+        SelectorRequirement,
+        KEYS,
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(VALUES, min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(SelectorRequirement, KEYS, st.sampled_from(["Exists", "DoesNotExist"])),
+)
+RULES = st.builds(LabelSelector, LABELS, st.lists(EXPRESSIONS, max_size=4).map(tuple)).map(
+    parse_label_selector
+)
+NAMESPACES = st.sampled_from(["x", "y"])
+TERMS = st.builds(
+    AffinityTerm,
+    st.frozensets(NAMESPACES),
+    st.one_of(st.just(LabelRule(None)), RULES),
+    st.one_of(st.just(LabelRule(None)), RULES),
+    st.just("zone"),
+)
+
+
+def found(
+    columns: TermColumns, namespace: str, labels: Mapping[str, str], of_namespace: Mapping[str, str]
+) -> list[int]:
+    few, many = columns.candidates(namespace, labels)
+    candidates = np.concatenate([np.array(few, dtype=np.int32), *many])
+    return columns.meaning(candidates, namespace, labels, of_namespace).tolist()
+
+
+@given(st.lists(TERMS, min_size=1, max_size=6), NAMESPACES, LABELS, LABELS)
+def test_terms_are_found_as_they_match(
+    terms: list[AffinityTerm], namespace: str, labels: dict[str, str], of_namespace: dict[str, str]
+) -> None:
+    columns = TermColumns()
+    numbers = [[columns.add(needs) for needs in conditions(term)] for term in terms]
+
+    matching = found(columns, namespace, labels, of_namespace)
+
+    for term, own in zip(terms, numbers, strict=True):
+        matches = term.matches(namespace, labels, of_namespace)
+        assert len(set(own).intersection(matching)) == matches, "a pod meets one of the alternatives"
+
+
+def test_runs_of_hashes_that_are_large_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(term_columns, "_MOST_UNSORTED", 1)
+    monkeypatch.setattr(term_columns, "_MOST_MERGED", 64)
+    columns = TermColumns()
+    terms = [term(match_labels={f"k{number}-{place}": "" for place in range(40)}) for number in range(20)]
+    numbers = [columns.add(needs) for each in terms for needs in conditions(each)]
+
+    lengths = [len(hashes) for hashes, _ in columns._wanted._runs]
+
+    assert sum(lengths) == 20 * 39
+    assert 64 <= max(lengths) < 4 * 64
+    assert found(columns, "x", dict(terms[7].rule.labels), {}) == [numbers[7]]
+
+
+def term(**selector: object) -> AffinityTerm:
+    rule = parse_label_selector(LabelSelector(**selector))  # type: ignore[arg-type]
+    return AffinityTerm(frozenset("x"), LabelRule(None), rule, "zone")
+
+
+MANY = [str(number) for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("selector", "lines"),
+    [
+        ({"match_labels": dict.fromkeys(MANY, "v")}, 200),
+        ({"match_expressions": (SelectorRequirement("k", "In", tuple(MANY)),)}, 200),
+        ({"match_expressions": (SelectorRequirement("k", "NotIn", tuple(MANY)),)}, 200),
+        ({"match_expressions": tuple(SelectorRequirement(key, "In", ("v",)) for key in MANY)}, 200),
+        ({"match_expressions": tuple(SelectorRequirement(key, "Exists") for key in MANY)}, 15_000),
+        ({"match_expressions": tuple(SelectorRequirement(key, "NotIn", ("v",)) for key in MANY)}, 18_000),
+    ],
+    ids=["labels", "values", "other values", "labels as expressions", "keys", "other labels"],
+)
+def test_a_large_term_is_indexed_and_removed_with_few_operations(
+    selector: dict[str, object], lines: int
+) -> None:
+    large, columns = term(**selector), TermColumns()
+
+    def index() -> None:
+        for needs in conditions(large):
+            columns.remove([(columns.add(needs), needs.places)])
+
+    assert lines_run(index) < lines
