@@ -158,3 +158,55 @@ async def large_selectors(it: Stage) -> None:
     await it.innocents()
     it.expect(await it.wait_for("n-0", judged, 60), "the pod with the selector of namespaces is not judged")
     it.expect(await it.wait_for("l-0", judged, 60), "the pod with a large term is not judged")
+
+
+@scenario()
+async def large_terms(it: Stage) -> None:
+    """Selectors of 50,000 labels, 60,000 keys or 180,000 values in affinity terms and spread constraints, and 20 Services that select one pod"""
+    keys = [f"{number:x}" for number in range(0x10000, 0x10000 + it.n(60_000))]
+    values = [f"{number:x}" for number in range(0x10000, 0x10000 + it.n(180_000))]
+    labels = {"matchLabels": dict.fromkeys(keys[: it.n(50_000)], "v")}
+    selectors = [
+        labels,
+        {"matchExpressions": [{"key": key, "operator": "Exists"} for key in keys]},
+        {
+            "matchExpressions": [
+                {"key": key, "operator": "NotIn", "values": ["v"]} for key in keys[: it.n(50_000)]
+            ]
+        },
+        *(
+            {"matchExpressions": [{"key": "k", "operator": each, "values": values}]}
+            for each in ("In", "NotIn")
+        ),
+    ]
+    for number, selector in enumerate(selectors):
+        for place in range(it.n(3, least=1)):
+            term = {"topologyKey": ZONE, "labelSelector": selector, "namespaces": [f"n{number}-{place}"]}
+            apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            spread = {
+                "maxSkew": 1,
+                "topologyKey": ZONE,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector,
+            }
+            await it.api.create(it.pod(f"b-{number}-{place}", on=it.node(number), affinity=apart))
+            await it.api.create(it.pod(f"a-{number}-{place}", affinity=apart))
+            await it.api.create(it.pod(f"s-{number}-{place}", topologySpreadConstraints=[spread]))
+    for number in range(it.n(20, least=2)):
+        selector = {**labels["matchLabels"], f"s-{number}": "v"}
+        await it.api.create(
+            {
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": f"l-{number}", "namespace": it.namespace},
+                "spec": {"clusterIP": "None", "selector": selector, "ports": [{"port": 80}]},
+            }
+        )  # fmt: skip
+    own = dict.fromkeys((f"s-{number}" for number in range(it.n(20, least=2))), "v")
+    await it.api.create(it.pod("large", labels=labels["matchLabels"] | own))
+    await it.innocents()
+    it.expect(await it.wait_for("large", judged, 60), "the pod with many labels is not judged")
+    for number in range(len(selectors)):
+        it.expect(await it.wait_for(f"a-{number}-0", judged, 60), f"the pod a-{number}-0 is not judged")
+        it.expect(await it.wait_for(f"s-{number}-0", judged, 60), f"the pod s-{number}-0 is not judged")
+        pods = await it.api.collection("v1", "Pod", it.namespace)
+        await it.api.ask("DELETE", f"{pods}/b-{number}-0", gracePeriodSeconds="0")
+    await it.innocents()

@@ -45,6 +45,19 @@ def available(name: str, class_name: str, terms: list[Json]) -> Json:
 
 
 @scenario()
+async def monitors(it: Stage) -> None:
+    """20 pods on nodes and 20 waiting ones with Ceph images that name 150,000 monitors each"""
+    count = it.n(150_000)
+    for number in range(it.n(20, least=2)):
+        names = [f"{each:x}" for each in range(0x10000 + number * 10, 0x10000 + number * 10 + count)]
+        disk = {"name": "d", "rbd": {"monitors": names, "image": "i", "pool": "p"}}
+        await it.api.create(it.pod(f"b-{number}", on=it.node(number), volumes=[disk]))
+        await it.api.create(it.pod(f"w-{number}", volumes=[disk]))
+    await it.innocents()
+    it.expect(await it.wait_for("w-0", judged, 60), "the pod with many monitors is not judged")
+
+
+@scenario()
 async def terms_of_volumes(it: Stage) -> None:
     """50 free volumes whose node affinity has 1000 terms each, and 100 claims that wait for one of them"""
     name = it.namespace
