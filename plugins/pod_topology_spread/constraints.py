@@ -83,6 +83,10 @@ class ConstraintReader:
         self._merges_keys = merges_keys
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
         self._long: BoundedDict[tuple[object, ...], _Reading] = BoundedDict(_MOST_READINGS)
+        # Long lists by identity -> the list, its digest.
+        self._digests: BoundedDict[int, tuple[Sequence[TopologySpreadConstraint], bytes]] = BoundedDict(
+            _MOST_READINGS
+        )
 
     def of_pod(self, pod: PodInfo, action: str, work: PluginWork) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
@@ -92,10 +96,11 @@ class ConstraintReader:
             SelectorError: a selector is invalid.
         """
         written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
-        content = _ENCODER.encode(written)
         if are_long(pod):
             named = frozenset(labels.items() if any(each.match_label_keys for each in written) else ())
-            digest = action, pod.namespace, sha256(content).digest(), named
+            if id(written) not in self._digests:
+                self._digests[id(written)] = written, sha256(_ENCODER.encode(written)).digest()
+            digest = action, pod.namespace, self._digests[id(written)][1], named
             reading = self._long.get(digest)
             if reading is None:
                 reading = self._long[digest] = _Reading(pod, action, self._merges_keys)
@@ -103,6 +108,7 @@ class ConstraintReader:
             work.begin()
             work.done(reading.steps())
             return reading.result()
+        content = _ENCODER.encode(written)
         place = (
             action,
             pod.namespace,

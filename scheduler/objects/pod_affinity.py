@@ -156,6 +156,7 @@ class AffinityTerms:
         preferred_affinity: the pod prefers to be near these.
         preferred_anti_affinity: the pod prefers not to be near these.
         faults: the errors of invalid lists; such a list is empty above.
+        cost: the cost of indexing the rules about labels and the namespaces, in requirements with few values.
         written: for a pod with `LongTerms`, the podAffinity and podAntiAffinity from which the terms are parsed.
     """
 
@@ -164,6 +165,7 @@ class AffinityTerms:
     preferred_affinity: Sequence[WeightedTerm] = ()
     preferred_anti_affinity: Sequence[WeightedTerm] = ()
     faults: tuple[str, ...] = ()
+    cost: int = field(default=0, compare=False, repr=False)
     written: tuple[PodAffinity | None, PodAffinity | None] | None = field(
         default=None, compare=False, repr=False
     )
@@ -173,12 +175,6 @@ class AffinityTerms:
     def count(self) -> int:
         """The number of terms."""
         return sum(map(len, self._lists))
-
-    @property
-    def cost(self) -> int:
-        """The cost of indexing the rules about labels of pods and the namespaces, in requirements with few values."""
-        terms = [each.term for some in self._lists for each in some]
-        return sum([each.rule.cost + len(each.namespaces) // VALUES_OF_A_REQUIREMENT for each in terms])
 
     @property
     def _lists(self) -> tuple[Sequence[WeightedTerm], ...]:
@@ -270,8 +266,15 @@ def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTer
             faults.append(f"{kind}: {error}")
             return ()
 
-    wanted, unwanted, liked, disliked = (parsed(kind, terms) for kind, terms in _lists(near, apart))
-    return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults))
+    lists = [parsed(kind, terms) for kind, terms in _lists(near, apart)]
+    wanted, unwanted, liked, disliked = lists
+    cost = sum([_cost(each.term) for some in lists for each in some])
+    return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults), cost)
+
+
+def _cost(term: AffinityTerm) -> int:
+    selected = term.rule.cost + term.namespace_rule.cost
+    return selected + len(term.namespaces) // VALUES_OF_A_REQUIREMENT
 
 
 def _parse_long(
@@ -281,17 +284,18 @@ def _parse_long(
     near, apart = _slimmed(near), _slimmed(apart)
     faults: list[str] = []
     lists: list[Sequence[WeightedTerm]] = []
+    cost = 0
     for kind, terms in _lists(near or _NO_AFFINITY, apart or _NO_AFFINITY):
         try:
             for each in terms:
-                _weighted(namespace, each)
+                cost += _cost(_weighted(namespace, each).term)
         except SelectorError as error:
             faults.append(f"{kind}: {error}")
             lists.append(())
         else:
             lists.append(LongTerms(namespace, terms, (digest, kind)) if terms else ())
     wanted, unwanted, liked, disliked = lists
-    return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults), (near, apart))
+    return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults), cost, (near, apart))
 
 
 def _lists(

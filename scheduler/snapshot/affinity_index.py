@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
 MOST_TERMS_AT_ONCE: Final = 256
 """The terms of pods with more terms are indexed later, in slices between attempts."""
+MOST_COST_AT_ONCE: Final = 8192
+"""So are terms that cost more than this, see `AffinityTerms.cost`: it takes about ten milliseconds."""
 SLICE_TERMS: Final = 500
 """Number of terms that are inserted or removed in one slice; it takes a few milliseconds."""
+COST_OF_A_TERM: Final = 16
+"""Terms count several times if they cost more than this on average."""
 _FEW_ROWS: Final = 256
 _FEW_TERMS: Final = 32
 """Up to this number of terms, each is matched separately."""
+_MOST_COST_ASKED: Final = 256
+"""Terms of pods whose terms cost more than this are never matched separately."""
 _MANY_ROWS: Final = -2
 _NO_ROW: Final = -1
 
@@ -353,7 +359,7 @@ class TermIndex:
             held = self.all_held.held[held_by]
             assert held is not None, "an indexed term has an entry"
             terms = self.kind.of(held.terms)
-            if isinstance(terms, LongTerms):
+            if isinstance(terms, LongTerms) or held.terms.cost > _MOST_COST_ASKED:
                 return None
             if terms[place].term.matches(namespace, labels, namespace_labels):
                 found[held_by, place] = number
@@ -439,7 +445,7 @@ class AffinityIndex:
 
     Args:
         keys: the label keys of nodes; `show` and `hide` report changes.
-        in_slices: whether terms of pods with more than MOST_TERMS_AT_ONCE terms are left for `work`.
+        in_slices: whether terms of pods with very many or very large terms are left for `work`.
     """
 
     __slots__ = ("_all", "_in_slices", "_keys", "_of_kind", "_pending")
@@ -480,7 +486,7 @@ class AffinityIndex:
         held.pods += sign
         self._all.moved(held)
         if held.filed != held.wanted and not held.is_pending:
-            if self._in_slices and held.count > MOST_TERMS_AT_ONCE:
+            if self._in_slices and (held.count > MOST_TERMS_AT_ONCE or terms.cost > MOST_COST_AT_ONCE):
                 held.is_pending = True
                 held.newcomer = pod if sign > 0 else None
                 self._pending.append(held)
@@ -512,7 +518,8 @@ class AffinityIndex:
             if held.newcomer is not None and held.wanted:
                 begun.append(held.newcomer)
                 held.newcomer = None
-            left -= self._advance(held, left)
+            each = 1 + held.terms.cost // held.count // COST_OF_A_TERM
+            left -= each * self._advance(held, max(1, left // each))
             if held.filed != held.wanted:
                 self._pending.append(held)
             else:

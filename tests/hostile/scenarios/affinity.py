@@ -181,8 +181,7 @@ async def large_terms(it: Stage) -> None:
     ]
     for number, selector in enumerate(selectors):
         for place in range(it.n(3, least=1)):
-            term = {"topologyKey": ZONE, "labelSelector": selector, "namespaces": [f"n{number}-{place}"]}
-            apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            apart = {"podAntiAffinity": preferred([everywhere(selector, ZONE)])}
             spread = {
                 "maxSkew": 1,
                 "topologyKey": ZONE,

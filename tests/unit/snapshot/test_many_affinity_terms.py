@@ -216,6 +216,33 @@ def test_very_many_terms_of_a_pod_are_added_and_removed_in_slices(monkeypatch: p
     assert [terms for terms, _ in table.pods_by_terms] == [modest.affinity_terms]
 
 
+@pytest.mark.parametrize("terms", [2, 20], ids=["parsed", "parsed again"])
+def test_large_terms_are_indexed_one_by_one_in_slices_and_never_matched_separately(
+    terms: int, asked: Asked, monkeypatch: pytest.MonkeyPatch
+):
+    filed: list[AffinityTerm] = []
+    monkeypatch.setattr(
+        affinity_index, "conditions", lambda term: filed.append(term) or term_columns.conditions(term)
+    )
+    table, kind = nodes(in_slices=True), TermKind.REQUIRED_ANTI_AFFINITY
+    large = [
+        selecting(*(requirement(f"t{number}-{place}", "DoesNotExist") for place in range(9000)))
+        for number in range(terms)
+    ]
+    pod = bound("large", kind, large)
+
+    table.add_pod(0, pod)
+    assert (filed, table.is_behind) == ([], True)
+    for number in range(terms):
+        assert [each.name for each in table.work()] == ([] if number else ["large"])
+        assert len(filed) == number + 1
+    assert not table.is_behind
+    asked.terms = asked.read = 0
+    found = summed(table.snapshot().affinity_terms(kind).matching(*INNOCENT))
+    assert (asked.terms, asked.read) == (0, 0)
+    assert found == nodes_by_hand(kind, [pod])
+
+
 def test_pods_with_very_many_terms_are_indexed_in_turn():
     table, kind = nodes(in_slices=True), TermKind.PREFERRED_ANTI_AFFINITY
     shape = SHAPES["a made-up key that is not there"]

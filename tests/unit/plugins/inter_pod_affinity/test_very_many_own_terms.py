@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -567,6 +568,18 @@ class TestLongConstraints:
         found = answers(made(PodTopologySpread), each, table.snapshot())
         monkeypatch.setattr(constraints, "_MOST_WORDS", 1 << 30)
         assert found == answers(made(PodTopologySpread), each, table.snapshot())
+
+    def test_long_constraints_are_encoded_once_for_all_attempts_at_a_pod(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plugin, table, encoded = made(PodTopologySpread), cluster(), []
+        monkeypatch.setattr(constraints, "sha256", lambda content: encoded.append(content) or sha256(content))
+        each = spreading(SPREAD_SHAPES["a popular key"], 300, "DoNotSchedule")
+
+        for _ in range(3):
+            assert plugin.pre_filter(CycleState(), each, table.snapshot()) is None
+
+        assert len(encoded) == 1
 
     def test_an_invalid_constraint_fails_in_the_end(self) -> None:
         wrong = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule", {"topologyKey": "zone", "labelSelector": {"matchExpressions": [requirement("a b", "Exists")]}})  # fmt: skip
