@@ -104,10 +104,14 @@ class _Words:
             self.single.append(key)
         elif operator is Operator.DOES_NOT_EXIST:
             self.forbidden.append(hash(key))
+        elif len(values) == 1:
+            word = (*prefix, *values)
+            if operator is Operator.IN:
+                self.single.append(word)
+            else:
+                self.forbidden.append(hash(word))
         elif operator is Operator.NOT_IN:
             self.forbidden += _hashes(prefix, values)
-        elif len(values) == 1:
-            self.single.append((*prefix, *values))
         else:
             self.several.append((prefix, values))
             return bool(values)
@@ -197,15 +201,14 @@ def _joined(requirements: Sequence[Requirement]) -> Sequence[Requirement]:
     return [*found, Requirement(key, Operator.NOT_IN, denied)] if denied else found
 
 
-def _words_of_pod(
+def _hashes_of_pod(
     namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-) -> Iterator[Word]:
-    yield _NAMESPACE, namespace
-    yield from labels
-    yield from labels.items()
+) -> list[int]:
+    """Return the hashes of a pod's words; a pod may have 100,000 labels."""
+    hashes = [hash((_NAMESPACE, namespace)), *map(hash, labels), *map(hash, labels.items())]
     for key, value in namespace_labels.items():
-        yield _NAMESPACE_KEY, key
-        yield _NAMESPACE_LABEL, key, value
+        hashes += (hash((_NAMESPACE_KEY, key)), hash((_NAMESPACE_LABEL, key, value)))
+    return hashes
 
 
 class TermColumns:
@@ -314,12 +317,11 @@ class TermColumns:
         namespace_labels: Mapping[str, str],
     ) -> Int32s:
         """Return the candidates that match a pod."""
-        words = [hash(word) for word in _words_of_pod(namespace, labels, namespace_labels)]
-        hashes: Int64s = np.array(words, dtype=np.int64)
+        hashes: Int64s = np.array(_hashes_of_pod(namespace, labels, namespace_labels), dtype=np.int64)
         # Each of the pod's words is in at most one set of a term, so the count is the number of sets that match.
         found = np.zeros(self.room, dtype=np.int32)
         for numbers in self._wanted.find(hashes):
-            found[numbers] += 1
+            found += np.bincount(numbers, minlength=self.room).astype(np.int32)
         for numbers in self._forbidden.find(hashes):
             found[numbers] = -_NEVER
         meaning: Int32s = candidates[found[candidates] == self._need[candidates]]
@@ -373,12 +375,17 @@ class _WordIndex:
             self._sort_new()
 
     def find(self, hashes: Int64s) -> Iterator[Int32s]:
-        """Yield, for each hash that any term has, the numbers of these terms."""
+        """Yield, for each run, the numbers of the terms that have the hashes, once for each hash."""
         self._sort_new()
         for known, numbers in self._runs:
             starts, ends = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
-            for place in np.flatnonzero(starts < ends).tolist():
-                yield numbers[starts[place] : ends[place]]
+            there = np.flatnonzero(starts < ends)
+            if there.size == 1:  # as for most pods
+                yield numbers[starts[there[0]] : ends[there[0]]]
+            elif there.size:
+                lengths = ends[there] - starts[there]
+                before = np.cumsum(lengths) - lengths
+                yield numbers[np.arange(lengths.sum()) + np.repeat(starts[there] - before, lengths)]
 
     def keep(self, need: Int32s) -> None:
         """Drop the removed terms."""

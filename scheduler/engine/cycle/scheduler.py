@@ -294,6 +294,7 @@ class Scheduler:
             slices += 1
             await asyncio.sleep(0)
 
+    @loop_work("event", lambda: "affinity terms of pods on nodes")
     def _work_the_cache(self) -> None:
         """Count a slice of the remaining affinity terms in the cache."""
         try:
