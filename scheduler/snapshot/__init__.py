@@ -4,7 +4,13 @@ Each quantity is one contiguous array of length n_nodes. Row i is the same node 
 in other snapshots. `scheduler.engine.state` writes the `ClusterTable`; all other code reads a `Snapshot`.
 """
 
-from scheduler.snapshot.affinity_index import MOST_TERMS_AT_ONCE, TermKind, TermsInUse, TermsThatMean
+from scheduler.snapshot.affinity_index import (
+    MOST_COST_AT_ONCE,
+    MOST_TERMS_AT_ONCE,
+    TermKind,
+    TermsInUse,
+    TermsThatMean,
+)
 from scheduler.snapshot.arrays import (
     Bools,
     ChangeLog,
@@ -37,6 +43,7 @@ from scheduler.snapshot.table import ClusterTable
 from scheduler.snapshot.term_columns import Conditions, conditions
 
 __all__ = [
+    "MOST_COST_AT_ONCE",
     "MOST_TERMS_AT_ONCE",
     "Bools",
     "ChangeLog",

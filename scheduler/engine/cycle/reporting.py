@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.engine.sharding.shards import PASSED_ON
 from scheduler.objects.v1 import PodCondition
-from scheduler.snapshot import MOST_TERMS_AT_ONCE
+from scheduler.snapshot import MOST_COST_AT_ONCE, MOST_TERMS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -161,14 +161,15 @@ class Reporter:
         )
 
     def counted_late(self, pod: PodInfo) -> None:
-        """Report a pod on a node whose affinity terms are counted later, because they are many."""
+        """Report a pod on a node whose affinity terms are counted later, because they are many or large."""
         self._recorders.of(pod.scheduler_name).record(
             pod,
             type_="Warning",
             reason="AffinityCountedLate",
             action="Scheduling",
-            note=f"the pod has {pod.affinity_terms.count} inter-pod affinity terms: the terms of a pod with more than "
-            f"{MOST_TERMS_AT_ONCE} are counted after other work, so pods that are placed meanwhile may ignore them",
+            note=f"the pod has {pod.affinity_terms.count} inter-pod affinity terms with {pod.affinity_terms.cost} "
+            f"requirements: more than {MOST_TERMS_AT_ONCE} terms, or {MOST_COST_AT_ONCE} requirements, are counted after "
+            "other work, so pods that are placed meanwhile may ignore them",
         )
 
     def expected_on(self, pod: PodInfo, node_name: str) -> None:
