@@ -112,6 +112,8 @@ async def watch(
                     raise ApiError(0, CONNECTION_LOST, f"{what}: unreadable line: {error}") from error
                 if event.type == wire.ERROR:
                     raise wire.event_error(what, event.object)
+                if len(line) > _BYTES_AT_A_TIME:
+                    await asyncio.sleep(0)  # decoding may have taken long
                 take(event)
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.errors import ObjectError
+from scheduler.kube.client import wire
 from scheduler.kube.client.reflector import REFUSED_SECONDS, Reflector
 from scheduler.kube.client.resources import REPLICA_SETS, Resource
-from scheduler.kube.client.watch import next_limit
+from scheduler.kube.client.watch import next_limit, watch
+from scheduler.kube.client.wire import ObjectIdentity, WatchEvent
 from tests.unit.kube.client.scripted_server import (
     Answer,
     Received,
@@ -26,8 +28,6 @@ from tests.unit.kube.client.scripted_server import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from scheduler.kube.client.wire import ObjectIdentity
 
 PATH = "/apis/apps/v1/replicasets"
 OF_NAMESPACE = "/apis/apps/v1/namespaces/ns/replicasets"
@@ -220,6 +220,27 @@ async def test_changes_are_delivered_in_order():
 
         assert at.told[2:] == ["a@5>a@10", "-b@3", "+c@12"]
         assert at.reflector.resource_version == "12"
+
+
+@pytest.mark.parametrize(
+    ("size", "turns"), [(100, ["decode", "take", "other"]), (200_000, ["decode", "other", "take"])]
+)
+async def test_a_large_event_is_decoded_and_applied_in_two_turns(size: int, turns: list[str]):
+    class Connection:
+        async def stream(self, *_: Any, **__: Any) -> AsyncIterator[list[bytes]]:
+            yield [b"x" * size]
+            await asyncio.sleep(0)
+
+    happened: list[str] = []
+
+    def decode(line: bytes) -> WatchEvent:
+        happened.append("decode")
+        asyncio.get_running_loop().call_soon(happened.append, "other")
+        return WatchEvent(wire.DELETED, ObjectIdentity("p", "default", "uid", "1"), line)
+
+    await watch(Connection(), "/pods", {}, lambda _: happened.append("take"), seconds=1, decode=decode)  # type: ignore[arg-type]
+
+    assert happened == turns
 
 
 async def test_a_watch_that_the_server_ends_continues_from_the_last_version():
