@@ -35,6 +35,14 @@ def test_a_compiled_rule_matches_as_its_requirements_do(
     assert matcher(wanted)(labels) is wanted.matches(labels)
 
 
+def test_each_of_many_labels_must_have_its_value() -> None:
+    labels = {f"label-{number}": "1" for number in range(20)}
+    matches = matcher(parse_label_selector(LabelSelector(match_labels=labels)))
+
+    assert matches({**labels, "other": "2"})
+    assert not matches({**labels, "label-7": "2", "other": "2"})
+
+
 def test_a_rule_without_requirements_matches_nothing() -> None:
     assert not matcher(LabelRule(None))({"a": "1"})
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.objects.pod_affinity import AffinityTerm
@@ -51,6 +51,15 @@ def found(
     return columns.meaning(candidates, namespace, labels, of_namespace).tolist()
 
 
+def term(**selector: object) -> AffinityTerm:
+    rule = parse_label_selector(LabelSelector(**selector))  # type: ignore[arg-type]
+    return AffinityTerm(frozenset("x"), LabelRule(None), rule, "zone")
+
+
+TWO_VALUES = term(match_labels={"a": "1"}, match_expressions=(SelectorRequirement("a", "In", ("2",)),))
+
+
+@example([TWO_VALUES], "x", {"a": "2"}, {})
 @given(st.lists(TERMS, min_size=1, max_size=6), NAMESPACES, LABELS, LABELS)
 def test_terms_are_found_as_they_match(
     terms: list[AffinityTerm], namespace: str, labels: dict[str, str], of_namespace: dict[str, str]
@@ -77,11 +86,6 @@ def test_runs_of_hashes_that_are_large_are_not_merged(monkeypatch: pytest.Monkey
     assert sum(lengths) == 20 * 39
     assert 64 <= max(lengths) < 4 * 64
     assert found(columns, "x", dict(terms[7].rule.labels), {}) == [numbers[7]]
-
-
-def term(**selector: object) -> AffinityTerm:
-    rule = parse_label_selector(LabelSelector(**selector))  # type: ignore[arg-type]
-    return AffinityTerm(frozenset("x"), LabelRule(None), rule, "zone")
 
 
 MANY = [str(number) for number in range(1000)]

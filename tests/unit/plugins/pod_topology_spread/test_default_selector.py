@@ -243,8 +243,11 @@ def test_the_services_of_a_pod_with_many_labels_are_merged_in_steps_and_kept(
     assert found(selectors, large).keys() == labels.keys()
     again = selectors.unread(pod(labels={**labels, "app": "web"}))
     assert next(again) is None
+    del services["shop/19"]
     services["shop/other"] = service({"app": "web"})
+    run_to_end(selectors.unread(pod()))
     run_to_end(again)
+    assert selectors.unread(pod(labels={**labels, "app": "web"})) is not None
     assert found(selectors, pod(labels={**labels, "app": "web"})).keys() == {*labels, "app"}
     services.clear()
     assert found(selectors, large) == {}

@@ -98,6 +98,15 @@ def test_a_node_where_the_same_disk_is_in_use_is_rejected(wanted: Any, there: An
     assert found == ({"a": DISK} if conflict else {})
 
 
+@pytest.mark.parametrize(
+    ("mine", "theirs", "shared"), [(True, True, 0), (True, False, 1), (False, True, 1), (False, False, 1)]
+)
+def test_an_image_conflicts_if_one_of_the_pods_writes(mine: bool, theirs: bool, shared: int):
+    wanted, there = (pod("p", volumes=rbd("m", readOnly=read_only)) for read_only in (mine, theirs))
+
+    assert len({*volume_restrictions._Disks(wanted).shared_with(there)}) == shared
+
+
 def test_a_missing_claim_rejects_the_pod():
     found = judged(
         VolumeRestrictions(time_slice=FakeTimeSlice()),
