@@ -88,7 +88,6 @@ class _Services:
     def _follow(self, services: Objects) -> Generator[None, None, None]:
         """Read the changes; Services may change between two steps."""
         version = services.version(self._namespace)
-        self._merged.clear()
         current = services.in_namespace(self._namespace)
         for key in self._known.keys() - current.keys():
             self._forget(key)
@@ -108,6 +107,7 @@ class _Services:
                 read = 0
                 yield
         self._version = version
+        self._merged.clear()
 
     def _forget(self, key: str) -> None:
         _, selector = self._known.pop(key)

@@ -253,6 +253,22 @@ def test_the_services_of_a_pod_with_many_labels_are_merged_in_steps_and_kept(
     assert found(selectors, large) == {}
 
 
+def test_services_that_are_merged_while_others_are_unread_are_merged_again(
+    table: ClusterTable, selectors: DefaultSelectors
+):
+    labels = {f"key-{number}": "v" for number in range(2000)}
+    less = {f"key-{number}": "v" for number in range(1999)}
+    table.watch_kind(SERVICES).update({f"shop/{number}": service(less) for number in range(19)})
+    table.watch_kind(SERVICES)["shop/last"] = service(labels)
+    large, reading = pod(labels=labels), selectors.unread(pod())
+    next(reading)
+    run_to_end(selectors._services["shop"]._merge(large.labels))
+
+    run_to_end(reading)
+
+    assert found(selectors, large).keys() == labels.keys()
+
+
 def test_an_attempt_waits_until_services_with_many_labels_are_read(table: ClusterTable):
     table.add_node(node("a"))
     labels = {f"key-{number}": "v" for number in range(20_000)}
