@@ -157,6 +157,21 @@ def test_terms_that_require_another_label_are_not_evaluated():
     assert (len(few), more) == (1, [])
 
 
+def test_many_terms_that_each_match_another_label_are_not_matched_separately(asked: Asked):
+    table, kind = nodes(), TermKind.REQUIRED_ANTI_AFFINITY
+    labels = {f"l{number}": "v" for number in range(100)}
+    for number, key in enumerate(labels):
+        table.add_pod(
+            number % NODES, bound(f"p{number}", kind, [selecting(requirement(key, "In", "v", "w"))])
+        )
+    asked.terms = 0
+
+    found = summed(table.snapshot().affinity_terms(kind).matching("shop", labels, {}))
+
+    assert found == {("host", row): 100 // NODES for row in range(NODES)}
+    assert asked.terms == 0
+
+
 def test_terms_of_replicas_are_indexed_once(monkeypatch: pytest.MonkeyPatch):
     filed: list[AffinityTerm] = []
     monkeypatch.setattr(
