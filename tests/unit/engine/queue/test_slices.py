@@ -75,6 +75,26 @@ def test_an_event_for_many_pods_is_processed_in_slices() -> None:
     assert len(cluster.retried()) == 50
 
 
+@pytest.mark.parametrize("is_error", [True, False], ids=["after a backoff", "unschedulable for too long"])
+def test_pods_whose_time_has_come_move_in_slices(is_error: bool) -> None:
+    cluster = SlicedCluster(20)
+    pods = [pod(f"w{number}") for number in range(50)]
+    for each in pods:
+        _ = cluster.fail(each) if is_error else cluster.reject(each, "Taints")
+    cluster.clock.advance(400)
+
+    done, slices = 0, 0
+    while done < 50:
+        before = done
+        cluster.turn()
+        places = [cluster.queue.place_of(each.uid) for each in pods]
+        done = places.count(Place.ACTIVE) + (0 if is_error else places.count(Place.BACKOFF))
+        assert before < done < before + 25
+        slices += 1
+        assert done == 50 or cluster.queue.next_deadline(cluster.clock.now) == cluster.clock.now
+    assert slices > 2
+
+
 def test_events_are_processed_in_the_order_of_arrival() -> None:
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Taints", "Volumes")
@@ -158,19 +178,6 @@ def test_a_pod_excluded_from_an_event_is_not_tested_after_an_update() -> None:
 
     assert cluster.queue.place_of(last.uid) is Place.UNSCHEDULABLE
     assert len(cluster.retried()) == 49
-
-
-def test_backoffs_that_end_together_are_flushed_in_slices() -> None:
-    cluster = SlicedCluster(20, max_in_unschedulable_seconds=30.0)
-    waiting(cluster, 50, "Taints")
-    cluster.clock.advance(31)
-
-    cluster.turn()
-    assert 0 < len(cluster.retried()) < 50
-    assert cluster.queue.next_deadline(cluster.clock.now) == cluster.clock.now
-    for _ in range(10):
-        cluster.turn()
-    assert len(cluster.retried()) == 50
 
 
 def test_a_reload_evaluates_in_slices_and_drops_earlier_events() -> None:
