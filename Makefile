@@ -120,15 +120,21 @@ clean: ## Remove the environment and the caches of tools
 	rm -rf $(VENV) .venv-* dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# The environment of `make demo`: only the locked dependencies and this package.
-$(VENV)/run: requirements.lock pyproject.toml scheduler/version.py
+# An environment: the dependencies of a lock file, and this package. Three processes install it: two of them half of the
+# dependencies each, and they resolve none, since the file has them all.
+define environment
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	@[ "$$($(BIN)/python -c '$(BUILD)' 2> /dev/null)" = "$$($(PYTHON) -c '$(BUILD)')" ] || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing the locked dependencies into $(VENV)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@touch $@
+	@awk '/^[a-z]/ { n++ } { print > ("$(VENV)/half" n % 2 ".lock") }' $(1)
+	@for part in "--require-hashes -r $(VENV)/half0.lock" "--require-hashes -r $(VENV)/half1.lock" "--editable ."; do \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps $$part & started="$$started $$!"; done; \
+	for process in $$started; do wait $$process || exit 1; done
+	@touch $(2)
+endef
 
-$(VENV)/dev: $(VENV)/run requirements-dev.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.lock
-	@touch $@
+$(VENV)/run: requirements.lock pyproject.toml scheduler/version.py
+	$(call environment,requirements.lock,$@)
+
+$(VENV)/dev: requirements-dev.lock pyproject.toml scheduler/version.py
+	$(call environment,requirements-dev.lock,$(VENV)/run $@)
