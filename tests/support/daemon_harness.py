@@ -14,7 +14,7 @@ from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.simulator.server import ApiServer
 from tests.support.daemon_accounts import Account, GrantedDaemon, token_users
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time import LoopClock, next_poll
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -178,7 +178,7 @@ class Cluster:
         deadline = loop.time() + seconds
         while not holds():
             assert loop.time() < deadline, f"it does not hold after {seconds} s: {holds}"
-            await asyncio.sleep(0.01)
+            await next_poll(0.01, deadline)
 
 
 @asynccontextmanager

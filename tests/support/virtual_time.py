@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from scheduler.worker_thread import THREAD_NAME
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["EPOCH", "LoopClock", "VirtualTimeLoop", "run"]
+__all__ = ["EPOCH", "LoopClock", "VirtualTimeLoop", "next_poll", "run"]
 
 T = TypeVar("T")
 
@@ -57,9 +58,30 @@ class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
                 return ready
         return super()._select(timeout)
 
+    def next_change(self) -> float:
+        """Return the time of the next timer if no other work is left, else the present time: nothing changes before."""
+        timers = self._scheduled  # type: ignore[attr-defined]
+        is_working = self._ready or self._held or self._idlers or self._poll(0) or _is_reading()  # type: ignore[attr-defined]
+        return self._now if is_working or not timers else float(timers[0].when())
+
 
 def _is_reading() -> bool:
-    return any(thread.name == THREAD_NAME for thread in threading.enumerate())
+    return threading.active_count() > 1 and any(
+        thread.name == THREAD_NAME for thread in threading.enumerate()
+    )
+
+
+async def next_poll(seconds: float, deadline: float = math.inf) -> None:
+    """Sleep between two looks at a condition: so long, or a multiple of it if nothing can change before.
+
+    Args:
+        seconds: time between two looks.
+        deadline: time of the last look.
+    """
+    loop, times = asyncio.get_running_loop(), 1
+    if isinstance(loop, VirtualTimeLoop):
+        times = max(1, math.ceil((min(loop.next_change(), deadline) - loop.time()) / seconds))
+    await asyncio.sleep(times * seconds)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

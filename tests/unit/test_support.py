@@ -127,6 +127,40 @@ async def test_a_read_takes_no_time_even_if_it_ends_while_the_loop_looks(
     assert asyncio.get_running_loop().time() == 0.0
 
 
+async def test_a_condition_is_looked_at_again_once_something_could_have_changed_it() -> None:
+    loop, happened, looks = asyncio.get_running_loop(), asyncio.Event(), []
+    one, other = socket.socketpair()
+
+    async def other_task() -> None:
+        await asyncio.sleep(1.234)
+        one.send(b" ")
+        await loop.sock_recv(other, 1)
+        await asyncio.sleep(0.001)
+        happened.set()
+
+    one.setblocking(False)
+    other.setblocking(False)
+    with one, other:
+        task = asyncio.create_task(other_task())
+        while not happened.is_set():
+            await virtual_time.next_poll(0.01)
+            looks.append(round(loop.time(), 3))
+        await task
+        await virtual_time.next_poll(0.01)  # as no timer is left
+
+    assert looks == [0.01, 1.24]
+    assert loop.time() == pytest.approx(1.25)
+
+
+async def test_a_condition_is_looked_at_last_at_its_deadline() -> None:
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(60, str)
+    await virtual_time.next_poll(0.1, loop.time() + 0.75)
+    timer.cancel()
+
+    assert loop.time() == pytest.approx(0.8)
+
+
 async def test_an_async_test_runs_in_virtual_time() -> None:
     await asyncio.sleep(3600.0)
 

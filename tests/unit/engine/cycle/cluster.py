@@ -25,7 +25,7 @@ from scheduler.objects.decode import decode_pod
 from tests.support.builders import CREATED, node, pod, pod_object
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_plugins import framework_of
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time import LoopClock, next_poll
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -324,8 +324,8 @@ class Cluster:
     async def until(self, holds: Callable[[], object], *, seconds: float = 3600.0) -> None:
         """Wait until a condition is true, checking every tenth of a second."""
         async with asyncio.timeout(seconds):
-            while not holds():  # noqa: ASYNC110 - in virtual time polling is free
-                await asyncio.sleep(0.1)
+            while not holds():
+                await next_poll(0.1)
 
 
 def _in_a_loop() -> bool:

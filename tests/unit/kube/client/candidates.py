@@ -17,7 +17,7 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
 from tests.support.frozen_processes import Freezer
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time import LoopClock, next_poll
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -162,5 +162,5 @@ async def until(holds: Any, *, seconds: float = 120.0) -> float:
     deadline = now() + seconds
     while not holds():
         assert now() < deadline, f"it does not hold after {seconds} s"
-        await asyncio.sleep(0.01)
+        await next_poll(0.01, deadline)
     return now()
