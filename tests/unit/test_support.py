@@ -128,28 +128,32 @@ async def test_a_read_takes_no_time_even_if_it_ends_while_the_loop_looks(
 
 
 async def test_a_condition_is_looked_at_again_once_something_could_have_changed_it() -> None:
-    loop, happened, looks = asyncio.get_running_loop(), asyncio.Event(), []
+    loop, looks = asyncio.get_running_loop(), []
     one, other = socket.socketpair()
 
-    async def other_task() -> None:
-        await asyncio.sleep(1.234)
-        one.send(b" ")
+    async def look() -> None:
+        await virtual_time.next_poll(0.01)
+        looks.append(round(loop.time(), 3))
+
+    async def answer() -> None:
         await loop.sock_recv(other, 1)
-        await asyncio.sleep(0.001)
-        happened.set()
+        await asyncio.sleep(1.234)
 
     one.setblocking(False)
     other.setblocking(False)
     with one, other:
-        task = asyncio.create_task(other_task())
-        while not happened.is_set():
-            await virtual_time.next_poll(0.01)
-            looks.append(round(loop.time(), 3))
+        timer = loop.call_later(60, str)
+        task = asyncio.create_task(answer())
+        await look()  # the task has not begun
+        one.send(b" ")
+        await look()  # the data has not been read
+        await look()
+        await look()
+        timer.cancel()
+        await look()  # no timer is left
         await task
-        await virtual_time.next_poll(0.01)  # as no timer is left
 
-    assert looks == [0.01, 1.24]
-    assert loop.time() == pytest.approx(1.25)
+    assert looks == [0.01, 0.02, 1.25, 60.0, 60.01]
 
 
 async def test_a_condition_is_looked_at_last_at_its_deadline() -> None:
