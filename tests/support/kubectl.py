@@ -28,11 +28,15 @@ class Kubectl:
     Args:
         kubeconfig: the file it uses.
         home: where it keeps what it learned.
+
+    It collects no garbage, which takes a third of the processor time of most commands.
     """
 
     def __init__(self, kubeconfig: Path, home: Path) -> None:
         self._program = needed_binary("kubectl", "Kubernetes' releases")
-        self._environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig)}
+        self._environment = {
+            "PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig), "GOGC": "off",
+        }  # fmt: skip
 
     async def __call__(self, *arguments: str, stdin: str = "") -> Said:
         process = await asyncio.create_subprocess_exec(

@@ -80,6 +80,7 @@ async def terminal(folder: Path) -> AsyncIterator[Terminal]:
         env={
             "PATH": os.pathsep.join(map(str, programs)), "HOME": str(folder), "PYTHONPATH": str(ROOT),
             "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", ""),
+            "GOGC": "off",  # kubectl takes a third less processor time without garbage collection
         },
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
