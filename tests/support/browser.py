@@ -1,7 +1,8 @@
 """A real browser, driven as a person would; where none is installed its tests are skipped, but not in CI.
 
-A start takes seconds of the processor, so all tests of a process share one browser; each has a context of its own. The
-browser belongs to an event loop, in which these tests run: `pytest.mark.run(by=run_with_browser)`.
+A start takes seconds of the processor, and a context half a second, so all tests of a process share one browser, and those
+with the same options a context. Each has a page of its own, and no cookies or stored values of another. The browser belongs
+to an event loop, in which these tests run: `pytest.mark.run(by=run_with_browser)`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.support.binaries import needed_binary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-    from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize
+    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ DESKTOP: Final[ViewportSize] = {"width": 1400, "height": 1000}
 _RULES_ABOUT_COLOURS: Final = ("color-contrast", "link-in-text-block")
 _RUNNER: Final = asyncio.Runner()
 _started: list[Browser] = []
+_contexts: dict[str, BrowserContext] = {}
 
 
 class Complaints(list[str]):
@@ -46,17 +48,17 @@ def run_with_browser(test: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def browsing(**options: Any) -> AsyncIterator[tuple[Page, Complaints]]:
     """Open a page in Debian's chromium; options are those of a context."""
-    browser = await _browser()
-    context = await browser.new_context(**{"viewport": DESKTOP, **options})
+    context = await _context({"viewport": DESKTOP, **options})
+    page = await context.new_page()
     try:
-        context.set_default_timeout(PATIENCE_MS)
-        page = await context.new_page()
         complaints = Complaints()
         page.on("console", complaints.hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         yield page, complaints
     finally:
-        await context.close()
+        await page.evaluate("if (origin !== 'null') localStorage.clear()")
+        await page.close()
+        await context.clear_cookies()
 
 
 async def assert_accessible(page: Page, *rules: str) -> None:
@@ -77,6 +79,14 @@ async def assert_accessible_in_all_colours(page: Page) -> None:
     await assert_accessible(page, *_RULES_ABOUT_COLOURS)
 
 
+async def _context(options: dict[str, Any]) -> BrowserContext:
+    browser, key = await _browser(), repr(options)
+    if key not in _contexts:
+        _contexts[key] = await browser.new_context(**options)
+        _contexts[key].set_default_timeout(PATIENCE_MS)
+    return _contexts[key]
+
+
 async def _browser() -> Browser:
     """Return the browser of this process, a new one if it crashed."""
     if not _started or not _started[-1].is_connected():
@@ -85,5 +95,6 @@ async def _browser() -> Browser:
         if not _started:
             atexit.register(_RUNNER.close)
         atexit.register(lambda: _RUNNER.run(driver.stop()))  # before the loop is closed
+        _contexts.clear()
         _started.append(await driver.chromium.launch(executable_path=path, args=["--no-sandbox"]))
     return _started[-1]
