@@ -262,6 +262,11 @@ async def test_names_are_shown_as_text(result: Backtest, tmp_path: Path) -> None
 
 
 async def test_all_users_can_read_the_page(result: Backtest, tmp_path: Path) -> None:
+    result = deepcopy(result)
+    for _, figures in result.columns:
+        del figures.samples[
+            4:
+        ]  # the rows of a chart's table are alike, and axe takes milliseconds for each cell
     async with browsing() as (page, _):
         await page.goto(written(tmp_path / "page.html", result))
         for summary in await page.locator("summary").all():
