@@ -129,7 +129,7 @@ define environment
 	@awk '/^[a-z]/ { n++ } { print > ("$(VENV)/half" n % 2 ".lock") }' $(1)
 	@for part in "--require-hashes -r $(VENV)/half0.lock" "--require-hashes -r $(VENV)/half1.lock" "--editable ."; do \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps $$part & started="$$started $$!"; done; \
-	for process in $$started; do wait $$process || exit 1; done
+	for process in $$started; do wait $$process || failed=1; done; exit $${failed:-0}
 	@touch $(2)
 endef
 
