@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from scheduler.daemon.recording.recorder import RecordedHandler, Recorder, packed_error, unpacked_error
-from scheduler.daemon.recording.recording_files import Header, Note
+from scheduler.daemon.recording.recording_files import Header, Note, ObjectEvent
+from scheduler.engine.cycle.time_slices import ClusterFreeze
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extender_wire import ExtenderError
 from scheduler.framework.status import Status
@@ -78,14 +80,22 @@ def test_a_branch_of_an_observer_is_not_recorded() -> None:
     assert not tape.notes
 
 
-def test_a_heartbeat_is_not_recorded() -> None:
+@pytest.mark.parametrize("is_deferred", [False, True])
+def test_a_heartbeat_is_recorded_only_if_it_is_deferred(is_deferred: bool) -> None:
+    """Deferred changes are made in time slices, and each change takes its place in them."""
     clock = ManualClock(5.0)
     made, tape = recorder(clock)
+    freeze = ClusterFreeze()
+    made.daemon = SimpleNamespace(parts=SimpleNamespace(freeze=freeze))  # type: ignore[assignment]
+    if is_deferred:
+        freeze.begin()
     handler: RecordedHandler[object] = made.event_handler("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
     first = decode_node(msgspec.json.encode(node_object("n")))
     second = NodeObject(msgspec.structs.replace(first.node), first.raw)  # the result of `heartbeat`
     handler.on_update(first, second)
-    assert not tape.notes
+    assert [note[:4] for note in tape.notes] == (
+        [(Note.TOLD, 0, "v1/nodes", ObjectEvent.UPDATED)] if is_deferred else []
+    )
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,11 @@ class Recorder(ObservedPorts):
 
     # Inputs.
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether changes are deferred: each takes its place in the time slices that follow, even one without effect."""
+        return self.daemon is not None and self.daemon.parts.freeze.is_on
+
     def event_handler(self, kind: str, handler: H) -> H:
         given: Any = handler
         recorded: Any = RecordedHandler(self, kind, given)
@@ -392,12 +397,16 @@ class RecordedHandler(Generic[T]):
         self._recorder.tell(self._kind, ObjectEvent.ADDED, key_of(obj), obj, self._handler.on_add, obj)
 
     def on_update(self, old: T, new: T) -> None:
-        if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
-            self._handler.on_update(old, new)  # has no effect on decisions
-            return
-        self._recorder.tell(
-            self._kind, ObjectEvent.UPDATED, key_of(new), new, self._handler.on_update, old, new
+        recorder = self._recorder
+        is_heartbeat = (
+            isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old)
         )
+        if is_heartbeat and not recorder.is_frozen:
+            self._handler.on_update(old, new)  # has no effect on decisions
+        else:
+            recorder.tell(
+                self._kind, ObjectEvent.UPDATED, key_of(new), new, self._handler.on_update, old, new
+            )
 
     def on_delete(self, old: T) -> None:
         self._recorder.tell(self._kind, ObjectEvent.DELETED, key_of(old), None, self._handler.on_delete, old)
