@@ -65,11 +65,22 @@ class CoschedulingGroups(Actor):
     def _judge(
         self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
     ) -> None:
-        """No choice leaves a group with fewer pods on nodes than its minMember, by what the daemon's watches have shown."""
+        """No choice leaves a group with fewer pods on nodes than its minMember, by what the daemon's watches have shown.
+
+        Pods count although their node was deleted, as in scheduler-plugins.
+        """
         if pod.group is None:
             return
         group = (life.daemon.parts.cache.table.objects(pod.group.kind) or {}).get(pod.group.key)
         placed = {uid for pods in there.values() for uid, each in pods.items() if each.group == pod.group}
+        placed |= {
+            each.uid
+            for each in life.pods.values()
+            if each.group == pod.group
+            and each.node_name
+            and each.node_name not in there
+            and not each.is_terminal
+        }
         if group is None or len(placed | {pod.uid}) < group["spec"]["minMember"]:
             told = "no group" if group is None else f"{group['spec']['minMember']} have to be"
             self.stage.find(
