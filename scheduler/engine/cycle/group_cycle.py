@@ -320,6 +320,7 @@ class PodGroupCycle:
         preferred = shards.preferred(attempts[0].queued.pod, self._cache.snapshot())
         within = replace(options, within=np.flatnonzero(preferred), may_preempt=False)
         tried, _ = await self._first(self._placements.run(group, plugin, attempts, within))
+        tried.is_in_one_shard = True
         return tried if tried.is_placed else None
 
     async def _first(self, run: Awaitable[Pass]) -> tuple[Pass, Sequence[Preemption]]:
@@ -359,8 +360,13 @@ class PodGroupCycle:
         for leaf in tried.leaves:
             if leaf.outcome()[0].is_success:
                 placed += leaf.members
+            elif tried.is_in_one_shard:
+                await self._try_again(leaf.attempts)
             else:
                 await self._bring_back(leaf, wakers, may_pause=False)
+        if tried.is_in_one_shard:
+            await self._try_again([member.attempt for member in placed if member.assumed is None])
+            placed = [member for member in placed if member.assumed is not None]
         for member in placed:
             await self._pauses.yield_to_loop()
             if member.assumed is None:
@@ -376,6 +382,13 @@ class PodGroupCycle:
             assumed.append(member.assumed)
         binding = self._binding_of(tried.group, assumed)
         return [replace(each, group=binding) for each in assumed]
+
+    async def _try_again(self, attempts: Sequence[Attempt]) -> None:
+        """Requeue members that are to be tried at once on the nodes of all replicas, without a report."""
+        for attempt in attempts:
+            await self._pauses.yield_to_loop()
+            self._queue.add_unschedulable(attempt.queued)
+        self._bus.activate([attempt.queued.pod.uid for attempt in attempts])
 
     def _binding_of(self, group: PodGroup, assumed: Sequence[AssumedPod]) -> GroupBinding:
         """Return the joint binding of members; they join the binding of earlier attempts that still wait."""

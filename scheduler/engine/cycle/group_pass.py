@@ -132,6 +132,7 @@ class Pass:
         expected: uid -> the node where a member fits after the victims are gone.
         causes: why members have no node, the cause of most members first; set after the pass, see `PodGroupCycle`.
         placed_before: the number of members that were on nodes before the pass.
+        is_in_one_shard: whether only the nodes of one of several replicas were tried.
     """
 
     group: PodGroup
@@ -153,6 +154,7 @@ class Pass:
     expected: Mapping[str, str] = field(default_factory=dict)
     causes: Sequence[GroupCause] = ()
     placed_before: int = 0
+    is_in_one_shard: bool = False
 
     @property
     def leaves(self) -> Iterator[Pass]:

@@ -484,15 +484,21 @@ async def test_a_gang_that_waits_is_tried_as_soon_as_its_replica_has_all_nodes(t
         assert [binders(it, f"m-{number}") for number in range(3)] == [[three[GROUPS].user_agent]] * 3
 
 
-async def test_members_that_a_gang_does_not_need_are_passed_on(tmp_path: Path) -> None:
+async def test_members_that_a_gang_does_not_need_are_tried_on_all_nodes_before_anything_is_reported(
+    tmp_path: Path,
+) -> None:
     async with cluster(tmp_path) as it, replicas(it, 3) as three:
         await in_thirds(three)
         for each in three:
             each.shard.asks_for_all = lambda _: True
         add_gang_on_thirds(it, min_count=1)
-        await asyncio.sleep(5.0)
+        it.add_pods(member(3, "2"))
+        await it.until(lambda: it.condition("m-3") and it.notes("m-3", "FailedScheduling"))
 
         assert all(it.node_of(f"m-{number}") for number in range(3))
+        assert [it.notes(f"m-{number}", "FailedScheduling") for number in range(3)] == [[]] * 3
+        (told,) = it.notes("m-3", "FailedScheduling")
+        assert told.startswith("0/3 nodes are available: 3 Insufficient cpu.")
 
 
 async def test_a_gang_of_which_too_few_members_fit_is_passed_on_to_nobody(tmp_path: Path) -> None:
