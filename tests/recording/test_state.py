@@ -12,7 +12,7 @@ from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.watches import NODE_KIND
-from scheduler.daemon.recording.state import State, resume, state_notes
+from scheduler.daemon.recording.state import State, is_quiet, resume, state_notes
 from scheduler.engine.state.cache import PodState
 from scheduler.tools.whatif.replay.replay import RecordedServer
 from tests.support.builders import node, pod
@@ -72,3 +72,11 @@ def test_a_daemon_continues_from_the_state_of_another() -> None:
     assert len(second.parts.queue.rejections_by_code) == 1
     second.parts.cache.check()
     second.parts.queue.check()
+
+
+def test_no_file_begins_while_a_pod_that_left_its_node_waits_to_be_read() -> None:
+    """The state has no such pods."""
+    one = daemon()
+    assert is_quiet(one)
+    one.cycles.rejections.left(pod("left").placed_on("n1"))
+    assert not is_quiet(one)

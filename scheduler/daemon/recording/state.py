@@ -76,6 +76,7 @@ def is_quiet(daemon: Daemon) -> bool:
         or queue.backlog
         or parts.cache.is_behind
         or daemon.generations.retiring
+        or not daemon.cycles.rejections.is_idle
         or (daemon.shard_changes is not None and daemon.shard_changes.is_applying)
         or any(
             parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.active.needs.kinds

@@ -78,6 +78,11 @@ class KubeletRejections:
         ):
             self._unasked.put_nowait(pod)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no pod waits to be read."""
+        return self._unasked.empty()
+
     async def run(self) -> NoReturn:
         """Read one pod after another, until cancelled."""
         while True:
