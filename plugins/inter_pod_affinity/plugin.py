@@ -340,13 +340,15 @@ class AffinityState:
 
     def outcomes(self, pod: PodInfo, n_nodes: int) -> Outcomes:
         """Return the result of each node: its first reason in the order of the table."""
-        index = np.zeros(n_nodes, dtype=np.uint16)
-        for domains in self._existing_anti_affinity.values():
-            put_where(index, domains.are_positive(), _UNWELCOME)
-        for domains in self._anti_affinity.values():
-            put_where(index, domains.are_positive(), _NEAR)
+        refused = [(domains.are_positive(), _UNWELCOME) for domains in self._existing_anti_affinity.values()]
+        refused += [(domains.are_positive(), _NEAR) for domains in self._anti_affinity.values()]
         if self._affinity:
-            put_where(index, ~self._satisfy_affinity(pod), _FAR)
+            refused.append((~self._satisfy_affinity(pod), _FAR))
+        if not refused:
+            return Outcomes.all_pass(n_nodes)
+        index = np.multiply(*refused[0], dtype=np.uint16)
+        for where, reason in refused[1:]:
+            put_where(index, where, reason)
         return Outcomes(index, _TABLE)
 
     def _satisfy_affinity(self, pod: PodInfo) -> Bools:
@@ -432,7 +434,7 @@ def normalized(scores: Int64s, feasible: Rows) -> Int64s:
         lowest = ours.min()
         span = ours.max() - lowest
         if span > 0:  # for all nodes: to write those of the feasible ones into another array takes longer
-            above = scores - lowest
+            above = scores - lowest if lowest else scores
             if _FEW * span < len(scores):  # each value is scaled once
                 values = (float(MAX_NODE_SCORE) * (np.arange(span + 1) / span)).astype(np.int64)
                 taken: Int64s = values.take(above, mode="clip")

@@ -233,16 +233,18 @@ def least_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
         capacity: the same; nowhere 0.
     """
     if _is_plain(requested, capacity):
-        return divide_small(np.maximum(capacity - requested, 0) * MAX_NODE_SCORE, capacity)
+        free = capacity - requested
+        np.maximum(free, 0, out=free)
+        free *= MAX_NODE_SCORE
+        return divide_small(free, capacity)
     return np.where(requested > capacity, 0, divide((capacity - requested) * MAX_NODE_SCORE, capacity))
 
 
 def most_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
     """Score each node by the used fraction of one resource: 100 is full, 0 is empty; as `least_allocated`."""
     used = np.minimum(requested, capacity)
-    if _is_plain(requested, capacity):
-        return divide_small(used * MAX_NODE_SCORE, capacity)
-    return divide(used * MAX_NODE_SCORE, capacity)
+    used *= MAX_NODE_SCORE
+    return divide_small(used, capacity) if _is_plain(requested, capacity) else divide(used, capacity)
 
 
 def least_allocated_on(usage: NodeUsage) -> int:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduler.engine.runtime.adapters import FEW_ROWS
-from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, resized
+from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, CachedRawScores, resized
 from scheduler.engine.runtime.calls import NormalizeError, ScoreError, checked_scores
 from scheduler.framework.diagnosis import FEASIBLE
 from scheduler.framework.interface import MAX_NODE_SCORE, ExtensionPoint
 from scheduler.snapshot.arrays import put_where, selected
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     UInt8s = NDArray[np.uint8]
 
 _UNRANKED = -1
+_MOST = 2
+"""At least one of this number is most."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,9 @@ def best_of(rows: Rows, total: NDArray[Any], preferred: Bools | None = None) -> 
     """Return those of the preferred rows that have the highest total; `total` is (n_nodes,). See `preferred_of`."""
     if preferred is not None:
         rows = preferred_of(rows, preferred)
-    at_rows = total if len(rows) == len(total) else total[rows]
+    if len(rows) == len(total):
+        return np.flatnonzero(total == total.max())
+    at_rows = total[rows]
     return selected(rows, at_rows == at_rows.max())
 
 
@@ -210,9 +214,15 @@ def cached_normalized(
     snapshot: Snapshot,
     rows: Rows,
 ) -> UInt8s | int:
-    """Return the normalized scores of rows; normalize them only if something changed since the last call."""
+    """Return the normalized scores of rows; normalize them only if something changed since the last call.
+
+    Classes of pods with one signature share them, if they have the same feasible rows.
+    """
     if not cached.hold_at(rows):
-        cached.note(rows, normalized(adapter, state, pod, snapshot, cached.raw.values.copy(), rows))
+        last = cached.raw.normalized if isinstance(cached.raw, CachedRawScores) else cached
+        if not last.hold_at(rows):
+            last.note(rows, normalized(adapter, state, pod, snapshot, cached.raw.values.copy(), rows))
+        cached.take_over(last, rows)
     return cached.values
 
 
@@ -302,15 +312,15 @@ class CachedScores:
             )
         if len(self._total) != snapshot.n_nodes:
             self._total, self._best = resized(self._total, snapshot.n_nodes), None
-        missing = self._missing(filter_result, rows)
+        missing, are_all = self._missing(filter_result, rows)
         if len(missing) > FEW_ROWS:
             among = filter_result.rejected_by == FEASIBLE if missing is filter_result.feasible else None
             self._rank_all(np.asarray(missing), among, state, pod, snapshot)
         else:
             for row in missing:
                 self._rank(int(row), state, pod, snapshot)
-        if rows is filter_result.feasible:
-            self._best = None if self._left is None else self._best_after(missing)
+        if are_all:
+            self._best = None if self._left is None else self._best_after(self._left)
             self._left = set()
         for part in self._normalizing:
             if not part.normalized.hold_at(rows):
@@ -326,33 +336,45 @@ class CachedScores:
                     rows,
                 )
 
-    def _missing(self, filter_result: CachedFilterResult, rows: Rows) -> Rows | Sequence[int]:
+    def _missing(self, filter_result: CachedFilterResult, rows: Rows) -> tuple[Rows | Sequence[int], bool]:
+        """Return the rows to rank, and whether all feasible rows have a total then."""
         changed, filter_result.unranked = filter_result.unranked, set()
-        n_nodes = len(self._total)
+        n_nodes, feasible = len(self._total), filter_result.feasible
         if changed is None or (self._left is not None and len(self._left) > n_nodes):
             self._left = None
         if changed is None:
             self._total[:] = _UNRANKED
-            return rows
+            # If `rows` are most of them, all are ranked, so that later only those that changed have to be found.
+            ranked = feasible if _MOST * len(rows) >= len(feasible) else rows
+            return ranked, ranked is feasible
         for row in changed:
             if row < n_nodes:  # else the node was removed
                 self._total[row] = _UNRANKED
         if self._left is not None:
             self._left |= changed
-            if rows is filter_result.feasible:
-                return [
+            if rows is feasible or len(self._left) <= FEW_ROWS:
+                left = [
                     row for row in self._left if row < n_nodes and filter_result.rejected_by[row] == FEASIBLE
                 ]
-        return selected(rows, self._total[rows] == _UNRANKED)
+                return left, True
+        return selected(rows, self._total[rows] == _UNRANKED), rows is feasible
 
-    def _best_after(self, ranked: Sequence[int] | Rows) -> tuple[Rows, int] | None:
+    def _best_after(self, changed: Collection[int]) -> tuple[Rows, int] | None:
         """Return the best rows after a change of some rows, which were ranked again; None if it needs all rows."""
-        if self._best is None or len(ranked) > FEW_ROWS:
+        if self._best is None or len(changed) > FEW_ROWS:
             return None
         rows, highest = self._best
-        if any(self._total[row] >= highest for row in ranked):
-            return None
-        rows = selected(rows, self._total[rows] == highest)
+        totals = {row: int(self._total[row]) for row in changed if row < len(self._total)}
+        top = max(totals.values(), default=_UNRANKED)
+        if top > highest:
+            return np.array(sorted(row for row, total in totals.items() if total == top), dtype=np.intp), top
+        for row, total in totals.items():
+            place = int(rows.searchsorted(row))
+            was_best = place < len(rows) and rows[place] == row
+            if was_best and total < highest:
+                rows = np.delete(rows, place)
+            elif total == highest and not was_best:
+                rows = np.insert(rows, place, row)
         return (rows, highest) if rows.size else None
 
     def _rank_all(

@@ -74,14 +74,17 @@ class CachedVerdicts:
             return
         rows = changes.since(self._seen) if is_same else None
         self._log, self._seen = changes, changes.end
-        if len(self.known) != n_nodes:
+        is_same_length = len(self.known) == n_nodes
+        if not is_same_length:
             self.known = resized(self.known, n_nodes)
             self.values = resized(self.values, n_nodes)
         if rows is None:
             self.reset()
-        elif len(rows) == 1 and rows[0] < n_nodes and not self.misses:
-            self.known[rows[0]] = False
-            self.misses = 1
+        elif len(rows) <= FEW_ROWS and is_same_length:
+            for row in rows:
+                if row < n_nodes and self.known[row]:
+                    self.known[row] = False
+                    self.misses += 1
         else:
             self.known[[row for row in rows if row < n_nodes]] = False
             self.misses = n_nodes - int(np.count_nonzero(self.known))
@@ -162,6 +165,10 @@ class CachedNormalizedScores:
         if rows is before:
             return True
         return len(rows) == len(before) and (len(rows) == n_nodes or bool((rows == before).all()))
+
+    def take_over(self, other: CachedNormalizedScores, rows: Rows) -> None:
+        """Use the normalized scores of other pods with the same raw scores and rows."""
+        self.values, self._rows, self._state = other.values, rows, other._state
 
     def note(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
         """Store the normalized scores of rows."""
