@@ -255,7 +255,7 @@ def test_the_part_after_a_damaged_file_is_replayed_by_itself(tmp_path: Path) -> 
         ("groups", 3),
         ("groups", 4),
         ("groups", 70),
-        ("shards", 11),
+        ("shards", 5054),
         ("shards", 13),
     ],
 )

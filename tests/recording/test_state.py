@@ -80,3 +80,21 @@ def test_no_file_begins_while_a_pod_that_left_its_node_waits_to_be_read() -> Non
     assert is_quiet(one)
     one.cycles.rejections.left(pod("left").placed_on("n1"))
     assert not is_quiet(one)
+
+
+def test_a_file_begins_without_cached_results() -> None:
+    """A daemon that continues has none; work whose results are known takes fewer time slices."""
+    one = daemon()
+    one.parts.cache.add_node(node("n1"))
+    classes = one.generations.active.frameworks["custom-scheduler"]._classes
+    snapshot = one.parts.cache.snapshot()
+    first, second = [classes.of(pod(name), None, snapshot) for name in ("first", "second")]
+    assert first is not None
+    assert second is not None
+    assert (first.is_kept, second.is_kept) == (False, True)
+
+    list(state_notes(one, Random(1).getstate(), 0))
+
+    third = classes.of(pod("third"), None, snapshot)
+    assert third is not None
+    assert not third.is_kept

@@ -84,8 +84,15 @@ def is_quiet(daemon: Daemon) -> bool:
     )
 
 
+def forget_cached_results(daemon: Daemon) -> None:
+    """Drop what a daemon that continues from the state does not have: work whose results are known takes fewer time slices."""
+    for framework in daemon.generations.active.frameworks.values():
+        framework.forget_cached_verdicts()
+
+
 def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Iterator[AnyNote]:
-    """Yield the notes of the current state."""
+    """Yield the notes of the current state, and forget cached results."""
+    forget_cached_results(daemon)
     parts, queue, cache = daemon.parts, daemon.parts.queue, daemon.parts.cache
     active = daemon.generations.active
     yield (

@@ -19,7 +19,7 @@ from scheduler.daemon.app.needs import trimmed
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
 from scheduler.daemon.recording.recorded_objects import unpacked_node, unpacked_object, unpacked_pod
 from scheduler.daemon.recording.recording_files import SECOND, Note, ObjectEvent
-from scheduler.daemon.recording.state import State, resume
+from scheduler.daemon.recording.state import State, forget_cached_results, resume
 from scheduler.engine.sharding.shards import OwnShard
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
@@ -176,6 +176,7 @@ class Replay:
         """Begin or continue at a saved state, which begins every file but the first."""
         if self._daemon is not None:  # the saved state follows
             self._told.begin_file()
+            forget_cached_results(self._daemon)
             while self._script.take_if(Note.OBJECT) is not None:
                 pass
             return
