@@ -12,9 +12,12 @@ from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.watches import NODE_KIND
+from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording_files import Header, Note
 from scheduler.daemon.recording.state import State, is_quiet, resume, state_notes
 from scheduler.engine.state.cache import PodState
 from scheduler.tools.whatif.replay.replay import RecordedServer
+from tests.recording.memory_recording import Tape
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
 
@@ -98,3 +101,20 @@ def test_a_file_begins_without_cached_results() -> None:
     third = classes.of(pod("third"), None, snapshot)
     assert third is not None
     assert not third.is_kept
+
+
+class Deaf:
+    """A handler of events without effect."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+def test_a_file_that_begins_at_an_event_has_the_objects_after_it() -> None:
+    """The store removes an object before it tells of its deletion."""
+    clock, tape = ManualClock(9.0), Tape()
+    recorder = Recorder(clock, tape, Header.fresh(clock, Random(1)))
+    recorder.daemon, tape.wants_state = daemon(), True
+    handler: Any = recorder.event_handler("v1/pods", Deaf())
+    handler.on_delete(pod("p"))
+    assert [note[0] for note in tape.notes] == [Note.TOLD, Note.STATE]

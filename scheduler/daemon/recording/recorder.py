@@ -230,15 +230,15 @@ class Recorder(ObservedPorts):
     def tell(
         self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *objects: object
     ) -> None:
-        """Record a watch event, and pass it on."""
-        if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
-            self._note_state()
+        """Record a watch event, and pass it on. A file may begin after it, because the objects are those after it already."""
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
         self.is_telling = True
         try:
             hand_on(*objects)
         finally:
             self.is_telling = False
+        if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
+            self._note_state()
 
     def buckets(self, change: ChangeBuckets) -> ChangeBuckets:
         def changed(in_use: Iterable[int], releasing: Iterable[int]) -> None:
