@@ -33,6 +33,7 @@ from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Response
 from scheduler.simulator.scenarios.clusters import heterogeneous
+from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice
 from scheduler.testing.samples import claim, mounted, only_on, volume
 from tests.bench.process_size import usage_of
 
@@ -56,6 +57,20 @@ _ZONE = "topology.kubernetes.io/zone"
 _MIB = 2**20
 _END = {"k8s.io/initial-events-end": "true"}
 _EMPTY = '{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
+_DEVICES = "/apis/resource.k8s.io/v1"
+_KINDS_OF_DEVICES = [{"resource": each} for each in ("deviceclasses", "resourceclaims", "resourceslices")]
+_SERVED = msgspec.json.encode(
+    {
+        "kind": "APIGroupDiscoveryList",
+        "items": [
+            {
+                "metadata": {"name": "resource.k8s.io"},
+                "versions": [{"version": "v1", "resources": _KINDS_OF_DEVICES}],
+            }
+        ],
+    }
+)
+"""The kinds with several versions."""
 _LINES_AT_A_TIME = 32
 
 
@@ -90,6 +105,16 @@ class FromMemory(ApiConnection):
         )
         self._tell("ADDED", claim(name, f"v-{name}", namespace=namespace), "/api/v1/persistentvolumeclaims")
 
+    def create_devices(self) -> None:
+        """Tell the daemon of a device on each node, and of a DeviceClass of all devices."""
+        self._tell("ADDED", device_class(), f"{_DEVICES}/deviceclasses")
+        for number in range(self._nodes):
+            self._tell("ADDED", resource_slice(_node_name(number, self._nodes)), f"{_DEVICES}/resourceslices")
+
+    def create_device_claim(self, name: str, namespace: str) -> None:
+        """Tell the daemon of a ResourceClaim of one device."""
+        self._tell("ADDED", resource_claim(name, namespace=namespace), f"{_DEVICES}/resourceclaims")
+
     def pass_a_minute(self) -> None:
         """Tell the daemon of all that nodes do in a minute."""
         changing = heterogeneous(self._nodes, seed=7)[: max(1, self._nodes // _STATUS_MINUTES)]
@@ -123,6 +148,13 @@ class FromMemory(ApiConnection):
             if "nominatedNodeName" in self._pending[name]["status"]:
                 self.nominated = time.perf_counter(), time.process_time()
             self._tell("MODIFIED", self._pending[name])
+        elif request.method == "PUT" and "/resourceclaims/" in request.path:
+            assert request.body is not None
+            written = msgspec.json.decode(request.body)
+            self._tell("MODIFIED", written, f"{_DEVICES}/resourceclaims")
+            return Response(200, msgspec.json.encode(written))
+        elif request.path == "/apis":
+            return Response(200, _SERVED)
         elif request.method == "DELETE":
             victim = a_pod(int(subresource.rpartition("-")[2]), self._nodes, is_bound=True)
             victim["spec"]["nodeName"] = self._node_of.pop(subresource, victim["spec"]["nodeName"])
@@ -347,6 +379,7 @@ _KINDS: Mapping[str, Callable[[int], dict[str, Any]]] = {
 """Kind -> what its pods have in their specs. Half of the pods of the kind `mixed` are plain, and half of the other kinds."""
 _MIXED = "mixed"
 _CLAIM = "one claim"
+_DEVICE = "one claim of a device"
 _ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 
 
@@ -361,7 +394,12 @@ def _pods_of(kind: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
         its = kind if kind != _MIXED else kinds[0 if number % 2 else number // 2 % len(kinds)]
         pod = a_pod(number, nodes, is_bound=False)
         del pod["spec"]["topologySpreadConstraints"]
-        pod["spec"] |= {"volumes": mounted(_claim_of(number))} if its == _CLAIM else _KINDS[its](number)
+        if its == _CLAIM:
+            pod["spec"]["volumes"] = mounted(_claim_of(number))
+        elif its == _DEVICE:
+            pod["spec"]["resourceClaims"] = claims_of(_claim_of(number))
+        else:
+            pod["spec"] |= _KINDS[its](number)
         if its == "all different":
             pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = f"{32_000 + number - first}Ki"
         yield pod
@@ -398,14 +436,18 @@ async def measure(nodes: int, pods: int) -> None:
     _show("of it the benchmark itself", f"{connection.own_seconds:.1f} s")
     _show("memory", f"{listed.resident_bytes / _MIB:.0f} MiB")
     _show("CPU of a minute without new pods", f"{await _idle_minute(connection):.2f} s")
-    kinds = [*_KINDS, _MIXED, _CLAIM]
+    kinds = [*_KINDS, _MIXED, _CLAIM, _DEVICE]
     for place, kind in enumerate(kinds):
         first = pods + 1 + place * PENDING
-        if kind == _CLAIM:
-            for number in range(first, first + PENDING):
-                namespace = f"team-{number // PER_OWNER % 200}"
+        if kind == _DEVICE:
+            connection.create_devices()
+        for number in range(first, first + PENDING):
+            namespace = f"team-{number // PER_OWNER % 200}"
+            if kind == _CLAIM:
                 connection.create_claim(_claim_of(number), namespace, _ZONES[number % len(_ZONES)])
-            await _until_told(connection)
+            elif kind == _DEVICE:
+                connection.create_device_claim(_claim_of(number), namespace)
+        await _until_told(connection)
         before = usage_of("self")
         for pod in _pods_of(kind, first, nodes):
             connection.create_pod(pod)
