@@ -115,7 +115,9 @@ class Explaining:
         try:
             work.done(self._devices.following())
             work.done(inventory.refreshing())
-            question = work.done(inventory.questions.asked(claims, device_class, inventory.dropped))
+            question = work.done(
+                inventory.questions.asked(claims, device_class, inventory.dropped, inventory.size)
+            )
             lacking = work.done(_lacking(claims, question, inventory.view_of(node), self._devices))
         except NeedsTime as error:
             error.steps.close()
@@ -149,7 +151,9 @@ class Explaining:
         work.begin()
         work.done(devices.following())
         work.done(inventory.refreshing())
-        question = work.done(inventory.questions.asked(claims, device_class, inventory.dropped))
+        question = work.done(
+            inventory.questions.asked(claims, device_class, inventory.dropped, inventory.size)
+        )
         pools = inventory.view_of(node)
         allocator = Allocator(inventory, devices.allocated, device_class, work=work)
         try:

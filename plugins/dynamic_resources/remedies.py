@@ -121,7 +121,7 @@ class SmallerRequests:
         device_class, inventory = self._devices.classes.get, self._inventory
         self._work.done(self._devices.following())
         self._work.done(inventory.refreshing())
-        self._work.done(inventory.questions.asked(claims, device_class, inventory.dropped))
+        self._work.done(inventory.questions.asked(claims, device_class, inventory.dropped, inventory.size))
         allocator = Allocator(inventory, self._devices.allocated, device_class, work=self._work)
         try:
             return allocator.allocate(node, claims) is not None

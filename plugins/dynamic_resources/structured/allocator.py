@@ -334,7 +334,9 @@ class Allocator:
             yield from inventory.refreshing()
         if inventory.fault is not None:
             raise AllocationError(f"gather pool information: {inventory.fault}")
-        self._asked = yield from inventory.questions.asked(claims, self._device_class, inventory.dropped)
+        self._asked = yield from inventory.questions.asked(
+            claims, self._device_class, inventory.dropped, inventory.size
+        )
         return self._asked
 
     def _goes_on(self) -> bool:

@@ -133,7 +133,8 @@ def _place(selector: DeviceTaintSelector) -> Place:
     return selector.driver, selector.pool
 
 
-_FORGOTTEN_BEYOND = 20_000
+_GONE_NODES = 20_000
+"""The views of about so many nodes that do not exist any more are kept."""
 _DEVICES_OF_A_STEP = 32
 _NODES_OF_A_STEP = 8
 
@@ -205,6 +206,7 @@ class Inventory:
         self._alike: dict[frozenset[_Choice], Pools] = {}
         # node name -> its labels when the view was built, whether it sees optional slices, and the view
         self._views: dict[str, tuple[Mapping[str, str], bool, Pools]] = {}
+        self._n_nodes = 0  # of the cluster whose nodes were read last
         self._all: AllViews | None = None
         self._all_but: set[str] = set()  # names of nodes whose view may differ from `views_of_all`
         # Of changes that are not read completely:
@@ -226,6 +228,11 @@ class Inventory:
             and not (self._unread or self._touched)
             and (self._rules is None or self._rules.is_current)
         )
+
+    @property
+    def size(self) -> int:
+        """An upper bound of the number of pools, and of what nodes see of them."""
+        return len(self._by_pool) + len(self._views)
 
     def refresh(self) -> None:
         """Read all changes of the store."""
@@ -282,7 +289,7 @@ class Inventory:
 
     def _forget_views(self) -> None:
         """Forget the views that contain something that changed."""
-        if self._changed_everywhere or len(self._views) > _FORGOTTEN_BEYOND:
+        if self._changed_everywhere or len(self._views) > _GONE_NODES + self._n_nodes:
             self._views.clear()
             self._alike.clear()
             self._all = None
@@ -311,7 +318,7 @@ class Inventory:
 
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
         """Build the missing views of nodes, so that `views` and `views_of_all` return quickly."""
-        nodes, known = snapshot.nodes, self._all
+        nodes, known, self._n_nodes = snapshot.nodes, self._all, snapshot.n_nodes
         if known is not None:
             changed = (snapshot.row_of(name) for name in self._all_but if name not in self._views)
             unseen = [row for row in changed if row is not None]

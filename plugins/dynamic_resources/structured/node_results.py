@@ -237,6 +237,7 @@ class NodeResults:
         if views is self._views and changes == self._seen and len(self._places) <= _MOST_PLACES:
             return
         by_row = views.by_row.copy()  # other attempts may change it between two steps
+        before = self._views, self._seen
         changed = views.changed_since(self._seen) if views is self._views else None
         is_much = (
             changed is None
@@ -257,8 +258,8 @@ class NodeResults:
             if work > _WORK_OF_A_STEP:
                 work = 0
                 yield
-        if views is self._views and self._seen > changes:
-            return  # another attempt has updated more meanwhile
+        if views is self._views and self._seen >= changes and before != (self._views, self._seen):
+            return  # another attempt has updated as much or more meanwhile
         if is_much or changed is None or views is not self._views:
             self._lay_out([matter[id(seen)] for seen in by_row])
         else:
@@ -418,9 +419,9 @@ class KnownQuestion(Question):
             del searches[next(short, None) or next(iter(searches))]
         searches[key] = search
 
-    def forget(self, dropped: int) -> None:
-        super().forget(dropped)
-        if len(self.found) >= KEPT_POOLS:
+    def forget(self, dropped: int, size: int) -> None:
+        super().forget(dropped, size)
+        if len(self.found) >= KEPT_POOLS + size:
             self.found.clear()
 
 
@@ -448,6 +449,7 @@ class Questions:
         claims: Sequence[ResourceClaim],
         device_class: Callable[[str], DeviceClass | None],
         dropped: int,
+        size: int,
     ) -> Generator[None, None, KnownQuestion]:
         """Return the question of some claims.
 
@@ -455,6 +457,7 @@ class Questions:
             claims: the claims.
             device_class: returns a class by its name, None if it does not exist.
             dropped: how many pools the inventory has dropped so far.
+            size: its size.
         """
         specs = [claim.spec for claim in claims]
         classes = [device_class(name) for name in _class_names(specs)]
@@ -479,7 +482,7 @@ class Questions:
             self._keep(key, known)
         else:
             self._known.move_to_end(key)
-        known[1].forget(dropped)
+        known[1].forget(dropped, size)
         return known[1]
 
     def keep(self, question: KnownQuestion) -> None:

@@ -213,7 +213,7 @@ def _result(wanted: WantedDevices, pool: Pool, device: PoolDevice) -> _Result:
 
 
 KEPT_POOLS = 50_000
-"""The limit of results for pools of a question."""
+"""The limit of results for pools of a question that do not exist any more."""
 _DROPPED_POOLS = 1000
 _MOST_FACTS = 64
 
@@ -325,11 +325,12 @@ class Question:
                         yield from self._likeness.selection(pool)
                     )
 
-    def forget(self, dropped: int) -> None:
+    def forget(self, dropped: int, size: int) -> None:
         """Forget the results for removed pools if there are many, or all results if they are too large.
 
         Args:
             dropped: how many pools the inventory has dropped so far.
+            size: an upper bound of the number of its pools, and of what nodes see of them.
         """
         if dropped - self._seen_dropped > _DROPPED_POOLS:
             self._seen_dropped = dropped
@@ -338,7 +339,7 @@ class Question:
             self._matter = {
                 seen: each for seen, each in self._matter.items() if not any(pool.is_gone for pool in seen)
             }
-        if max(len(self._candidates), len(self._selections), len(self._matter)) > KEPT_POOLS:
+        if max(len(self._candidates), len(self._selections), len(self._matter)) > KEPT_POOLS + size:
             self.forget_candidates()
             self._selections.clear()
             self._matter.clear()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources.structured.allocator import _Searching
+from plugins.dynamic_resources.structured.node_results import NodeResults
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.testing.devices import (
     DRIVER,
     allocation,
@@ -20,6 +23,9 @@ from tests.support.builders import node
 from tests.support.counted_labels import lines_run
 from tests.support.snapshots import cache_of, snapshot_of
 from tests.unit.plugins.dynamic_resources.structured.node_search import Search, claim, device, part, selecting
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 NO_ROOM = "cannot allocate all claims"
 NODES = [node(f"n{number}", labels={"zone": f"z{number % 2}"}) for number in range(10)]
@@ -292,6 +298,44 @@ def test_views_that_no_node_has_any_more_are_forgotten():
     ((_, question),) = search.inventory.questions._known.values()
     assert max(len(question.verdicts._pools), len(question.verdicts._place)) < 2500
     assert len(question.verdicts._number) <= len(NODES)
+
+
+def test_what_is_known_of_existing_nodes_is_kept_however_many_they_are(monkeypatch: pytest.MonkeyPatch):
+    inner = "plugins.dynamic_resources.structured"
+    for limit in ("inventory._GONE_NODES", "question.KEPT_POOLS", "node_results.KEPT_POOLS"):
+        monkeypatch.setattr(f"{inner}.{limit}", 0)
+    search, cache = searching(*each_for_itself()), cache_of(NODES)
+    search.judge(cache.snapshot())
+    (question,) = search.inventory.questions._keys
+    views, relevant = dict(search.inventory._views), dict(question._matter)
+
+    search.add(resource_slice("n4", 0))
+    search.judge(cache.snapshot())
+
+    for each in NODES:
+        assert (search.inventory._views[each.name] is views[each.name]) == (each.name != "n4")
+    assert relevant.keys() <= question._matter.keys()
+
+
+def test_what_one_attempt_found_of_all_nodes_is_not_arranged_again_by_another_that_waited():
+    many = [node(f"n{number}") for number in range(200)]
+    search, snapshot = searching(*(resource_slice(each.name) for each in many)), cache_of(many).snapshot()
+    search.judge(snapshot)
+    (question,) = search.inventory.questions._keys
+    views = search.inventory.views_of_all(snapshot)
+    assert views is not None
+    results = NodeResults()
+
+    def found() -> Generator[None, None, None]:
+        return results.find_all(views, search.allocated, question, _Searching(search.allocator(), question))
+
+    first, second = found(), found()
+    next(second)
+    run_to_end(first)
+    arranged = results._numbers
+    run_to_end(second)
+
+    assert results._numbers is arranged
 
 
 def test_devices_before_are_freed_in_the_steps_that_build_views():
