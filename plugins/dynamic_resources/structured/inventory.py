@@ -207,6 +207,9 @@ class Inventory:
         # node name -> its labels when the view was built, whether it sees optional slices, and the view
         self._views: dict[str, tuple[Mapping[str, str], bool, Pools]] = {}
         self._n_nodes = 0  # of the cluster whose nodes were read last
+        self._forgotten = 0  # how often views were forgotten
+        # The rows whose views are built now: `_forgotten` and the number of nodes, and the rows that are left.
+        self._looking: tuple[tuple[int, int], Iterator[int]] | None = None
         self._all: AllViews | None = None
         self._all_but: set[str] = set()  # names of nodes whose view may differ from `views_of_all`
         # Of changes that are not read completely:
@@ -296,6 +299,7 @@ class Inventory:
         else:
             for name in self._changed_nodes:
                 self._views.pop(name, None)
+        self._forgotten += self._changed_everywhere or bool(self._changed_nodes)
         if self._all is not None:
             self._all_but |= self._changed_nodes
         self._changed_everywhere = False
@@ -317,16 +321,21 @@ class Inventory:
         )
 
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
-        """Build the missing views of nodes, so that `views` and `views_of_all` return quickly."""
+        """Build the missing views of nodes, so that `views` and `views_of_all` return quickly.
+
+        Attempts that do so at the same time share the work.
+        """
         nodes, known, self._n_nodes = snapshot.nodes, self._all, snapshot.n_nodes
-        if known is not None:
-            changed = (snapshot.row_of(name) for name in self._all_but if name not in self._views)
-            unseen = [row for row in changed if row is not None]
-        elif self._choices:
-            unseen = [row for row in rows.tolist() if nodes[row].name not in self._views]
+        state = self._forgotten, snapshot.n_nodes
+        if known is None and self._choices:
+            unseen = iter([row for row in rows.tolist() if nodes[row].name not in self._views])
+        elif self._looking is not None and self._looking[0] == state:
+            unseen = self._looking[1]
         else:
-            found = (snapshot.row_of(name) for name in self._local if name not in self._views)
-            unseen = [row for row in found if row is not None]
+            names = self._local if known is None else self._all_but
+            found = (snapshot.row_of(name) for name in names if name not in self._views)
+            unseen = iter([row for row in found if row is not None])
+            self._looking = state, unseen
         is_live = known is not None and known.has_rows_of(snapshot)
         for number, row in enumerate(unseen):
             view = self.view_of(nodes[row])
@@ -337,6 +346,8 @@ class Inventory:
                 # With another number of nodes, the rows of the snapshot are not those of the cluster any more.
                 if not self.is_current or snapshot.n_nodes != len(snapshot.nodes):
                     return
+        if self._looking is not None and self._looking[1] is unseen:
+            self._looking = None
 
     def view_of(self, node: InventoryNode) -> Pools:
         """Return the pools that a node sees."""

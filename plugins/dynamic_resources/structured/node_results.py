@@ -238,6 +238,11 @@ class NodeResults:
             return
         by_row = views.by_row.copy()  # other attempts may change it between two steps
         before = self._views, self._seen
+
+        def is_done() -> bool:
+            """Whether another attempt has updated as much or more meanwhile."""
+            return views is self._views and self._seen >= changes and before != (self._views, self._seen)
+
         changed = views.changed_since(self._seen) if views is self._views else None
         is_much = (
             changed is None
@@ -245,21 +250,10 @@ class NodeResults:
             or len(self._places) > _MOST_PLACES
             or max(len(self._results), len(self._pools)) > 2 * len(self._number) + _MOST_SAID
         )
-        matter: dict[int, Pools] = {}  # by the id of the view, which may consist of many pools
-        work = 0
-        for seen in by_row if is_much or changed is None else [by_row[row] for row in changed]:
-            if id(seen) in matter:
-                continue
-            pools = question.known_matter(seen)
-            if pools is None:
-                pools = yield from question.matter(seen)
-            matter[id(seen)] = pools
-            work += _work(seen)
-            if work > _WORK_OF_A_STEP:
-                work = 0
-                yield
-        if views is self._views and self._seen >= changes and before != (self._views, self._seen):
-            return  # another attempt has updated as much or more meanwhile
+        read = by_row if is_much or changed is None else [by_row[row] for row in changed]
+        matter = yield from _matter(read, question, is_done)
+        if is_done():
+            return
         if is_much or changed is None or views is not self._views:
             self._lay_out([matter[id(seen)] for seen in by_row])
         else:
@@ -355,6 +349,28 @@ class NodeResults:
                     self._missing.add(pools)
                 if pools == self._out_of_time:
                     self._out_of_time = None
+
+
+def _matter(
+    read: Iterable[Pools], question: Question, is_done: Callable[[], bool]
+) -> Generator[None, None, dict[int, Pools]]:
+    """Return the relevant pools by the id of what nodes see, which may be many pools; end early if `is_done`."""
+    matter: dict[int, Pools] = {}
+    work = 0
+    for seen in read:
+        if id(seen) in matter:
+            continue
+        pools = question.known_matter(seen)
+        if pools is None:
+            pools = yield from question.matter(seen)
+        matter[id(seen)] = pools
+        work += _work(seen)
+        if work > _WORK_OF_A_STEP:
+            work = 0
+            yield
+            if is_done():
+                break
+    return matter
 
 
 def _work(seen: Pools) -> int:

@@ -333,9 +333,23 @@ def test_what_one_attempt_found_of_all_nodes_is_not_arranged_again_by_another_th
     next(second)
     run_to_end(first)
     arranged = results._numbers
-    run_to_end(second)
 
+    assert list(second) == [], "it does not go on with the other nodes"
     assert results._numbers is arranged
+
+
+def test_attempts_that_begin_before_any_view_exists_build_each_view_once():
+    many = [node(f"n{number}") for number in range(100)]
+    search, snapshot = searching(*(resource_slice(each.name) for each in many)), cache_of(many).snapshot()
+    search.inventory.refresh()
+    first, second = (search.inventory.looks(snapshot, snapshot.all_rows) for _ in range(2))
+    next(first)
+    next(second)
+
+    steps = len(list(first))
+
+    assert steps > 2
+    assert list(second) == []
 
 
 def test_devices_before_are_freed_in_the_steps_that_build_views():
