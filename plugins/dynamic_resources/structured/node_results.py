@@ -85,6 +85,7 @@ class NodeResults:
         # The results of all nodes: see `find_all`.
         self._views: AllViews | None = None
         self._seen = 0  # changes of what nodes see
+        self._copied: tuple[AllViews, int, list[Pools]] | None = None  # what nodes saw after so many changes
         self._number: dict[Pools, int] = {}  # the relevant pools that nodes see -> their number
         self._pools: list[Pools] = []  # number -> relevant pools; no node sees some of them any more
         self._numbers: Rows = _NO_ROWS  # row -> number
@@ -236,7 +237,9 @@ class NodeResults:
         changes = views.changes
         if views is self._views and changes == self._seen and len(self._places) <= _MOST_PLACES:
             return
-        by_row = views.by_row.copy()  # other attempts may change it between two steps
+        if self._copied is None or self._copied[:2] != (views, changes):
+            self._copied = views, changes, views.by_row.copy()
+        by_row = self._copied[2]  # other attempts may change the original between two steps
         before = self._views, self._seen
 
         def is_done() -> bool:
@@ -259,7 +262,7 @@ class NodeResults:
         else:
             for row in changed:
                 self._move(row, matter[id(by_row[row])])
-        self._views, self._seen = views, changes
+        self._views, self._seen, self._copied = views, changes, None
 
     def _lay_out(self, by_row: list[Pools]) -> None:
         """Record the relevant pools of all rows."""
