@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import weakref
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from scheduler.engine.runtime import cached_verdicts, equivalence_classes
 from scheduler.engine.runtime.adapters import FilterAdapter, ScoreAdapter
+from scheduler.engine.runtime.cached_scores import CachedScores
 from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
 from scheduler.engine.runtime.calls import NoInstruments, PluginCalls, PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
@@ -849,3 +851,24 @@ def test_cached_totals_have_room_for_every_weight_and_for_new_nodes(weight: int)
 
     assert len(rows) == 5
     assert max(totals) == weight * (100 - 10)
+
+
+def test_the_best_nodes_follow_changes_of_few_nodes_without_a_look_at_the_others():
+    ranking = CachedScores(PluginCalls("", NoInstruments(), time.perf_counter), [])
+    draw, total = Random(3), np.array([5, 7, 7, 3, 7, 1], dtype=np.int8)
+    ranking._total, ranking._best = total, (np.flatnonzero(total == 7), 7)
+    kept = 0
+    for _ in range(500):
+        changed = {draw.randrange(len(total)) for _ in range(draw.randrange(1, 4))}
+        others = [row for row in range(len(total)) if total[row] == total.max() and row not in changed]
+        for row in changed:
+            total[row] = draw.choice((-1, 3, 7, 7, 9))
+        ranking._best = ranking._best_after(changed)
+        if ranking._best is None:
+            assert not others, "only if all of the best nodes have changed"
+            ranking._best = np.flatnonzero(total == total.max()), int(total.max())
+            continue
+        kept += 1
+        rows, highest = ranking._best
+        assert (rows.tolist(), highest) == (np.flatnonzero(total == total.max()).tolist(), total.max())
+    assert kept > 200
