@@ -320,7 +320,10 @@ def builtin_kinds(features: Features | None = None) -> Kinds:
     disabled = {} if features is None else disabled_fields(features)
     fractions = features is None or features.enabled("DRAFractionalCapacityRange")
     resizes = ("resize",) if served.enabled("InPlacePodVerticalScaling") else ()
-    pods = PodStrategy(resizes_as_a_whole=served.enabled("InPlacePodLevelResourcesVerticalScaling"))
+    pods = PodStrategy(
+        resizes_as_a_whole=served.enabled("InPlacePodLevelResourcesVerticalScaling"),
+        has_topology_labels=served.enabled("PodTopologyLabels"),
+    )
     plain, generic = Strategy(), Generic()
     # fmt: off
     kinds = [

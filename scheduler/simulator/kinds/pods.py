@@ -37,13 +37,24 @@ class PodStrategy(Strategy):
 
     Args:
         resizes_as_a_whole: whether `resize` changes the resources of a pod as a whole, too.
+        has_topology_labels: whether a pod gets the zone and region labels of its node.
     """
 
     has_generation = True
     returns_deleted = True
 
-    def __init__(self, *, resizes_as_a_whole: bool = True) -> None:
-        self._resizes_as_a_whole = resizes_as_a_whole
+    def __init__(self, *, resizes_as_a_whole: bool = True, has_topology_labels: bool = True) -> None:
+        self._resizes_as_a_whole, self._has_topology_labels = resizes_as_a_whole, has_topology_labels
+
+    def topology_labels(self, node_name: str, cluster: Cluster) -> dict[str, str]:
+        """Return the labels of a node that its pods get.
+
+        Source:
+            kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
+        """
+        node = cluster.find("nodes", node_name) if self._has_topology_labels else None
+        labels = labels_of(node) if node else {}
+        return {label: labels[label] for label in TOPOLOGY_LABELS if label in labels}
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
@@ -55,7 +66,7 @@ class PodStrategy(Strategy):
             raise forbidden_resource("", "pods", obj["metadata"].get("name", ""), str(error)) from error
         node = obj["spec"].get("nodeName")
         if node:
-            labels = topology_labels(node, cluster)
+            labels = self.topology_labels(node, cluster)
             if labels:
                 obj["metadata"]["labels"] = labels_of(obj) | labels
         check_pod(obj, cluster)
@@ -132,17 +143,6 @@ def _keep_all_but_resources(obj: Object, old: Object, *, as_a_whole: bool) -> No
     obj["spec"] = spec
     if obj["spec"] != old["spec"]:
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-
-
-def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:
-    """Return the labels of a node that its pods get.
-
-    Source:
-        kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
-    """
-    node = cluster.find("nodes", node_name)
-    labels = labels_of(node) if node else {}
-    return {label: labels[label] for label in TOPOLOGY_LABELS if label in labels}
 
 
 def is_ready(pod: Object) -> bool:

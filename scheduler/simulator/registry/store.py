@@ -21,7 +21,7 @@ from scheduler.simulator.apimachinery.strategy import ScalePaths
 from scheduler.simulator.apimachinery.structure import WriteOptions
 from scheduler.simulator.kinds.core import ALWAYS_THERE
 from scheduler.simulator.kinds.custom_resource_definitions import found_at
-from scheduler.simulator.kinds.pods import topology_labels
+from scheduler.simulator.kinds.pods import PodStrategy
 from scheduler.simulator.registry.deletion import DeleteOptions, delete
 from scheduler.simulator.registry.event_recorder import EventRecorder
 
@@ -61,8 +61,8 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
     if problem:
         raise conflict(kind, name, f"pod {name} {problem}", subresource="binding")
     labels = metadata.get("labels", {})
-    if target.get("kind") == "Node":
-        labels = labels | topology_labels(node, registry)
+    if target.get("kind") == "Node" and isinstance(kind.strategy, PodStrategy):
+        labels = labels | kind.strategy.topology_labels(node, registry)
     bound = _bound(pod, node, metadata.get("annotations", {}), labels, registry.timestamp())
     return registry.commit(kind, entry, bound, options)
 

@@ -229,16 +229,19 @@ def test_all_errors_are_reported_at_once():
     assert {cause["field"] for cause in error.details["causes"]} == {"metadata.name", "spec.containers"}
 
 
-def test_a_pod_on_a_node_gets_its_topology_labels(store: AStore):
-    zone = {"topology.kubernetes.io/zone": "z1", "other": "x"}
+@pytest.mark.parametrize(
+    ("version", "expected"), [("1.34", {}), ("1.35", {"topology.kubernetes.io/zone": "z1"})]
+)
+def test_a_pod_on_a_node_gets_its_topology_labels_since_1_35(version: str, expected: dict[str, str]):
+    store, zone = AStore(version=version), {"topology.kubernetes.io/zone": "z1", "other": "x"}
     store.create("nodes", node("n1", labels=zone))
     store.create("pods", pod("bound"))
 
     store.bind("bound", "n1")
 
     created = store.create("pods", pod("placed", nodeName="n1"))
-    assert created["metadata"]["labels"] == {"topology.kubernetes.io/zone": "z1"}
-    assert store.get("pods", "bound")["metadata"]["labels"] == {"topology.kubernetes.io/zone": "z1"}
+    assert created["metadata"].get("labels", {}) == expected
+    assert store.get("pods", "bound")["metadata"].get("labels", {}) == expected
 
 
 def test_match_label_keys_become_part_of_the_selector():
