@@ -59,6 +59,8 @@ def is_label_value(text: str) -> bool:
 
 def are_label_keys(keys: Collection[str]) -> bool:
     """Return whether all keys are valid; one check of all, because a selector may have 100,000 keys."""
+    if "/" not in "\n".join(keys):  # keys without a prefix take a third of the time
+        return all(keys) and _are_lines(keys, _NAME_CLASSES, _LONGEST_NAME)
     parts = [key.rpartition("/") for key in keys]
     names, prefixes = [name for _, _, name in parts], {prefix for prefix, slash, _ in parts if slash}
     return (
