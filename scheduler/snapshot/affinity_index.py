@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 MOST_TERMS_AT_ONCE: Final = 256
 """The terms of pods with more terms are indexed later, in slices between attempts."""
 MOST_COST_AT_ONCE: Final = 8192
-"""So are terms that cost more than this, see `AffinityTerms.cost`: it takes about ten milliseconds."""
+"""Terms that cost more than this (see `AffinityTerms.cost`) are indexed later too."""
 SLICE_TERMS: Final = 500
 """Number of terms that are inserted or removed in one slice; it takes a few milliseconds."""
 COST_OF_A_TERM: Final = 16
-"""Terms count several times if they cost more than this on average."""
+"""In a slice, a term counts once, and once more for each multiple of this cost."""
 _FEW_ROWS: Final = 256
 _FEW_TERMS: Final = 32
 """Up to this number of terms, each is matched separately."""

@@ -92,7 +92,7 @@ class _Words:
     forbidden: list[int]
 
     def add(self, requirement: Requirement, key: Word, prefix: tuple[object, ...]) -> bool:
-        """Add the only requirement about a label; return False if nothing matches it.
+        """Add a requirement; return False if nothing matches it.
 
         Args:
             requirement: the requirement.
@@ -176,7 +176,7 @@ def _words_of(rule: LabelRule, *, of_namespace: bool = False) -> _Words | None:
 
 
 def _one_by_key(requirements: Sequence[Requirement]) -> Sequence[Requirement]:
-    """Return equal requirements with one for each label, or two for one that exists and has none of some values."""
+    """Return equivalent requirements: one for each label, or Exists and NotIn for one label."""
     if len({each.key for each in requirements}) == len(requirements):
         return requirements
     by_key: dict[str, list[Requirement]] = {}

@@ -111,7 +111,7 @@ class Deaf:
 
 
 def test_a_file_that_begins_at_an_event_has_the_objects_after_it() -> None:
-    """The store removes an object before it tells of its deletion."""
+    """The store removes an object, and then calls the handler for the deletion."""
     clock, tape = ManualClock(9.0), Tape()
     recorder = Recorder(clock, tape, Header.fresh(clock, Random(1)))
     recorder.daemon, tape.wants_state = daemon(), True

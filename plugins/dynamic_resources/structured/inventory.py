@@ -134,7 +134,7 @@ def _place(selector: DeviceTaintSelector) -> Place:
 
 
 _GONE_NODES = 20_000
-"""The views of about so many nodes that do not exist any more are kept."""
+"""The approximate maximum number of deleted nodes whose views are kept."""
 _DEVICES_OF_A_STEP = 32
 _NODES_OF_A_STEP = 8
 
@@ -207,7 +207,7 @@ class Inventory:
         # node name -> its labels when the view was built, whether it sees optional slices, and the view
         self._views: dict[str, tuple[Mapping[str, str], bool, Pools]] = {}
         self._n_nodes = 0  # of the cluster whose nodes were read last
-        self._forgotten = 0  # how often views were forgotten
+        self._forgotten = 0  # the number of times that views were dropped
         # The rows whose views are built now: `_forgotten` and the number of nodes, and the rows that are left.
         self._looking: tuple[tuple[int, int], Iterator[int]] | None = None
         self._all: AllViews | None = None

@@ -219,7 +219,7 @@ class Recorder(ObservedPorts):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether changes are deferred: each takes its place in the time slices that follow, even one without effect."""
+        """Whether changes are deferred. Each deferred change takes time in a later slice, even a change without effect."""
         return self.daemon is not None and self.daemon.parts.freeze.is_on
 
     def event_handler(self, kind: str, handler: H) -> H:
@@ -230,7 +230,7 @@ class Recorder(ObservedPorts):
     def tell(
         self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *objects: object
     ) -> None:
-        """Record a watch event, and pass it on. A file may begin after it, because the objects are those after it already."""
+        """Record a watch event, and pass it on. A file may begin after the event, because the store has the change already."""
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
         self.is_telling = True
         try:

@@ -85,7 +85,7 @@ def is_quiet(daemon: Daemon) -> bool:
 
 
 def forget_cached_results(daemon: Daemon) -> None:
-    """Drop what a daemon that continues from the state does not have: work whose results are known takes fewer time slices."""
+    """Drop cached results, so that work takes as many time slices as in a daemon that continues from the state."""
     for framework in daemon.generations.active.frameworks.values():
         framework.forget_cached_verdicts()
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _UNRANKED = -1
 _MOST = 2
-"""At least one of this number is most."""
+"""All feasible rows are ranked if at least one of this number is to be ranked."""
 
 
 @dataclass(frozen=True)
