@@ -379,7 +379,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         keep_object: keep its bytes, so that `object` still works.
     """
     metadata, spec, status = pod.pod.metadata, pod.pod.spec, pod.pod.status
-    terms, own = None, dict[str, Any]()
+    own: dict[str, Any] = {}
     if spec.affinity is not None and has_long_terms(
         spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
     ):
@@ -411,7 +411,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         node_name=sys.intern(pod.node_name),
         resources=pod.resources,
     )
-    if terms is not None:
+    if spec.affinity is not None:
         # Pods with equal terms share them for as long as one of these pods exists.
         trimmed.take_derived_from(pod, ("_affinity_terms",))
     return trimmed

@@ -10,21 +10,23 @@ each additional term costs a decision only nanoseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, product, repeat
+from itertools import product, repeat
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.objects.selectors import Operator, Requirement
+from scheduler.objects.selectors import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from scheduler.objects.pod_affinity import AffinityTerm
     from scheduler.objects.selectors import LabelRule
     from scheduler.snapshot.arrays import Int32s, Int64s
 
 Word = str | tuple[object, ...]
+_WordSet = tuple[tuple[object, ...], "Collection[str]"]
+"""Words with a common prefix: the prefix, and the rest of each."""
 Place = tuple[str | None, Word | None]
 """The namespace and the word of a pod's labels that index a term; None means any."""
 
@@ -38,6 +40,8 @@ _MOST_UNSORTED: Final = 4096
 _MOST_MERGED: Final = 1 << 18
 """A run with this number of hashes is not merged with another one: it would take longer than ten milliseconds."""
 _SMALLEST: Final = 16
+_FEW_VALUES: Final = 8
+"""More values of a requirement are hashed without a loop in Python."""
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ def conditions(term: AffinityTerm) -> Iterator[Conditions]:
     more = _words_of(term.namespace_rule, of_namespace=True)
     if more is not None:
         named = () if term.namespace_rule.is_empty else term.namespaces
-        forbidden = [*own.forbidden, *more.forbidden, *_hashes((_NAMESPACE,), named)]
+        forbidden = [*own.forbidden, *more.forbidden, *_hashes([((_NAMESPACE,), named)])]
         yield _filed(None, _Words([*own.single, *more.single], [*own.several, *more.several], forbidden))
 
 
@@ -83,44 +87,24 @@ class _Words:
 
     Attributes:
         single: words that a pod must have.
-        several: a prefix and values for each set of words of which a pod must have one.
+        several: sets of words of each of which a pod must have one.
         forbidden: the hashes of words that a pod must not have.
     """
 
     single: list[Word]
-    several: list[tuple[tuple[object, ...], Collection[str]]]
+    several: list[_WordSet]
     forbidden: list[int]
 
-    def add(self, requirement: Requirement, key: Word, prefix: tuple[object, ...]) -> bool:
-        """Add a requirement; return False if nothing matches it.
 
-        Args:
-            requirement: the requirement.
-            key: the word of the label's key.
-            prefix: the words of its values without the value.
-        """
-        operator, values = requirement.operator, requirement.values
-        if operator is Operator.EXISTS:
-            self.single.append(key)
-        elif operator is Operator.DOES_NOT_EXIST:
-            self.forbidden.append(hash(key))
-        elif len(values) == 1:
-            word = (*prefix, *values)
-            if operator is Operator.IN:
-                self.single.append(word)
-            else:
-                self.forbidden.append(hash(word))
-        elif operator is Operator.NOT_IN:
-            self.forbidden += _hashes(prefix, values)
-        else:
-            self.several.append((prefix, values))
-            return bool(values)
-        return True
-
-
-def _hashes(prefix: tuple[object, ...], values: Iterable[str]) -> Iterator[int]:
-    """Return the hash of each word with a prefix."""
-    return map(hash, zip(*map(repeat, prefix), values, strict=False))
+def _hashes(sets: Collection[_WordSet]) -> list[int]:
+    """Return the hash of each word of some sets."""
+    hashes = [
+        hash((*prefix, value)) for prefix, values in sets if len(values) <= _FEW_VALUES for value in values
+    ]
+    for prefix, values in sets:
+        if len(values) > _FEW_VALUES:
+            hashes += map(hash, zip(*map(repeat, prefix), values, strict=False))
+    return hashes
 
 
 def _filed(namespaces: frozenset[str] | None, words: _Words) -> Conditions:
@@ -147,58 +131,35 @@ def _filed(namespaces: frozenset[str] | None, words: _Words) -> Conditions:
             found = [(*few[0], value) for value in few[1]]
     if index is not None:
         single.remove(index)
-    wanted = [*map(hash, single), *chain.from_iterable([_hashes(*each) for each in several])]
+    wanted = [*map(hash, single), *_hashes(several)]
     return Conditions(list(product(under, found)), len(single) + len(several), wanted, words.forbidden)
 
 
 def _words_of(rule: LabelRule, *, of_namespace: bool = False) -> _Words | None:
-    """Return the words of a rule for the labels of a pod or of its namespace; None if no labels can match."""
+    """Return the words of a rule for the labels of a pod or of its namespace; None if no labels can match.
+
+    Requirements about one label need not be joined: each is a set of its own, and a forbidden word outweighs all sets.
+    """
     if rule.expressions is None:
         return None
-    labels = dict(rule.labels)
-    if len(labels) < len(rule.labels) and len(set(rule.labels)) > len(labels):
-        return None  # two values of one label
-    words = _Words(
-        [(_NAMESPACE_LABEL, *each) for each in labels.items()] if of_namespace else [*labels.items()], [], []
+    exists, not_exists, within, not_in = [
+        [each for each in rule.expressions if each.operator is operator]
+        for operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST, Operator.IN, Operator.NOT_IN)
+    ]
+    label_of: tuple[object, ...] = (_NAMESPACE_LABEL,) if of_namespace else ()
+    labels, present = rule.labels, [each.key for each in exists]
+    return _Words(
+        [
+            *([(_NAMESPACE_LABEL, *each) for each in labels] if of_namespace else labels),
+            *[(*label_of, each.key, *each.values) for each in within if len(each.values) == 1],
+            *([(_NAMESPACE_KEY, key) for key in present] if of_namespace else present),
+        ],
+        [((*label_of, each.key), each.values) for each in within if len(each.values) != 1],
+        [
+            *[hash((_NAMESPACE_KEY, each.key) if of_namespace else each.key) for each in not_exists],
+            *_hashes([((*label_of, each.key), each.values) for each in not_in]),
+        ],
     )
-    for each in _one_by_key(rule.expressions):
-        key = each.key
-        value = labels.get(key)
-        if value is not None:
-            can_match = each.admits(value)
-        elif of_namespace:
-            can_match = words.add(each, (_NAMESPACE_KEY, key), (_NAMESPACE_LABEL, key))
-        else:
-            can_match = words.add(each, key, (key,))
-        if not can_match:
-            return None
-    return words
-
-
-def _one_by_key(requirements: Sequence[Requirement]) -> Sequence[Requirement]:
-    """Return equivalent requirements: one for each label, or Exists and NotIn for one label."""
-    if len({each.key for each in requirements}) == len(requirements):
-        return requirements
-    by_key: dict[str, list[Requirement]] = {}
-    for each in requirements:
-        by_key.setdefault(each.key, []).append(each)
-    return [*chain.from_iterable(map(_joined, by_key.values()))]
-
-
-def _joined(requirements: Sequence[Requirement]) -> Sequence[Requirement]:
-    """Join requirements about one label."""
-    key, operators = requirements[0].key, {each.operator for each in requirements}
-    allowed = [each.values for each in requirements if each.operator is Operator.IN]
-    denied = frozenset[str]().union(
-        *[each.values for each in requirements if each.operator is Operator.NOT_IN]
-    )
-    if Operator.DOES_NOT_EXIST in operators:
-        never = operators & {Operator.IN, Operator.EXISTS}
-        return (Requirement(key, Operator.IN if never else Operator.DOES_NOT_EXIST),)
-    if allowed:
-        return (Requirement(key, Operator.IN, allowed[0].intersection(*allowed) - denied),)
-    found = [Requirement(key, Operator.EXISTS)] if Operator.EXISTS in operators else []
-    return [*found, Requirement(key, Operator.NOT_IN, denied)] if denied else found
 
 
 def _hashes_of_pod(
@@ -319,7 +280,7 @@ class TermColumns:
         """Return the candidates that match a pod."""
         hashes: Int64s = np.array(_hashes_of_pod(namespace, labels, namespace_labels), dtype=np.int64)
         hashes.sort()  # many of them are looked up three times as fast
-        # Each of the pod's words is in at most one set of a term, so the count is the number of sets that match.
+        # A pod has at most one word of each set, so the count is the number of sets that match.
         found = np.zeros(self.room, dtype=np.int32)
         for numbers in self._wanted.find(hashes):
             found += np.bincount(numbers, minlength=self.room).astype(np.int32)

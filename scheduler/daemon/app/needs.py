@@ -9,17 +9,16 @@ from scheduler.framework.interface import Needs
 from scheduler.kube.client import resources
 from scheduler.kube.client.resources import Resource
 from scheduler.objects.decode import decode_pod
-from scheduler.objects.pod import trim_bound_pod
+from scheduler.objects.pod import PodInfo, trim_bound_pod
 from scheduler.objects.resources import DEFAULT_RULES
 from scheduler.objects.v1 import Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     import msgspec
 
     from scheduler.engine.runtime.framework import Framework
-    from scheduler.objects.pod import PodInfo
 
 _KNOWN = {
     f"{resource.api_version}/{resource.plural}": resource
@@ -57,10 +56,21 @@ class PodDecoder:
 
     struct: type[msgspec.Struct] = Pod
 
-    def __call__(self, raw: bytes, decoded: Pod | None = None) -> PodInfo:
+    def __call__(self, raw: bytes, decoded: Pod | PodInfo | None = None) -> PodInfo:
+        return decoded if isinstance(decoded, PodInfo) else trimmed(self._whole(raw, decoded), self.needs)
+
+    def in_steps(self, raw: bytes, decoded: Pod | None = None) -> Generator[None, None, PodInfo]:
+        pod = self._whole(raw, decoded)
+        yield
+        terms = pod.affinity_terms
+        yield
+        hash(terms)  # is stored, and needed when the pod is counted on its node
+        yield
+        return trimmed(pod, self.needs)
+
+    def _whole(self, raw: bytes, decoded: Pod | None) -> PodInfo:
         needs = self.needs
-        pod = decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects, decoded=decoded)
-        return trimmed(pod, needs)
+        return decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects, decoded=decoded)
 
     def keep_also(self, needs: Needs) -> bool:
         """Keep more fields from now on; return whether that is a change, so that known pods must be read again."""

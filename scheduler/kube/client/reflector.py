@@ -35,7 +35,7 @@ from scheduler.kube.http.request import JSON
 from scheduler.retries import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Mapping
     from random import Random
 
     from scheduler.kube.client.connection import ApiConnection
@@ -406,10 +406,17 @@ class Reflector(Generic[T]):
             self._take,
             seconds=self._random.randint(*WATCH_SECONDS),
             decode=self._decode_event,
+            decode_large=self._decode_large,
             opened=self._note_opened,
         )
         if self._is_listing:
             raise ApiError(0, CONNECTION_LOST, f"watch {self._path}: ended before all objects were sent")
+
+    def _decode_large(self, event: WatchEvent) -> Generator[None, None, WatchEvent]:
+        if event.type not in {wire.ADDED, wire.MODIFIED}:
+            return event
+        decoded = yield from self._store.decoded(event.identity, event.object, event.decoded)
+        return msgspec.structs.replace(event, decoded=decoded)
 
     def _take(self, event: WatchEvent) -> None:
         identity, version = event.identity, event.identity.resource_version

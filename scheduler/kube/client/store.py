@@ -12,7 +12,7 @@ from scheduler.errors import ObjectError
 from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     import msgspec
 
@@ -74,7 +74,11 @@ class TypedDecoder(Protocol[T_co]):
     struct: type[msgspec.Struct]
 
     def __call__(self, raw: bytes, decoded: Any = None) -> T_co:
-        """Return the object; raises ObjectError."""
+        """Return the object; raises ObjectError. `decoded` is a `struct`, or the result of `in_steps`."""
+        ...
+
+    def in_steps(self, raw: bytes, decoded: Any = None) -> Generator[None, None, T_co]:
+        """Return the object as a call does, with all that takes long for a large object; raises ObjectError."""
         ...
 
 
@@ -148,7 +152,7 @@ class Store(Generic[T]):
     def put(self, identity: ObjectIdentity, raw: bytes, decoded: Any = None) -> None:
         """Store a version of an object; a known version changes nothing and notifies nobody.
 
-        `decoded` is the object as the struct of a `TypedDecoder`; None if it was not decoded before.
+        `decoded` is the object as the struct of a `TypedDecoder`, or the result of `decoded`; None if it was not decoded.
         """
         key = identity.key
         self._unseen.discard(key)
@@ -177,6 +181,21 @@ class Store(Generic[T]):
             self._tell(self._handler.on_add, key, new)
         else:
             self._tell(self._handler.on_update, key, old, new)
+
+    @loop_work("watch", lambda self, identity: f"{self.kind} {identity.key}")
+    def decoded(
+        self, identity: ObjectIdentity, raw: bytes, decoded: Any = None
+    ) -> Generator[None, None, Any]:
+        """Decode a large object in steps; return what `put` takes as `decoded`."""
+        if self._typed is None:
+            return decoded
+        try:
+            return (yield from self._typed.in_steps(raw, decoded))
+        except Exception:
+            logger.debug(
+                "Large object is unreadable", extra={"kind": self.kind, "object": identity.key}, exc_info=True
+            )
+            return decoded  # `put` decodes it again, and reports the error
 
     def _decoded(self, old: T | None, raw: bytes, version: str, decoded: Any) -> T:
         if old is not None and self._next_version is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from scheduler.kube.client.connection import CONNECTION_LOST
 from scheduler.kube.http.request import JSON, Request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests
@@ -70,7 +70,21 @@ SILENCE_SECONDS = 90.0
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
 _OBJECTS_AT_A_TIME = 32  # of a list, then other tasks run
-_BYTES_AT_A_TIME = 2**17  # the same
+_BYTES_AT_A_TIME = 2**17  # the same; a larger object is decoded in several turns of the event loop
+
+T = TypeVar("T")
+
+
+async def _in_turns(steps: Generator[None, None, T]) -> T:
+    """Return the result of a generator; other tasks run before each step, and before the result is returned."""
+    while True:
+        await asyncio.sleep(0)
+        try:
+            next(steps)
+        except StopIteration as end:
+            await asyncio.sleep(0)
+            result: T = end.value
+            return result
 
 
 async def watch(
@@ -81,6 +95,7 @@ async def watch(
     *,
     seconds: int,
     decode: Callable[[bytes], WatchEvent] = wire.decode_watch_event,
+    decode_large: Callable[[WatchEvent], Generator[None, None, WatchEvent]] | None = None,
     opened: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Open one watch and pass on its events until the server ends it in order, as requested after `seconds`.
@@ -92,6 +107,7 @@ async def watch(
         take: receives each event.
         seconds: how long the server should keep it open.
         decode: decodes a line.
+        decode_large: decodes the object of a long line further, in steps, before `take` receives the event.
         opened: is called once the server accepted, before all events; its exceptions end the watch.
 
     Raises:
@@ -112,8 +128,8 @@ async def watch(
                     raise ApiError(0, CONNECTION_LOST, f"{what}: unreadable line: {error}") from error
                 if event.type == wire.ERROR:
                     raise wire.event_error(what, event.object)
-                if len(line) > _BYTES_AT_A_TIME:
-                    await asyncio.sleep(0)  # decoding may have taken long
+                if len(line) > _BYTES_AT_A_TIME and decode_large is not None:
+                    event = await _in_turns(decode_large(event))
                 take(event)
 
 
@@ -144,7 +160,7 @@ async def list_into(
             page = wire.decode_list_page(answer.body)
             n_objects = n_bytes = 0
             for obj in page.objects():
-                _put(store, obj, path)
+                await _put(store, obj, path)
                 n_objects, n_bytes = n_objects + 1, n_bytes + len(obj)
                 if n_objects == _OBJECTS_AT_A_TIME or n_bytes > _BYTES_AT_A_TIME:
                     n_objects = n_bytes = 0
@@ -158,10 +174,11 @@ async def list_into(
         params |= {"limit": str(limit), "continue": page.metadata.continue_token}
 
 
-def _put(store: Store[Any], obj: bytes, path: str) -> None:
+async def _put(store: Store[Any], obj: bytes, path: str) -> None:
     try:
         identity = wire.decode_identity(obj)
     except _BROKEN as error:  # the other objects of the list are still valid
         logger.warning("Ignored an object without a name", extra={"list": path, "error": str(error)})
     else:
-        store.put(identity, obj)
+        is_large = len(obj) > _BYTES_AT_A_TIME
+        store.put(identity, obj, await _in_turns(store.decoded(identity, obj)) if is_large else None)

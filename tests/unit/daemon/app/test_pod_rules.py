@@ -12,8 +12,10 @@ from scheduler.configuration.feature_gates import features_of
 from scheduler.daemon.app.needs import PodDecoder, together
 from scheduler.daemon.recording.recorded_objects import packed, unpacked_pod
 from scheduler.framework.interface import Needs
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_identity
+from scheduler.objects import selectors
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.resources import PodRules
 from scheduler.objects.v1 import Pod
@@ -73,6 +75,39 @@ def test_a_pod_that_was_decoded_with_its_line_is_not_decoded_again(decoded: Pod 
 
     (found,) = handled
     assert (found.name, found.raw) == ("p" if decoded is None else "other", raw)
+
+
+@pytest.mark.parametrize("n_terms", [1, 20])
+@pytest.mark.parametrize("node", ["", "n"])
+def test_terms_of_a_pod_decoded_in_steps_are_parsed_in_a_step_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, node: str, n_terms: int
+):
+    parsed: list[str] = []
+
+    def read(*arguments: Any) -> Any:
+        parsed.append("a selector")
+        return read_label_selector(*arguments)
+
+    read_label_selector = selectors.read_label_selector
+    monkeypatch.setattr(selectors, "read_label_selector", read)
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {node + "app": f"{n}"}}}
+        for n in range(n_terms)
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    raw = msgspec.json.encode(pod_object("p", node=node, affinity={"podAntiAffinity": required}))
+    decoder = PodDecoder(Needs())
+    steps = decoder.in_steps(raw)
+
+    next(steps)
+    assert not parsed
+    next(steps)
+    assert parsed
+    parsed.clear()
+    found = decoder(raw, run_to_end(steps))
+    assert found.affinity_terms == decoder(raw).affinity_terms
+    assert found.affinity_terms.count == n_terms
+    assert not parsed
 
 
 def test_a_recording_keeps_what_a_pending_pod_requests_by_other_rules():

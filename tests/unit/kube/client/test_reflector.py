@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from scheduler.errors import ObjectError
-from scheduler.kube.client import wire
 from scheduler.kube.client.reflector import REFUSED_SECONDS, Reflector
 from scheduler.kube.client.resources import REPLICA_SETS, Resource
-from scheduler.kube.client.watch import next_limit, watch
-from scheduler.kube.client.wire import ObjectIdentity, WatchEvent
+from scheduler.kube.client.watch import next_limit
+from scheduler.kube.client.wire import ObjectIdentity
 from tests.unit.kube.client.scripted_server import (
     Answer,
     Received,
@@ -27,7 +27,7 @@ from tests.unit.kube.client.scripted_server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Generator
 
 PATH = "/apis/apps/v1/replicasets"
 OF_NAMESPACE = "/apis/apps/v1/namespaces/ns/replicasets"
@@ -166,11 +166,10 @@ async def case(**options: Any) -> AsyncIterator[Case]:
         reflector = Reflector(
             connection,
             REPLICA_SETS,
-            decode=decode,
             handler=listener,
             random=Random(7),
             observer=listener,
-            **options,
+            **{"decode": decode, **options},
         )
         running = asyncio.create_task(reflector.run())
         try:
@@ -222,25 +221,67 @@ async def test_changes_are_delivered_in_order():
         assert at.reflector.resource_version == "12"
 
 
+class _Named(msgspec.Struct):
+    metadata: ObjectIdentity
+
+
+class InSteps:
+    """A decoder with two steps; notes its calls and the turns of other tasks."""
+
+    struct = _Named
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def __call__(self, raw: bytes, decoded: _Named | str | None = None) -> str:
+        self.noted.append("call")
+        return decoded if isinstance(decoded, str) else "in one turn"
+
+    def in_steps(self, raw: bytes, decoded: _Named | None = None) -> Generator[None, None, str]:
+        assert decoded is None or decoded.metadata.name == "a"
+        self._note("first step")
+        yield
+        self._note("last step")
+        if b"invalid" in raw:
+            raise ObjectError("ReplicaSet", "ns/a", "spec", "is invalid")
+        return "in steps"
+
+    def _note(self, what: str) -> None:
+        self.noted.append(what)
+        asyncio.get_running_loop().call_soon(self.noted.append, "others")
+
+
+IN_STEPS = ["first step", "others", "last step", "others", "call"]
+
+
 @pytest.mark.parametrize(
-    ("size", "turns"), [(100, ["decode", "take", "other"]), (200_000, ["decode", "other", "take"])]
+    ("content", "noted", "stored"),
+    [
+        ("x" * 100, ["call"], "in one turn"),
+        ("x" * 200_000, IN_STEPS, "in steps"),
+        ("invalid" * 40_000, IN_STEPS, "in one turn"),
+    ],
+    ids=["small", "large", "invalid"],
 )
-async def test_a_large_event_is_decoded_and_applied_in_two_turns(size: int, turns: list[str]):
-    class Connection:
-        async def stream(self, *_: Any, **__: Any) -> AsyncIterator[list[bytes]]:
-            yield [b"x" * size]
-            await asyncio.sleep(0)
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_a_large_object_is_decoded_in_turns_of_its_own(
+    content: str, noted: list[str], stored: str, *, is_listed: bool
+):
+    decoder = InSteps()
+    async with case(decode=decoder) as at:
+        if is_listed:
+            at.script(failure(500), listing(9, obj("a", 5, x=content)))
+            at.watch()
+        else:
+            at.watch(
+                event("ADDED", "a", 5, x=content),
+                bookmark(9, ends=True),
+                event("DELETED", "a", 11, x=content),
+            )
+        await asyncio.sleep(5.0)
 
-    happened: list[str] = []
-
-    def decode(line: bytes) -> WatchEvent:
-        happened.append("decode")
-        asyncio.get_running_loop().call_soon(happened.append, "other")
-        return WatchEvent(wire.DELETED, ObjectIdentity("p", "default", "uid", "1"), line)
-
-    await watch(Connection(), "/pods", {}, lambda _: happened.append("take"), seconds=1, decode=decode)  # type: ignore[arg-type]
-
-    assert happened == turns
+        assert decoder.noted == noted
+        assert at.told == [f"+{stored}", f"-{stored}"][: 1 if is_listed else 2]
 
 
 async def test_a_watch_that_the_server_ends_continues_from_the_last_version():
