@@ -70,6 +70,7 @@ _ANYBODY: Final = ""  # a key of every pod event, whatever its labels are
 _OWN: Final = "own"  # prefix of keys for the waiting pod's own labels
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _MOST_TERMS: Final = 100
+_MANY_LABELS: Final = 256
 """The maximum number of terms that a hint checks."""
 _MOST_REQUIREMENTS: Final = 256
 """A hint does not evaluate a term with more requirements."""
@@ -293,7 +294,7 @@ class AffinityState:
             snapshot: the cluster.
 
         Raises:
-            NeedsTime: counting the pod's terms takes longer than one time slice.
+            NeedsTime: counting or matching terms takes longer than one time slice.
         """
         near: dict[str, Domains] = {}
         # If no node has one of the labels, every node is rejected, whatever the other keys are.
@@ -386,31 +387,29 @@ class ScoreState:
     @classmethod
     def of(
         cls,
-        pod: PodInfo,
         preferred: Iterable[Counts],
-        namespace_labels: Mapping[str, str],
-        hard_weight: int,
+        others: Iterable[tuple[TermsThatMean, int]],
         snapshot: Snapshot,
     ) -> Self | None:
         """Add up the weights of all pods near each node; None if there are none.
 
         Args:
-            pod: the pod.
-            preferred: the weights of the pods that its own preferred terms match.
-            namespace_labels: the labels of its namespace.
-            hard_weight: the worth of the pod to another that must be near such a pod.
+            preferred: the weights of the pods that the pod's own preferred terms match.
+            others: the terms of pods on nodes that match the pod, and what a term of weight 1 is worth.
             snapshot: the cluster.
 
         Raises:
-            NeedsTime: counting the pod's terms takes longer than one time slice.
+            NeedsTime: counting or matching terms takes longer than one time slice.
         """
         domains = added_up(
             snapshot,
             (
                 *preferred,
-                *_existing(pod, namespace_labels, TermKind.REQUIRED_AFFINITY, hard_weight, snapshot),
-                *_existing(pod, namespace_labels, TermKind.PREFERRED_AFFINITY, 1, snapshot),
-                *_existing(pod, namespace_labels, TermKind.PREFERRED_ANTI_AFFINITY, -1, snapshot),
+                *[
+                    (key, rows, amounts * worth)
+                    for terms, worth in others
+                    for key, rows, amounts in terms.amounts()
+                ],
             ),
         )
         return cls(domains.values()) if domains else None
@@ -442,17 +441,6 @@ def normalized(scores: Int64s, feasible: Rows) -> Int64s:
             scaled: Int64s = (float(MAX_NODE_SCORE) * (above / span)).astype(np.int64)
             return scaled
     return np.zeros(len(scores), dtype=np.int64)
-
-
-def _existing(
-    pod: PodInfo, namespace_labels: Mapping[str, str], kind: TermKind, worth: int, snapshot: Snapshot
-) -> Iterator[tuple[str, Rows, Int64s]]:
-    """Yield the terms of existing pods that match the pod: topology key, rows, and the pod's weight for them."""
-    if worth == 0:
-        return
-    found = snapshot.affinity_terms(kind).matching(pod.namespace, pod.labels, namespace_labels)
-    for key, rows, amounts in found.amounts():
-        yield key, rows, amounts * worth
 
 
 _PRE_FILTER = "PreFilterInterPodAffinity"
@@ -524,9 +512,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             reason = Reason(f"parsing pod: {_joined(terms)}", INVALID_POD_AFFINITY)
             return Status.unschedulable(reason, resolvable=False)
         self._reader.look_at(snapshot)
-        others = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY).matching(
-            pod.namespace, pod.labels, self._reader.labels.of(pod.namespace)
-        )
+        others = self._others(TermKind.REQUIRED_ANTI_AFFINITY, pod, snapshot)
         existing = added_up(snapshot, others.amounts())
         if not (existing or terms.required_affinity or terms.required_anti_affinity):
             return SKIP
@@ -577,10 +563,16 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return SKIP
         self._reader.look_at(snapshot)
         found = ScoreState.of(
-            pod,
             self._own(terms, snapshot).preferred() if prefers else (),
-            self._reader.labels.of(pod.namespace),
-            self._hard_weight,
+            [
+                (self._others(kind, pod, snapshot), worth)
+                for kind, worth in (
+                    (TermKind.REQUIRED_AFFINITY, self._hard_weight),
+                    (TermKind.PREFERRED_AFFINITY, 1),
+                    (TermKind.PREFERRED_ANTI_AFFINITY, -1),
+                )
+                if worth
+            ],
             snapshot,
         )
         if found is None:
@@ -591,6 +583,16 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return the weight of the pods near each node, unbounded; `normalize` brings it into range."""
         return state.read(_PRE_SCORE, ScoreState).raw()
+
+    def _others(self, kind: TermKind, pod: PodInfo, snapshot: Snapshot) -> TermsThatMean:
+        """Return the terms of pods on nodes that match a pod; a pod with very many labels is matched in steps."""
+        terms, who = (
+            snapshot.affinity_terms(kind),
+            (pod.namespace, pod.labels, self._reader.labels.of(pod.namespace)),
+        )
+        if len(pod.labels) > _MANY_LABELS:
+            self._work.done(terms.prepared(*who))
+        return terms.matching(*who)
 
     def _own(self, terms: AffinityTerms, snapshot: Snapshot) -> OwnTerms:
         """Return a pod's own terms; those that are expensive to read share one time slice."""

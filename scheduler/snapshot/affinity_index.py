@@ -11,6 +11,7 @@ from array import array
 from collections import Counter, defaultdict, deque
 from enum import Enum
 from itertools import pairwise
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.term_columns import TermColumns, conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms, WeightedTerm
@@ -43,6 +44,10 @@ _MOST_COST_ASKED: Final = 256
 _MANY_ROWS: Final = -2
 _NO_ROW: Final = -1
 
+_NO_TERMS: Final = np.empty(0, dtype=np.int32)
+
+Who = tuple[str, "Mapping[str, str]", "Mapping[str, str]"]
+"""A pod: its namespace, its labels, and those of its namespace."""
 Amounts = tuple[str, "Rows", "Int64s"]
 """A topology key, rows, and the sum of the weights of the key's terms on each row."""
 
@@ -86,6 +91,11 @@ class TermsInUse(Protocol):
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> TermsThatMean:
         """Return the terms that match a pod with these labels, in a namespace with `namespace_labels`."""
+
+    def prepared(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Generator[None, None, None]:
+        """Prepare `matching` in steps: it takes long for a pod with very many labels if there are many large terms."""
 
 
 class RowCounts:
@@ -292,7 +302,18 @@ class TermIndex:
         weight: by term, its weight.
     """
 
-    __slots__ = ("_columns", "all_held", "changes", "held_by", "key", "keys", "kind", "place", "weight")
+    __slots__ = (
+        "_columns",
+        "_prepared",
+        "all_held",
+        "changes",
+        "held_by",
+        "key",
+        "keys",
+        "kind",
+        "place",
+        "weight",
+    )
 
     def __init__(self, kind: TermKind, all_held: _AllHeld, keys: _TopologyKeys) -> None:
         self.kind = kind
@@ -303,6 +324,8 @@ class TermIndex:
         self.key: Column[np.int32] = Column(np.int32)
         self.weight: Column[np.int64] = Column(np.int64)
         self.changes = 0
+        # The changes at that time, the pod, and the terms that match it.
+        self._prepared: tuple[int, Who, Int32s] = (-1, ("", {}, {}), _NO_TERMS)
 
     def file(self, held: HeldTerms, start: int, end: int) -> None:
         """Insert some of an entry's terms."""
@@ -333,19 +356,42 @@ class TermIndex:
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> _Found:
+        who = namespace, labels, namespace_labels
         if not self._columns.size:  # as in most clusters
-            return _Found(self, _NO_TERMS, (namespace, labels, namespace_labels))
+            return _Found(self, _NO_TERMS, who)
+        if self._is_prepared_for(who):
+            return _Found(self, self._on_nodes(self._prepared[2]), who)
         few, many = self._columns.candidates(namespace, labels)
         if not (few or many):  # as for nearly every pod
-            return _Found(self, _NO_TERMS, (namespace, labels, namespace_labels))
-        numbers = (
-            None if many or len(few) > _FEW_TERMS else self._asked(few, namespace, labels, namespace_labels)
-        )
-        if numbers is None:
+            return _Found(self, _NO_TERMS, who)
+        found = None if many or len(few) > _FEW_TERMS else self._asked(few, *who)
+        if found is None:
+            candidates = self._on_nodes(np.concatenate([np.array(few, dtype=np.int32), *many]))
+            found = self._columns.meaning(candidates, *who)
+        return _Found(self, found, who)
+
+    def prepared(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Generator[None, None, None]:
+        who = namespace, labels, namespace_labels
+        while self._columns.size and not self._is_prepared_for(who):
+            changes, numbers = self.changes, _NO_TERMS
+            few, many = self._columns.candidates(namespace, labels)
             candidates = np.concatenate([np.array(few, dtype=np.int32), *many])
-            candidates = candidates[self.keys.on_nodes.cells[self.key.cells[candidates]]]
-            numbers = self._columns.meaning(candidates, namespace, labels, namespace_labels)
-        return _Found(self, numbers, (namespace, labels, namespace_labels))
+            for found in self._columns.meaning_in_steps(candidates, *who):
+                numbers = found
+                yield
+                if changes != self.changes:
+                    break
+            self._prepared = changes, who, numbers
+
+    def _is_prepared_for(self, who: Who) -> bool:
+        changes, pod, _ = self._prepared
+        return changes == self.changes and all(map(is_, pod, who))
+
+    def _on_nodes(self, terms: Int32s) -> Int32s:
+        """Return those of some terms whose topology key a node has."""
+        return terms[self.keys.on_nodes.cells[self.key.cells[terms]]]
 
     def _asked(
         self, few: list[int], namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
@@ -364,12 +410,6 @@ class TermIndex:
             if terms[place].term.matches(namespace, labels, namespace_labels):
                 found[held_by, place] = number
         return np.array(list(found.values()), dtype=np.int32)
-
-
-_NO_TERMS: Final = np.empty(0, dtype=np.int32)
-
-Who = tuple[str, "Mapping[str, str]", "Mapping[str, str]"]
-"""A pod: its namespace, its labels, and those of its namespace."""
 
 
 class _Found:
@@ -585,6 +625,7 @@ class ChangedTerms:
 
     def __init__(self, base: TermsInUse, kind: TermKind, changes: Sequence[tuple[int, PodInfo, int]]) -> None:
         self._base, self._kind, self._changes = base, kind, changes
+        self.prepared = base.prepared
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
@@ -614,6 +655,7 @@ class TakenTerms:
         self._base = base
         self._new_row = np.full(n_base, -1, dtype=np.intp)
         self._new_row[rows] = np.arange(len(rows), dtype=np.intp)
+        self.prepared = base.prepared
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]

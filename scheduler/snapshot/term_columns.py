@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product, repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -40,6 +40,7 @@ _MOST_UNSORTED: Final = 4096
 _MOST_MERGED: Final = 1 << 18
 """A run with this number of hashes is not merged with another one: it would take longer than ten milliseconds."""
 _SMALLEST: Final = 16
+_FEW_LABELS: Final = 256
 _FEW_VALUES: Final = 8
 """More values of a requirement are hashed without a loop in Python."""
 
@@ -162,14 +163,35 @@ def _words_of(rule: LabelRule, *, of_namespace: bool = False) -> _Words | None:
     )
 
 
-def _hashes_of_pod(
-    namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-) -> list[int]:
-    """Return the hashes of a pod's words; a pod may have 100,000 labels."""
+def _hashes_of_pod(namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> Int64s:
+    """Return the sorted hashes of a pod's words; a pod may have 100,000 labels."""
     hashes = [hash((_NAMESPACE, namespace)), *map(hash, labels), *map(hash, labels.items())]
     for key, value in namespace_labels.items():
         hashes += (hash((_NAMESPACE_KEY, key)), hash((_NAMESPACE_LABEL, key, value)))
-    return hashes
+    found = np.array(hashes, dtype=np.int64)
+    found.sort()  # many of them are looked up three times as fast
+    return found
+
+
+class _LastHashes:
+    """The hashes of the last pod with many labels: the terms of several kinds are looked up for one pod."""
+
+    def __init__(self) -> None:
+        self._of: tuple[str, Mapping[str, str], Mapping[str, str]] = ("", {}, {})
+        self._hashes: Int64s = np.empty(0, dtype=np.int64)
+
+    def of(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> Int64s:
+        """Return the hashes of `_hashes_of_pod`; the caller must not modify them."""
+        if len(labels) <= _FEW_LABELS:
+            return _hashes_of_pod(namespace, labels, namespace_labels)
+        last = self._of
+        if not (labels is last[1] and namespace_labels is last[2] and namespace == last[0]):
+            self._hashes = _hashes_of_pod(namespace, labels, namespace_labels)
+            self._of = namespace, labels, namespace_labels
+        return self._hashes
+
+
+_LAST_HASHES: Final = _LastHashes()
 
 
 class TermColumns:
@@ -256,10 +278,7 @@ class TermColumns:
             there = self._places.get(name)
             if there is None:
                 continue
-            found = [there.get(None)]
-            for label in labels.items():
-                found += (there.get(label), there.get(label[0]))
-            for each in found:
+            for each in _found_by(labels, there):
                 if each is None:
                     continue
                 if isinstance(each, int):
@@ -278,16 +297,43 @@ class TermColumns:
         namespace_labels: Mapping[str, str],
     ) -> Int32s:
         """Return the candidates that match a pod."""
-        hashes: Int64s = np.array(_hashes_of_pod(namespace, labels, namespace_labels), dtype=np.int64)
-        hashes.sort()  # many of them are looked up three times as fast
+        for found in self.meaning_in_steps(candidates, namespace, labels, namespace_labels):
+            meaning = found
+        return meaning
+
+    def meaning_in_steps(
+        self,
+        candidates: Int32s,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+    ) -> Iterator[Int32s]:
+        """Yield the candidates that match a pod; the last result is complete. Nothing must change in between."""
+        hashes = _LAST_HASHES.of(namespace, labels, namespace_labels)
         # A pod has at most one word of each set, so the count is the number of sets that match.
         found = np.zeros(self.room, dtype=np.int32)
         for numbers in self._wanted.find(hashes):
             found += np.bincount(numbers, minlength=self.room).astype(np.int32)
+            yield candidates[:0]
         for numbers in self._forbidden.find(hashes):
             found[numbers] = -_NEVER
-        meaning: Int32s = candidates[found[candidates] == self._need[candidates]]
-        return meaning
+            yield candidates[:0]
+        yield candidates[found[candidates] == self._need[candidates]]
+
+
+def _found_by(
+    labels: Mapping[str, str], there: Mapping[Word | None, int | _Numbers]
+) -> Iterator[int | _Numbers | None]:
+    """Yield what is indexed by a pod's labels and their keys, and by no word."""
+    if len(there) < len(labels):  # a pod may have 100,000 labels
+        for word, numbers in there.items():
+            if word is None or word in (labels if isinstance(word, str) else labels.items()):
+                yield numbers
+        return
+    yield there.get(None)
+    for label in labels.items():
+        yield there.get(label)
+        yield there.get(label[0])
 
 
 class _Numbers:
@@ -316,8 +362,50 @@ class _Numbers:
         return self.length
 
 
+class _Run(NamedTuple):
+    """Pairs of (hash of a word, number of a term), sorted by hash.
+
+    Attributes:
+        hashes: the hashes, each once.
+        starts: for each hash, the position of its first number; then the count of all numbers.
+        numbers: the numbers of the terms.
+    """
+
+    hashes: Int64s
+    starts: Int64s
+    numbers: Int32s
+
+    @classmethod
+    def of(cls, hashes: Int64s, numbers: Int32s) -> Self:
+        """Return a run of sorted pairs; there is at least one."""
+        firsts = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
+        starts = np.concatenate([[0], firsts, [len(hashes)]])
+        return cls(hashes[starts[:-1]], starts, numbers)
+
+    def pairs(self) -> tuple[Int64s, Int32s]:
+        return np.repeat(self.hashes, np.diff(self.starts)), self.numbers
+
+    def merged(self, other: Self) -> Self:
+        (one, numbers), (more, further) = self.pairs(), other.pairs()
+        places = np.searchsorted(one, more)
+        return self.of(np.insert(one, places, more), np.insert(numbers, places, further))
+
+    def find(self, hashes: Int64s) -> Int32s:
+        """Return the numbers of the terms that have the hashes, once for each hash."""
+        places = np.searchsorted(self.hashes, hashes)
+        there = places[self.hashes.take(places, mode="clip") == hashes]
+        starts = self.starts[there]
+        if there.size == 1:  # as for most pods
+            only: Int32s = self.numbers[starts[0] : self.starts[there[0] + 1]]
+            return only
+        lengths = self.starts[there + 1] - starts
+        before = np.cumsum(lengths) - lengths
+        found: Int32s = self.numbers[np.arange(lengths.sum()) + np.repeat(starts - before, lengths)]
+        return found
+
+
 class _WordIndex:
-    """An index of words: pairs of (hash of a word, number of a term), in a few runs that are sorted by hash.
+    """An index of words: pairs of (hash of a word, number of a term), in a few runs.
 
     Hashes have 64 bits, and the hash key of strings differs in each process, so collisions between a term's and a
     pod's words do not occur in practice.
@@ -326,7 +414,7 @@ class _WordIndex:
     __slots__ = ("_new", "_new_numbers", "_runs")
 
     def __init__(self) -> None:
-        self._runs: list[tuple[Int64s, Int32s]] = []  # in descending order of length
+        self._runs: list[_Run] = []  # in descending order of length
         self._new: list[int] = []  # hashes that are not sorted yet
         self._new_numbers: list[int] = []
 
@@ -339,25 +427,18 @@ class _WordIndex:
     def find(self, hashes: Int64s) -> Iterator[Int32s]:
         """Yield, for each run, the numbers of the terms that have the hashes, once for each hash."""
         self._sort_new()
-        for known, numbers in self._runs:
-            starts, ends = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
-            there = np.flatnonzero(starts < ends)
-            if there.size == 1:  # as for most pods
-                yield numbers[starts[there[0]] : ends[there[0]]]
-            elif there.size:
-                lengths = ends[there] - starts[there]
-                before = np.cumsum(lengths) - lengths
-                yield numbers[np.arange(lengths.sum()) + np.repeat(starts[there] - before, lengths)]
+        return (run.find(hashes) for run in self._runs)
 
     def keep(self, need: Int32s) -> None:
         """Drop the removed terms."""
         self._sort_new()
-        kept = [(numbers, need[numbers] != _NEVER) for _, numbers in self._runs]
-        self._runs = [
-            (known[there], numbers[there])
-            for (known, _), (numbers, there) in zip(self._runs, kept, strict=True)
-            if there.any()
-        ]
+        runs = []
+        for run in self._runs:
+            hashes, numbers = run.pairs()
+            there = need[numbers] != _NEVER
+            if there.any():
+                runs.append(_Run.of(hashes[there], numbers[there]))
+        self._runs = runs
 
     def _sort_new(self) -> None:
         if not self._new:
@@ -366,12 +447,7 @@ class _WordIndex:
         numbers: Int32s = np.array(self._new_numbers, dtype=np.int32)
         self._new, self._new_numbers = [], []
         order = np.argsort(hashes)
-        run = hashes[order], numbers[order]
-        while self._runs and len(self._runs[-1][0]) < min(2 * len(run[0]), _MOST_MERGED):
-            run = _merged(self._runs.pop(), run)
+        run = _Run.of(hashes[order], numbers[order])
+        while self._runs and len(self._runs[-1].numbers) < min(2 * len(run.numbers), _MOST_MERGED):
+            run = self._runs.pop().merged(run)
         self._runs.append(run)
-
-
-def _merged(one: tuple[Int64s, Int32s], other: tuple[Int64s, Int32s]) -> tuple[Int64s, Int32s]:
-    places = np.searchsorted(one[0], other[0])
-    return np.insert(one[0], places, other[0]), np.insert(one[1], places, other[1])

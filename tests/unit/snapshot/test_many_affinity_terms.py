@@ -11,6 +11,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod import trim_bound_pod
 from scheduler.objects.pod_affinity import AffinityTerm, LongTerms
 from scheduler.snapshot import ClusterTable, TermKind, affinity_index, term_columns
+from scheduler.snapshot.term_columns import TermColumns
 from tests.support import builders
 from tests.unit.snapshot.test_pod_columns import summed, weights_by_hand
 
@@ -256,6 +257,76 @@ def test_large_terms_are_indexed_one_by_one_in_slices_and_never_matched_separate
     found = summed(table.snapshot().affinity_terms(kind).matching(*INNOCENT))
     assert (asked.terms, asked.read) == (0, 0)
     assert found == nodes_by_hand(kind, [pod])
+
+
+MANY_LABELS = {f"k{number}": "v" for number in range(1000)}
+
+
+def of_labels(number: int) -> dict[str, Any]:
+    """Return one of several terms; pods with `MANY_LABELS` match the even ones."""
+    chosen = [requirement(f"k{place}", "Exists") for place in range(number, number + 200)]
+    return selecting(*chosen, requirement("none" if number % 2 == 0 else "k7", "DoesNotExist"))
+
+
+@pytest.mark.parametrize("kind", TermKind)
+def test_terms_that_match_a_pod_with_many_labels_are_found_in_steps(
+    kind: TermKind, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(term_columns, "_MOST_UNSORTED", 1)
+    monkeypatch.setattr(term_columns, "_MOST_MERGED", 1)  # each term has runs of its own
+    table = nodes()
+    for number in range(10):
+        table.add_pod(number % NODES, bound(f"p{number}", kind, [of_labels(number)]))
+    who = "shop", MANY_LABELS, {"team": "blue"}
+    terms = table.snapshot().affinity_terms(kind)
+    without = summed(terms.matching(*who))
+    late = bound("late", kind, [of_labels(20)])
+    table.add_pod(3, late)
+    expected = summed(terms.matching(*who))
+    assert expected != without
+    table.remove_pod(3, late.uid)
+
+    steps = terms.prepared(*who)
+    for _ in range(4):
+        next(steps)
+    more = [bound(f"more-{number}", kind, [of_labels(21 + 2 * number)]) for number in range(30)]
+    for pod in more:
+        table.add_pod(1, pod)
+    next(steps)
+    for pod in more:
+        table.remove_pod(1, pod.uid)
+    table.add_pod(3, late)  # so that all terms are matched again
+    assert len(list(steps)) >= 11
+
+    def matched_at_once(*_: object) -> None:
+        raise AssertionError("the terms were matched before")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TermColumns, "meaning", matched_at_once)
+        patch.setattr(AffinityTerm, "matches", matched_at_once)
+        assert summed(terms.matching(*who)) == expected
+        assert list(terms.prepared(*who)) == []
+        for other in (
+            ("lab", *who[1:]),
+            ("shop", {"k1": "v"} | MANY_LABELS, who[2]),
+            (*who[:2], {"team": "red"}),
+        ):
+            with pytest.raises(AssertionError, match="matched before"):
+                summed(terms.matching(*other))
+    table.remove_pod(3, late.uid)
+    assert summed(terms.matching(*who)) == without
+
+
+def test_what_is_prepared_follows_the_labels_of_nodes():
+    table, kind = nodes(), TermKind.REQUIRED_ANTI_AFFINITY
+    table.add_pod(0, bound("p", kind, [{**of_labels(0), "topologyKey": "zone"}]))
+    terms, who = table.snapshot().affinity_terms(kind), ("shop", MANY_LABELS, {})
+    assert list(terms.prepared(*who))
+    assert not summed(terms.matching(*who))
+
+    table.update_node(builders.node("node-1", labels={"zone": "a"}))
+
+    assert summed(terms.matching(*who)) == {("zone", 0): 1}
 
 
 def test_pods_with_very_many_terms_are_indexed_in_turn():

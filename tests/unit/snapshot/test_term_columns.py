@@ -114,6 +114,36 @@ def test_all_values_of_a_requirement_count(operator: str, count: int) -> None:
         assert found(columns, "x", {"a": str(value)}, {}) == [number] * (is_named == (operator == "In"))
 
 
+def test_a_pod_with_many_labels_is_looked_up_as_any_other_in_few_operations() -> None:
+    columns = TermColumns()
+    selectors = [
+        LabelSelector({"a0": "v"}),
+        LabelSelector({"a0": "w"}),
+        LabelSelector({}, (SelectorRequirement("a1", "Exists"),)),
+        LabelSelector({}, (SelectorRequirement("b1", "Exists"),)),
+        LabelSelector({}, (SelectorRequirement("a2", "NotIn", ("v",)),)),
+        LabelSelector({}, (SelectorRequirement("b2", "DoesNotExist"),)),
+    ]
+    everything = parse_label_selector(LabelSelector())
+    of_red = parse_label_selector(LabelSelector({"team": "red"}))
+    terms = {}
+    for rule in map(parse_label_selector, selectors):
+        for names, namespaces in (
+            (["x", *"0123456789abcdefghijklmnopqrstuvw"], LabelRule(None)),
+            ("", everything),
+            ("", of_red),
+        ):
+            one = AffinityTerm(frozenset(names), namespaces, rule, "zone")
+            terms[columns.add(next(conditions(one)))] = one
+    many, others = ({f"{letter}{number}": "v" for number in range(300)} for letter in "ab")
+    red, blue = {"team": "red"}, {"team": "blue"}
+
+    for who in (("x", many, red), ("y", many, red), ("y", others, red), ("y", others, blue)):
+        expected = [number for number, one in terms.items() if one.matches(*who)]
+        assert sorted(found(columns, *who)) == expected
+        assert lines_run(lambda who=who: columns.candidates(*who[:2])) < 150  # type: ignore[misc]
+
+
 def test_runs_of_hashes_that_are_large_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(term_columns, "_MOST_UNSORTED", 1)
     monkeypatch.setattr(term_columns, "_MOST_MERGED", 64)
@@ -121,7 +151,7 @@ def test_runs_of_hashes_that_are_large_are_not_merged(monkeypatch: pytest.Monkey
     terms = [term(match_labels={f"k{number}-{place}": "" for place in range(40)}) for number in range(20)]
     numbers = [columns.add(needs) for each in terms for needs in conditions(each)]
 
-    lengths = [len(hashes) for hashes, _ in columns._wanted._runs]
+    lengths = [len(run.numbers) for run in columns._wanted._runs]
 
     assert sum(lengths) == 20 * 39
     assert 64 <= max(lengths) < 4 * 64

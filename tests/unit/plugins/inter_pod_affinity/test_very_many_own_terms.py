@@ -17,6 +17,7 @@ from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.work_in_steps import PluginWork
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects import selectors
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_affinity import LongTerms
@@ -429,6 +430,31 @@ def impatient(plugin: type[Any]) -> Any:
     limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     return made(plugin, time_slice=limit)
+
+
+def test_a_pod_with_very_many_labels_is_matched_with_the_terms_of_others_in_steps() -> None:
+    labels = {f"k{place}": "v" for place in range(300)}
+    pod = builders.pod("many", namespace="shop", labels=labels)
+    table = cluster(0)
+    for row, kind in enumerate(TermKind):
+        terms = [selecting(*(requirement(key, "Exists") for key in labels))]
+        table.add_pod(row, pending((kind, terms)))
+    plugin, state, snapshot = impatient(InterPodAffinity), CycleState(), table.snapshot()
+
+    def in_steps(call: Callable[..., Any], *more: Any) -> int:
+        for count in range(10):
+            try:
+                assert call(state, pod, snapshot, *more) is None
+            except NeedsTime as needs:
+                run_to_end(needs.steps)
+            else:
+                return count
+        raise AssertionError("it does not end")
+
+    assert in_steps(plugin.pre_filter) == 1
+    assert in_steps(plugin.pre_score, snapshot.all_rows) == 3
+    assert plugin.filter(state, pod, snapshot, snapshot.all_rows).index.tolist() == [0, 3, 0, 0, 0, 0]
+    assert plugin.score(state, pod, snapshot, snapshot.all_rows).tolist() == [1, 0, 1, -1, 0, 0]
 
 
 def test_work_over_the_time_slice_is_done_in_short_steps(
