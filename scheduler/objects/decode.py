@@ -323,12 +323,18 @@ def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dic
 def _sharing_large_parts(pod: Pod) -> Pod:
     """Return a pod that shares large parts with equal pods, as those of one Deployment or group are."""
     spec = pod.spec
-    if spec.affinity is None and not spec.topology_spread_constraints:
+    if spec.affinity is None and not (spec.topology_spread_constraints or spec.volumes):
         return pod
     shared = msgspec.structs.replace(
         spec,
         affinity=spec.affinity and _shared(spec.affinity),
         topology_spread_constraints=tuple(map(_shared, spec.topology_spread_constraints)),
+        volumes=tuple(
+            [
+                each if each.rbd is None else msgspec.structs.replace(each, rbd=_shared(each.rbd))
+                for each in spec.volumes
+            ]
+        ),
     )
     return msgspec.structs.replace(pod, spec=shared)
 

@@ -152,7 +152,7 @@ class ISCSIVolumeSource(ApiStruct, frozen=True):
     read_only: bool = False
 
 
-class RBDVolumeSource(ApiStruct, frozen=True):
+class RBDVolumeSource(ApiStruct, frozen=True, gc=True, weakref=True):
     """v1.RBDVolumeSource."""
 
     monitors: tuple[str, ...] = ()

@@ -301,7 +301,12 @@ def _with_many_requirements(name: str, count: int = 200) -> bytes:
     term = {"labelSelector": selector, "topologyKey": "zone"}
     spread = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": selector}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return encoded(pod_object(name, affinity=affinity, topologySpreadConstraints=[spread]))
+    monitors = [f"10.0.{number}.1:6789" for number in range(count)]
+    volumes = [
+        {"name": "home", "rbd": {"image": "home", "monitors": monitors}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    return encoded(pod_object(name, affinity=affinity, topologySpreadConstraints=[spread], volumes=volumes))
 
 
 def test_pods_share_equal_large_parts_while_one_of_them_exists():
@@ -312,8 +317,11 @@ def test_pods_share_equal_large_parts_while_one_of_them_exists():
     assert one.pod.spec.affinity is two.pod.spec.affinity
     (spread,), other = one.pod.spec.topology_spread_constraints, two.pod.spec.topology_spread_constraints
     assert spread is other[0]
+    disk, also = one.pod.spec.volumes[0].rbd, two.pod.spec.volumes[0].rbd
+    assert disk is also
+    assert disk is not None
 
-    del one, two, spread, other
+    del one, two, spread, other, disk, also
     gc.collect()
     assert set(decode._SHARED) <= known
 
@@ -322,6 +330,7 @@ def test_pods_do_not_share_large_parts_that_differ():
     one, two = (decode_pod(_with_many_requirements("one", count)) for count in (200, 201))
     assert one.pod.spec.affinity != two.pod.spec.affinity
     assert one.pod.spec.topology_spread_constraints != two.pod.spec.topology_spread_constraints
+    assert one.pod.spec.volumes != two.pod.spec.volumes
 
 
 def _with_many_ports(name: str, count: int = 1000) -> bytes:
