@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 _PERMIT_SECONDS: Final = 60
+_MOST_TASKS: Final = 1000
 CAPACITY_MISSING: Final = "GroupCapacityMissing"
 
 
@@ -127,6 +128,14 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
             found.least()
         except ValueError as error:
             raise ObjectError("PodGroup", key.key, "spec.minResources", str(error)) from error
+        tasks = len(found.spec.min_task_member or ())
+        if tasks > _MOST_TASKS:
+            raise ObjectError(
+                "PodGroup",
+                key.key,
+                "spec.minTaskMember",
+                f"at most {_MOST_TASKS} tasks are expected, were {tasks}",
+            )
         name = found.spec.priority_class_name
         class_ = self._objects.objects(PRIORITY_CLASSES).typed(PriorityClass, name) if name else None
         seconds = float(found.spec.schedule_timeout_seconds or self._permit_seconds)

@@ -90,7 +90,7 @@ class PodGroupObject(ApiStruct, frozen=True):
         """Return what must be free before any member is tried: resource -> amount; empty if the object has no such field.
 
         Raises:
-            ValueError: an amount is not a quantity.
+            ValueError: an amount is not a quantity, or there are too many resources.
         """
         if not self.spec.min_resources:
             return {}
@@ -226,10 +226,12 @@ def resource_gap(needed: Mapping[str, int], snapshot: Snapshot) -> dict[str, int
         scheduler-plugins, pkg/coscheduling/core/core.go, CheckClusterResource. Here an overcommitted node counts as full,
         not as negative.
     """
-    gap = {}
+    gap, offered = {}, {*snapshot.resources, *snapshot.overdrawn}
     for name, amount in needed.items():
-        taken = snapshot.pod_count if name == PODS else snapshot.requested[name]
-        missing = amount - int(np.maximum(snapshot.allocatable[name] - taken, 0).sum())
+        missing = amount
+        if name in offered:
+            taken = snapshot.pod_count if name == PODS else snapshot.requested[name]
+            missing -= int(np.maximum(snapshot.allocatable[name] - taken, 0).sum())
         if missing > 0:
             gap[name] = missing
     return gap

@@ -21,7 +21,7 @@ from scheduler.errors import ObjectError
 from scheduler.framework import WantedStatus
 from scheduler.framework.status_sources import ACCEPTED, Acceptance, StatusSource, named_in, written
 from scheduler.objects.decode import typed_object
-from scheduler.objects.quantity import Amounts, amount_text, bounded_amount
+from scheduler.objects.quantity import Amounts, amount_text, bounded_amount, check_count
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 
 if TYPE_CHECKING:
@@ -230,14 +230,16 @@ def _amounts(field: str, given: Amounts) -> dict[str, int]:
     """Convert min or max; all namespaces share the sum, so negative amounts are rejected.
 
     Raises:
-        ValueError: an amount is invalid; the message names the field.
+        ValueError: an amount is invalid, or there are too many; the message names the field.
     """
-    found = {}
-    for name, amount in given.items():
-        try:
+    found, path = {}, f"spec.{field}"
+    try:
+        check_count(given)
+        for name, amount in given.items():
+            path = f"spec.{field}.{name}"
             found[name] = bounded_amount(name, amount)
-        except ValueError as error:
-            raise ValueError(f"spec.{field}.{name}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return found
 
 

@@ -563,12 +563,27 @@ _LARGEST: Final = 2**63 - 1
 _MOST, _MOST_MILLI = _LARGEST * 10**9, _LARGEST * 10**6  # in billionths
 
 
+MOST_RESOURCES: Final = 256
+"""Maximum number of resources in one list of a custom resource: each is compared with all nodes, or at each attempt."""
+
+
+def check_count(given: Amounts) -> None:
+    """Check the number of resources in a list of a custom resource.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    if len(given) > MOST_RESOURCES:
+        raise ValueError(f"at most {MOST_RESOURCES} resources are expected, were {len(given)}")
+
+
 def amounts_of(given: Amounts) -> dict[str, int]:
     """Return resource -> milliCPU, bytes or a count.
 
     Raises:
-        ValueError: an amount is not a quantity.
+        ValueError: an amount is not a quantity, or there are too many resources.
     """
+    check_count(given)
     quantities = {name: parse_quantity(str(amount)) for name, amount in given.items()}
     return {
         name: quantity.milli_value() if name == CPU else quantity.value()

@@ -147,3 +147,26 @@ async def changing_members(it: Stage) -> None:
     async with it.meanwhile(it.n(300, least=20), change):
         await it.innocents()
         await it.pause(15)
+
+
+@scenario(profile=COSCHEDULING, is_ours=True, definitions=GROUPS)
+async def large_groups(it: Stage) -> None:
+    """5 Volcano PodGroups that request 20,000 resources and 20,000 tasks each, of which one changes, and 5 pods of each"""
+    version = "scheduling.volcano.sh/v1beta1"
+    resources = {f"example.com/r{number}": "1" for number in range(it.n(20_000))}
+    tasks = {f"t{number}": 0 for number in range(it.n(20_000))}
+    groups = [f"g-{number}" for number in range(it.n(5, least=2))]
+    for name in groups:
+        spec = {"minMember": 2, "minResources": resources, "minTaskMember": tasks}
+        head = {"name": name, "namespace": it.namespace}
+        await it.api.create({"apiVersion": version, "kind": "PodGroup", "metadata": head, "spec": spec})
+        named = {"scheduling.k8s.io/group-name": name}
+        await it.api.create_all(it.pod(f"{name}-{member}", annotations=named) for member in range(5))
+    path = f"{await it.api.collection(version, 'PodGroup', it.namespace)}/{groups[0]}"
+
+    async def change(number: int) -> None:
+        await it.api.patch(path, {"spec": {"minResources": {"example.com/r0": str(number)}}})
+
+    async with it.meanwhile(2, change):
+        await it.innocents()
+        await it.pause(10)

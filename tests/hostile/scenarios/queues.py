@@ -97,3 +97,26 @@ async def many_quotas(it: Stage) -> None:
     async with it.meanwhile(it.n(100, least=10), change):
         await it.innocents()
         await it.pause(15)
+
+
+@scenario(profile=QUOTAS, is_ours=True, definitions=("elasticquotas",))
+async def large_quota(it: Stage) -> None:
+    """An ElasticQuota with a min and a max of 20,000 resources each, which changes, and 20 pods in its namespace"""
+    version = "scheduling.x-k8s.io/v1alpha1"
+    least = {f"example.com/r{number}": "1" for number in range(it.n(20_000))}
+    most = {"cpu": "1", "memory": "1Gi"} | least
+    await it.api.create(
+        {
+            "apiVersion": version, "kind": "ElasticQuota", "metadata": {"name": "e", "namespace": it.namespace},
+            "spec": {"min": least, "max": most},
+        }
+    )  # fmt: skip
+    await it.api.create_all(it.pod(f"p-{number}", cpu="100m") for number in range(it.n(20, least=2)))
+    path = f"{await it.api.collection(version, 'ElasticQuota', it.namespace)}/e"
+
+    async def change(number: int) -> None:
+        await it.api.patch(path, {"spec": {"max": {"cpu": str(1 + number % 5)}}})
+
+    async with it.meanwhile(2, change):
+        await it.innocents()
+        await it.pause(10)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.pod_groups import coscheduling_objects
-from plugins.pod_groups.coscheduling import CoschedulingArgs
+from plugins.pod_groups.coscheduling import Coscheduling, CoschedulingArgs
 from plugins.pod_groups.coscheduling_objects import (
     Members,
     PodGroupObject,
@@ -22,10 +22,14 @@ from plugins.pod_groups.coscheduling_objects import (
 )
 from scheduler.configuration.load import parse
 from scheduler.configuration.notes import ConfigurationNote
+from scheduler.daemon.app.capabilities import TableObjects
+from scheduler.errors import ObjectError
 from scheduler.objects.decode import typed_object
-from scheduler.objects.pod_group import VOLCANO_POD_GROUPS
+from scheduler.objects.pod_group import VOLCANO_POD_GROUPS, GroupKey
 from scheduler.objects.quantity import amounts_text
+from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
+from tests.support.counted_labels import lines_run
 from tests.support.manifests import MANIFESTS
 from tests.support.snapshots import snapshot_of
 from tests.support.status_access import FakeStatusAccess
@@ -128,6 +132,38 @@ def test_the_resource_gap_is_the_missing_amount_after_all_nodes(
     expected = {"cpu": missing_cpus, "pods": missing_pods}
     found = resource_gap({"cpu": 1000 * cpus, "pods": pods}, snapshot)
     assert found == {name: amount for name, amount in expected.items() if amount > 0}
+
+
+def test_resources_that_no_node_has_are_missing_without_a_look_at_the_nodes() -> None:
+    snapshot = snapshot_of(node("n", cpu="1"))
+    asked = {f"example.com/r{number}": number for number in range(100)} | {"cpu": 1500}
+
+    found = resource_gap(asked, snapshot)
+
+    assert found == {name: amount for name, amount in asked.items() if amount} | {"cpu": 500}
+    assert lines_run(lambda: resource_gap(asked, snapshot)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("field", "most", "reason"),
+    [
+        ("minResources", 256, "at most 256 resources are expected, were 257"),
+        ("minTaskMember", 1000, "at most 1000 tasks are expected, were 1001"),
+    ],
+)
+def test_a_group_with_too_many_resources_or_tasks_is_invalid(field: str, most: int, reason: str) -> None:
+    table = ClusterTable()
+    groups = table.watch_kind(VOLCANO_POD_GROUPS)
+    for name, count in (("most", most), ("more", most + 1)):
+        spec = {"minMember": 1, field: {f"example.com/{number}": 1 for number in range(count)}}
+        groups[f"default/{name}"] = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    unused: Any = None
+    plugin = Coscheduling(args=CoschedulingArgs(), objects=TableObjects(table), members=unused, clock=unused)
+
+    assert plugin.pod_group(GroupKey(VOLCANO_POD_GROUPS, "default", "most"))
+    with pytest.raises(ObjectError, match=reason) as error:
+        plugin.pod_group(GroupKey(VOLCANO_POD_GROUPS, "default", "more"))
+    assert error.value.path == f"spec.{field}"
 
 
 def test_amounts_are_written_in_readable_units() -> None:

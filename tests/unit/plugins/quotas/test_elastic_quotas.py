@@ -9,15 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.quotas.elastic_quotas import (
+    ELASTIC_QUOTAS,
     NamespaceUsage,
     Quota,
+    Quotas,
     acceptance_of,
     exceeds,
     part_of_max,
     used_by_running,
 )
 from scheduler.engine.state.cache import Cache
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status_sources import named_in, written
+from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
@@ -136,6 +140,24 @@ def test_running_pods_of_namespaces_with_a_quota_count() -> None:
     ]
     assert used_by_running(pods, {"default"})["default"]["cpu"] == 1000
     assert used_by_running(pods, {"default"}).keys() == {"default"}
+
+
+@pytest.mark.parametrize("field", ["min", "max"])
+def test_a_quota_of_too_many_resources_is_invalid(field: str) -> None:
+    table = ClusterTable()
+    objects = table.watch_kind(ELASTIC_QUOTAS)
+    for namespace, count in (("a", 256), ("b", 257)):
+        amounts = {f"example.com/{number}": "1" for number in range(count)}
+        objects[f"{namespace}/e"] = {
+            "metadata": {"name": "e", "namespace": namespace},
+            "spec": {field: amounts},
+        }
+    quotas = Quotas()
+
+    run_to_end(quotas.reading(objects))
+
+    assert quotas.by_namespace.keys() == {"a"}
+    assert quotas.wrong == {"b/e": f"spec.{field}: at most 256 resources are expected, were 257"}
 
 
 @pytest.mark.parametrize(
