@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from scheduler.errors import SchedulerError
 from scheduler.framework import NeedsTime
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Names the functions that may hold the event loop, so that a report of a late loop says what it does.
+"""Names the functions that may hold the event loop, so that a report of a late loop says what it does, and work in steps.
 
 A decorator registers the code of a function and costs nothing at calls: only a report inspects the stack.
 """
@@ -9,10 +9,21 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from types import CodeType, FrameType
 
+T = TypeVar("T")
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+
+def run_to_end(steps: Generator[None, None, T]) -> T:
+    """Run all steps of a generator, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class LoopWork(NamedTuple):

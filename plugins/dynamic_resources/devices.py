@@ -21,7 +21,7 @@ from plugins.dynamic_resources.structured.requests import EVALUATIONS_OF_A_STEP,
 from plugins.work_in_steps import UNLIMITED, PluginWork
 from scheduler.errors import ObjectError
 from scheduler.framework import Needs
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.dynamic_resources import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.objects.selectors import SelectorError, parse_node_term

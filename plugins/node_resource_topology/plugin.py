@@ -66,7 +66,7 @@ from scheduler.framework import (
     TimeSlice,
     no_pod_key,
 )
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.quantity import readable_amounts
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from plugins.node_affinity import nodes_demanded
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.selectors import LabelRule, SelectorError, read_label_selector
 from scheduler.objects.v1 import HONOR, NO_EXECUTE, NO_SCHEDULE

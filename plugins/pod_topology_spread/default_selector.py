@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.meta import ApiStruct

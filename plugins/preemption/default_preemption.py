@@ -38,7 +38,7 @@ from scheduler.framework.preemption import (  # noqa: TC001  # constructor annot
     Preemptions,
     VictimReview,
 )
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.label_index import some_of
 
 if TYPE_CHECKING:

@@ -44,8 +44,8 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.preemption import REPORT, Evaluation, PreemptionReport
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import SUCCESS
+from scheduler.loop_work import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping, Sequence

@@ -64,7 +64,7 @@ from scheduler.framework.preemption import (
     VictimLimit,
     VictimReview,  # the constructor's types are read
 )
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.quantity import readable_amounts
 
 if TYPE_CHECKING:

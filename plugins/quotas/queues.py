@@ -15,7 +15,7 @@ from plugins.preemption.protection import AnnotationFaults, min_run_times
 from plugins.quotas.elastic_quotas import add
 from plugins.work_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import FieldError, ObjectError
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.quantity import Amounts, bounded_amount, readable_amounts
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector

@@ -76,7 +76,7 @@ from scheduler.framework import (
     TimeSlice,
     WaitForEvent,
 )
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import BoundedDict
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass

@@ -56,7 +56,7 @@ from scheduler.framework import (
     TimeSlice,
     no_pod_key,
 )
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSINode, VolumeAttachment
 from scheduler.snapshot import object_key

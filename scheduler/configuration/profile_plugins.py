@@ -18,7 +18,7 @@ from scheduler.configuration.types import Plugins, PluginSet
 from scheduler.configuration.validation import type_meta_faults
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.interface import ExtensionPoint
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:

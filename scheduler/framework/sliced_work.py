@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from scheduler.loop_work import run_to_end
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
@@ -14,16 +16,6 @@ T = TypeVar("T")
 MAX_RESTARTS: Final = 1000
 """Maximum number of `NeedsTime` for one result, if nothing else limits them."""
 TOO_MANY_RESTARTS: Final = f"plugins needed more time {MAX_RESTARTS} times without a result"
-
-
-def run_to_end(steps: Generator[None, None, T]) -> T:
-    """Run all steps of a generator, and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def answer_to_end(ask: Callable[[], T]) -> T:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import Remembered
-from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms, has_long_terms
+from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, has_long_terms, read_affinity_terms
 from scheduler.objects.pod_group import group_annotations, group_of
 from scheduler.objects.resources import PodResources, pod_resources, resize_is_deferred
 from scheduler.objects.selectors import required_node_affinity
@@ -20,7 +21,7 @@ from scheduler.objects.storage import PodClaim, StorageUse, pod_claims, storage_
 from scheduler.objects.v1 import Affinity, HostPort, Pod, PodSpec, PodStatus, Tolerations, host_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
     from types import EllipsisType
 
     from scheduler.objects.pod_group import GroupKey
@@ -188,13 +189,19 @@ class PodInfo:
     def affinity_terms(self) -> AffinityTerms:
         """The required and preferred pod affinity and anti-affinity."""
         if self._affinity_terms is None:
-            affinity = self.pod.spec.affinity
             self._affinity_terms = (
-                NO_TERMS
-                if affinity is None
-                else affinity_terms(self.namespace, affinity.pod_affinity, affinity.pod_anti_affinity)
+                NO_TERMS if self.pod.spec.affinity is None else run_to_end(self.read_affinity_terms())
             )
         return self._affinity_terms
+
+    def read_affinity_terms(self) -> Generator[None, None, AffinityTerms]:
+        """Return `affinity_terms`; the first call parses them in steps."""
+        affinity = self.pod.spec.affinity
+        if self._affinity_terms is None and affinity is not None:
+            self._affinity_terms = yield from read_affinity_terms(
+                self.namespace, affinity.pod_affinity, affinity.pod_anti_affinity
+            )
+        return self.affinity_terms
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import Remembered
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.selectors import (
@@ -20,11 +21,11 @@ from scheduler.objects.selectors import (
     LabelSelector,
     SelectorError,
     SelectorRequirement,
-    parse_label_selector,
+    read_label_selector,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
 _LONG: Final = 16
 """The terms of a pod with more than this are parsed again on each access; see `LongTerms`."""
@@ -222,10 +223,10 @@ def _count(affinity: PodAffinity | None) -> int:
     )
 
 
-def affinity_terms(
+def read_affinity_terms(
     namespace: str, affinity: PodAffinity | None, anti_affinity: PodAffinity | None
-) -> AffinityTerms:
-    """Return the terms of a pod; pods with equal affinity share one result.
+) -> Generator[None, None, AffinityTerms]:
+    """Return the terms of a pod, in steps; pods with equal affinity share one result.
 
     Source:
         kube-scheduler v1.36, framework/types.go, PodInfo.Update.
@@ -239,14 +240,14 @@ def affinity_terms(
         large = _KNOWN_LARGE.get(digest)
         if large is None:
             if are_long:
-                large = _parse_long(namespace, affinity, anti_affinity, digest)
+                large = yield from _parse_long(namespace, affinity, anti_affinity, digest)
             else:
-                large = _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
+                large = yield from _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
             _KNOWN_LARGE[digest] = large
         return large
     found = _KNOWN.get(key)
     if found is None:
-        found = _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
+        found = yield from _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
         _KNOWN.keep(key, found, size)
     return found
 
@@ -254,19 +255,18 @@ def affinity_terms(
 _NO_AFFINITY: Final = PodAffinity()
 
 
-def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTerms:
+def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> Generator[None, None, AffinityTerms]:
     faults: list[str] = []
-
-    def parsed(
-        kind: str, terms: tuple[PodAffinityTerm, ...] | tuple[WeightedPodAffinityTerm, ...]
-    ) -> tuple[WeightedTerm, ...]:
+    lists: list[tuple[WeightedTerm, ...]] = []
+    for kind, terms in _lists(near, apart):
+        parsed: tuple[WeightedTerm, ...] = ()
         try:
-            return tuple([_weighted(namespace, each) for each in terms])
+            for each in terms:
+                parsed = (*parsed, (yield from _read(namespace, each)))
         except SelectorError as error:
             faults.append(f"{kind}: {error}")
-            return ()
-
-    lists = [parsed(kind, terms) for kind, terms in _lists(near, apart)]
+            parsed = ()
+        lists.append(parsed)
     wanted, unwanted, liked, disliked = lists
     cost = sum([_cost(each.term) for some in lists for each in some])
     return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults), cost)
@@ -279,7 +279,7 @@ def _cost(term: AffinityTerm) -> int:
 
 def _parse_long(
     namespace: str, near: PodAffinity | None, apart: PodAffinity | None, digest: bytes
-) -> AffinityTerms:
+) -> Generator[None, None, AffinityTerms]:
     """Return the terms of a pod that has very many, with the structs in as little memory as possible."""
     near, apart = _slimmed(near), _slimmed(apart)
     faults: list[str] = []
@@ -288,7 +288,7 @@ def _parse_long(
     for kind, terms in _lists(near or _NO_AFFINITY, apart or _NO_AFFINITY):
         try:
             for each in terms:
-                cost += _cost(_weighted(namespace, each).term)
+                cost += _cost((yield from _read(namespace, each)).term)
         except SelectorError as error:
             faults.append(f"{kind}: {error}")
             lists.append(())
@@ -311,19 +311,25 @@ def _lists(
 
 
 def _weighted(namespace: str, written: PodAffinityTerm | WeightedPodAffinityTerm) -> WeightedTerm:
-    if isinstance(written, WeightedPodAffinityTerm):
-        return WeightedTerm(_term(namespace, written.pod_affinity_term), written.weight)
-    return WeightedTerm(_term(namespace, written))
+    return run_to_end(_read(namespace, written))
 
 
-def _term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
-    own = not term.namespaces and term.namespace_selector is None
-    return AffinityTerm(
-        _only(namespace) if own else frozenset(term.namespaces),
-        parse_label_selector(term.namespace_selector, "namespaceSelector"),
-        parse_label_selector(term.label_selector, "labelSelector"),
-        term.topology_key,
+def _read(
+    namespace: str, written: PodAffinityTerm | WeightedPodAffinityTerm
+) -> Generator[None, None, WeightedTerm]:
+    weighted = (
+        written if isinstance(written, WeightedPodAffinityTerm) else WeightedPodAffinityTerm(1, written)
     )
+    term = weighted.pod_affinity_term
+    of_namespace = yield from _rule(term.namespace_selector, "namespaceSelector")
+    of_pod = yield from _rule(term.label_selector, "labelSelector")
+    own = not term.namespaces and term.namespace_selector is None
+    namespaces = _only(namespace) if own else frozenset(term.namespaces)
+    return WeightedTerm(AffinityTerm(namespaces, of_namespace, of_pod, term.topology_key), weighted.weight)
+
+
+def _rule(selector: LabelSelector | None, path: str) -> Generator[None, None, LabelRule]:
+    return LabelRule(None) if selector is None else (yield from read_label_selector(selector, path))
 
 
 @lru_cache(maxsize=1024)

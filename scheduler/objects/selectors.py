@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.errors import FieldError, SchedulerError
+from scheduler.loop_work import run_to_end
 from scheduler.objects.meta import ApiStruct
 
 if TYPE_CHECKING:
@@ -369,13 +370,7 @@ def parse_label_selector(selector: LabelSelector | None, path: str = "") -> Labe
     """
     if selector is None:
         return LabelRule(None)
-    steps = read_label_selector(selector, path)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        rule: LabelRule = end.value
-    return rule
+    return run_to_end(read_label_selector(selector, path))
 
 
 def read_label_selector(selector: LabelSelector, path: str = "") -> Generator[None, None, LabelRule]:

@@ -29,7 +29,7 @@ from plugins.dynamic_resources.structured.pools import (
     gather_pool,
 )
 from scheduler.errors import ObjectError
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.dynamic_resources import DeviceTaintRule, DeviceTaintSelector, ResourceSlice
 from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_node_term

@@ -60,10 +60,11 @@ from scheduler.framework import (
     WaitingPods,
 )
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
-from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.kube.client.requests import RateLimitedRequests
 from scheduler.kube.http.client import HttpClient, HttpError
 from scheduler.kube.tls import client_context
+from scheduler.loop_work import run_to_end
 from scheduler.objects.pod import TOPOLOGY_LABELS
 from scheduler.objects.resources import PodRules
 from scheduler.urls import shown_url

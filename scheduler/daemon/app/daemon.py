@@ -26,10 +26,10 @@ from scheduler.engine.sharding.holding import BucketState
 from scheduler.engine.sharding.shards import OwnShard
 from scheduler.errors import LeadershipLostError
 from scheduler.extensions.extenders import Extenders
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.events import CONTROLLER
 from scheduler.kube.client.lease import LeaderElector, Leadership, new_identity
 from scheduler.kube.client.requests import DryRunRequests, GuardedRequests
+from scheduler.loop_work import run_to_end
 from scheduler.worker_thread import Aside, at_once
 
 if TYPE_CHECKING:

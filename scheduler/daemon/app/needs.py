@@ -62,7 +62,7 @@ class PodDecoder:
     def in_steps(self, raw: bytes, decoded: Pod | None = None) -> Generator[None, None, PodInfo]:
         pod = self._whole(raw, decoded)
         yield
-        terms = pod.affinity_terms
+        terms = yield from pod.read_affinity_terms()
         yield
         hash(terms)  # is stored, and needed when the pod is counted on its node
         yield

@@ -11,8 +11,9 @@ from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions, decide
 from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.engine.state.cache import PodState
-from scheduler.framework.sliced_work import NeedsTime, run_to_end
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.loop_work import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

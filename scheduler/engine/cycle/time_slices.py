@@ -12,7 +12,8 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.engine.ports import REAL_TIME
-from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime, resumed, run_to_end
+from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime, resumed
+from scheduler.loop_work import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

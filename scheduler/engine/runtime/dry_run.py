@@ -12,8 +12,8 @@ from scheduler.engine.runtime.budget import over_budget
 from scheduler.engine.runtime.calls import PluginError, failed_filter
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import Code, Status
+from scheduler.loop_work import run_to_end
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:

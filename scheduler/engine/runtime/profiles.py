@@ -23,8 +23,7 @@ from scheduler.framework.events import ClusterEvent, EventWithHint
 from scheduler.framework.features import Features
 from scheduler.framework.interface import ExtensionPoint, Plugin
 from scheduler.framework.preemption import PreemptionDryRun
-from scheduler.framework.sliced_work import run_to_end
-from scheduler.loop_work import calls_plugin_code, loop_work
+from scheduler.loop_work import calls_plugin_code, loop_work, run_to_end
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:

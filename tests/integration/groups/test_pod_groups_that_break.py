@@ -16,7 +16,7 @@ from scheduler.engine.queue import Place
 from scheduler.engine.queue.contents import QueueContents
 from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework import FilterPlugin, PermitPlugin, ReservePlugin, ScorePlugin
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from tests.integration.groups.gangs import add_gang, add_group, condition, fill, members, placed
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

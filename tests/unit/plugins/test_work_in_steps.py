@@ -13,7 +13,7 @@ from plugins.quotas import elastic_quotas, queues
 from plugins.quotas.elastic_quotas import Quotas
 from plugins.quotas.queues import Queues
 from scheduler.framework import CycleState, NeedsTime
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support import virtual_time
 from tests.support.builders import pod

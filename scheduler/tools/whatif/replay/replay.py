@@ -22,9 +22,9 @@ from scheduler.daemon.recording.recording_files import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.state import State, forget_cached_results, resume
 from scheduler.engine.sharding.shards import OwnShard
 from scheduler.errors import ObjectError
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.discovery import ServedVersions
 from scheduler.kube.client.wire import ObjectIdentity
+from scheduler.loop_work import run_to_end
 from scheduler.tools.whatif.replay.replayed_ports import ReplayedPorts
 
 if TYPE_CHECKING:

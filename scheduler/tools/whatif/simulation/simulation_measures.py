@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.tools.whatif.simulation.object_versions import goes_with_node
 from scheduler.tools.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
 

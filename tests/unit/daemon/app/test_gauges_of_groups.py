@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler.daemon.app.gauges import _pending_pods, _queued_entities
 from scheduler.engine.state.cache import PodState
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import pod
 from tests.unit.engine.queue.cluster import Cluster

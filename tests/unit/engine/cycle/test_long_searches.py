@@ -19,7 +19,7 @@ from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Status
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.testing.fakes import FakeFeatures, FakeMetrics, FakeQueuedPods, ManualClock
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import NodeFilter

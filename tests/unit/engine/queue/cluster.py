@@ -19,8 +19,8 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.events import pod_changes
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import SUCCESS
+from scheduler.loop_work import run_to_end
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from tests.support.manual_clock import ManualClock
 

@@ -20,7 +20,8 @@ from scheduler.extensions.wasm import call_context, guest_pool
 from scheduler.extensions.wasm.guest import GuestError, GuestTimeError
 from scheduler.extensions.wasm.instance import Instance
 from scheduler.framework import Code, CycleState, NeedsTime
-from scheduler.framework.sliced_work import answer_to_end, run_to_end
+from scheduler.framework.sliced_work import answer_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.wording import Duration
 from scheduler.testing.fakes import FakeTimeSlice
 from tests.support.builders import node, pod

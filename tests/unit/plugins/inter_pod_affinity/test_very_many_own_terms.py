@@ -17,7 +17,7 @@ from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.work_in_steps import PluginWork
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects import selectors
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_affinity import LongTerms

@@ -13,7 +13,7 @@ from plugins.node_preference.deletion_costs import DELETION_COST, FillOrder
 from plugins.node_preference.preferences import PreferenceArgs, SetCounts, read_preference
 from scheduler.errors import ApiError
 from scheduler.framework import CycleState
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.testing.fakes import FakeSleep
 from tests.support import virtual_time
 from tests.support.builders import pod

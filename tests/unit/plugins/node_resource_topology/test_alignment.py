@@ -13,7 +13,7 @@ from plugins.node_resource_topology.alignment import ALIGNED, unaligned
 from plugins.node_resource_topology.requests import zone_request
 from plugins.node_resource_topology.topology_objects import NodeTopology, read_topology
 from plugins.node_resource_topology.zone_table import ZoneTable
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from tests.support.builders import pod
 from tests.unit.plugins.node_resource_topology.numa_cluster import (
     NumaCluster,

@@ -16,7 +16,7 @@ from plugins.node_resource_topology.topology_objects import NODE_TOPOLOGIES
 from scheduler.configuration.profile_plugins import decode_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.testing.builders import snapshot_of
 from tests.support.builders import node, pod
 from tests.unit.plugins.node_resource_topology.numa_cluster import (

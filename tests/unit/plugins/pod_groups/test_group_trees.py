@@ -17,7 +17,7 @@ from scheduler.configuration.feature_gates import features_of
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.errors import ObjectError
 from scheduler.framework import EventResource, PodGroup, QueueingHint
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from scheduler.snapshot import ObjectStore
 from scheduler.testing.fakes import FakeActivator, FakeApi, FakeBackground, FakeWaitingPods, ManualClock

@@ -15,7 +15,7 @@ from plugins.pod_topology_spread.default_selector import (
 )
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, CycleState, NeedsTime
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeTimeSlice

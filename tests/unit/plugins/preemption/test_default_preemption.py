@@ -24,7 +24,7 @@ from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.engine.runtime.equivalence_classes import AttemptState
 from scheduler.framework import Code, Diagnosis, Status
 from scheduler.framework.reasons import Cause
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import framework_of

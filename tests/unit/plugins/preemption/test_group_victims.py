@@ -14,7 +14,8 @@ from plugins.preemption.preempting import NO_VICTIMS, STILL_UNSCHEDULABLE, _spli
 from plugins.preemption.ranking import Unit, VictimUnits
 from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import PodGroup, Status
-from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.loop_work import run_to_end
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.testing.fakes import FakePodGroups
 from tests.support.builders import node, pod

@@ -38,7 +38,8 @@ from scheduler.engine.state.cache import Cache
 from scheduler.errors import ConfigurationError
 from scheduler.framework import Diagnosis, PodGroup
 from scheduler.framework.preemption import REPORT, PreemptionReport, Protected, RecentEvictions
-from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.loop_work import run_to_end
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.objects.wording import Duration
 from scheduler.testing import Fakes

@@ -41,7 +41,8 @@ from scheduler.framework import (
 )
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.framework.preemption import REPORT, PreemptionReport
-from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.framework.sliced_work import WithoutSlices
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.objects.wording import Duration

@@ -19,8 +19,8 @@ from plugins.quotas.elastic_quotas import (
     used_by_running,
 )
 from scheduler.engine.state.cache import Cache
-from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status_sources import named_in, written
+from scheduler.loop_work import run_to_end
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
 

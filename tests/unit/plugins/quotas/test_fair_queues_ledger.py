@@ -17,7 +17,7 @@ from plugins.quotas.ledger import FairShares, Ledger, QueueReport, divide, want
 from plugins.quotas.queues import QUEUES, Queue, Tree
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import PodGroup
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.pod_group import GroupKey
 from tests.support.builders import node, pod
 from tests.unit.plugins.quotas.test_fair_queues import TREE, TWO, World, incoming, running

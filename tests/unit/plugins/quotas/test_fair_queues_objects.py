@@ -10,7 +10,7 @@ import pytest
 from plugins.quotas import queues
 from plugins.quotas.elastic_quotas import Quotas
 from plugins.quotas.queues import QUEUE_NAME, Queues, faults, read
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support.builders import pod
 

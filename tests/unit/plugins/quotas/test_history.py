@@ -12,7 +12,7 @@ from plugins.quotas.history import HistoryArgs, UsageHistory, weights_after_use
 from plugins.quotas.ledger import FairShares
 from plugins.quotas.queue_statuses import status_of_report
 from plugins.quotas.queues import Queue, Tree
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.wording import Duration
 from scheduler.testing.fakes import ManualClock
 from tests.unit.plugins.quotas.test_fair_queues import TWO, World, incoming, running

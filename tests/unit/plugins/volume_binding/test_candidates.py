@@ -10,7 +10,7 @@ from plugins.volume_binding import candidates
 from plugins.volume_binding.candidates import KeptCandidates, VolumeCandidates, VolumeDemand, VolumeTraits
 from plugins.volume_binding.reachability import NONE
 from plugins.volumes.storage import VOLUMES
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.snapshot import ClusterTable

@@ -12,7 +12,7 @@ from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.matching import match_volumes
 from plugins.volume_binding.reachability import Selection
 from plugins.volumes.storage import VOLUMES
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolumeClaim
 from scheduler.testing.samples import claim, only_on, storage_class, volume

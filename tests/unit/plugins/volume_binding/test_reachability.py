@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.volume_binding.reachability import NONE, Reach, ReachabilityIndex, reaches
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.selectors import NodeRule, Operator, Requirement
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node

@@ -7,7 +7,7 @@ import pytest
 from plugins.volumes import volume_restrictions
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.samples import claim, mounted
 from tests.support.builders import pod

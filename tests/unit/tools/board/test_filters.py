@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.configuration.load import default
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.filters import EVERY_POD, LabelFilter, PodFilter, node_labels
 from scheduler.tools.board.pending_pods import PendingPods

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import default
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.pending_pods import PendingPods
 from scheduler.tools.whatif.cluster_file import ClusterFile

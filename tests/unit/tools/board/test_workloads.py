@@ -11,7 +11,7 @@ import msgspec
 
 from plugins.quotas.fair_queues import FairQueues
 from scheduler.configuration.load import default, parse
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.workloads import controller_details, past_preemptions, quota_usages

@@ -10,7 +10,7 @@ import pytest
 
 from plugins.dynamic_resources.structured.allocator import _Searching
 from plugins.dynamic_resources.structured.node_results import NodeResults
-from scheduler.framework.sliced_work import run_to_end
+from scheduler.loop_work import run_to_end
 from scheduler.testing.devices import (
     DRIVER,
     allocation,
