@@ -83,6 +83,9 @@ class ConstraintReader:
         self._merges_keys = merges_keys
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
         self._long: BoundedDict[tuple[object, ...], _Reading] = BoundedDict(_MOST_READINGS)
+        self._long_defaults: BoundedDict[tuple[object, ...], tuple[SpreadConstraint, ...]] = BoundedDict(
+            _MOST_READINGS
+        )
         # Long lists by identity -> the list, its digest.
         self._digests: BoundedDict[int, tuple[Sequence[TopologySpreadConstraint], bytes]] = BoundedDict(
             _MOST_READINGS
@@ -125,11 +128,14 @@ class ConstraintReader:
         self, written: Sequence[TopologySpreadConstraint], rule: LabelRule, pod: PodInfo, action: str
     ) -> tuple[SpreadConstraint, ...]:
         """Return the configuration's constraints with an action, for the pods of a rule in the pod's namespace."""
-        place = (action, pod.namespace, rule)
-        found = self._read.get(place)
+        place, is_long = (action, pod.namespace, rule), rule.count > _MOST_WORDS
+        found = self._long_defaults.get(place) if is_long else self._read.get(place)
         if found is None:
             found = tuple(_read(each, rule, pod) for each in written if each.when_unsatisfiable == action)
-            self._read.keep(place, found, rule.length)
+            if is_long:
+                self._long_defaults[place] = found
+            else:
+                self._read.keep(place, found, rule.length)
         return found
 
 
@@ -381,8 +387,14 @@ class _Queries:
 
 
 def _weight(constraints: Iterable[SpreadConstraint]) -> int:
-    """Return the cost to match one pod, in requirements."""
-    return sum([_REQUIREMENTS_A_CONSTRAINT + each.rule.cost for each in constraints])
+    """Return the cost to match one pod, in requirements; at least `MOST_REQUIREMENTS` if that is too much."""
+    return sum(
+        [
+            _REQUIREMENTS_A_CONSTRAINT
+            + (rule.count if (rule := each.rule).count > MOST_REQUIREMENTS else rule.cost)
+            for each in constraints
+        ]
+    )
 
 
 def nodes_with_keys(snapshot: Snapshot, constraints: Iterable[SpreadConstraint]) -> Bools | None:

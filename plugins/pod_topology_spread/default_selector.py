@@ -14,7 +14,7 @@ from scheduler.loop_work import run_to_end
 from scheduler.objects.caches import BoundedDict, Remembered
 from scheduler.objects.label_index import RuleIndex
 from scheduler.objects.meta import ApiStruct
-from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
+from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, read_label_selector
 from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ _MANY_LABELS: Final = 1024
 """The selectors for a pod with more labels are merged in steps."""
 _LARGE_PODS: Final = 16
 """The number of such pods whose merged selectors are kept."""
+_LARGE_CONTROLLERS: Final = 16
+"""The number of controllers with selectors of more than about a megabyte whose selectors are kept."""
 _LABELS_OF_A_SERVICE: Final = 64
 """The number of labels of a selector that take as long to read as another Service."""
 
@@ -161,6 +163,7 @@ class DefaultSelectors:
         self._objects: dict[str, Objects] = {}  # by kind; they follow the cluster
         self._services: BoundedDict[str, _Services] = BoundedDict(_CACHE_SIZE)  # by namespace
         self._controllers: Remembered[str, tuple[Mapping[str, Any], LabelRule]] = Remembered()
+        self._large: BoundedDict[str, tuple[Mapping[str, Any], LabelRule]] = BoundedDict(_LARGE_CONTROLLERS)
 
     def look_at(self, snapshot: Snapshot) -> None:
         """Set the stores of the objects; unwatched kinds have none."""
@@ -178,33 +181,52 @@ class DefaultSelectors:
         unread = self.unread(pod)
         if unread is not None:
             run_to_end(unread)
-        labels = self._services[pod.namespace].labels_for(pod.labels)
-        owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
-        kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
-        more = _UNSELECTED
-        if owner is not None and kind is not None:
-            key = f"{pod.namespace}/{owner.name}"
-            controller = self._objects.get(kind, _NOTHING).get(key)
-            if controller is not None and kind == REPLICATION_CONTROLLERS:
-                labels |= _selected_labels(controller)
-            elif controller is not None:
-                more = self._rule_of(f"{kind}/{key}", controller)
+        labels, more = self._services[pod.namespace].labels_for(pod.labels), _UNSELECTED
+        kind, place, controller = self._controller(pod)
+        if controller is not None and kind == REPLICATION_CONTROLLERS:
+            labels |= _selected_labels(controller)
+        elif controller is not None:
+            more = self._known(place, controller) or _UNSELECTED
         return LabelRule(more.expressions, (*sorted(labels.items()), *more.labels)) if labels else more
 
+    def _controller(self, pod: PodInfo) -> tuple[str, str, Mapping[str, Any] | None]:
+        """Return the kind of a pod's controller, its kind and key as one text, and the controller if it exists."""
+        for owner in pod.pod.metadata.owner_references:
+            kind = _CONTROLLERS.get((owner.api_version, owner.kind)) if owner.controller else None
+            if kind is not None:
+                key = f"{pod.namespace}/{owner.name}"
+                return kind, f"{kind}/{key}", self._objects.get(kind, _NOTHING).get(key)
+        return "", "", None
+
     def unread(self, pod: PodInfo) -> Generator[None, None, None] | None:
-        """Return the work, in steps, before the Services of a pod are known; None if there is none."""
+        """Return the work, in steps, before the selectors of a pod are known; None if there is none."""
         found = self._services.get(pod.namespace)
         if found is None:
             found = self._services[pod.namespace] = _Services(pod.namespace)
-        return found.unread(self._objects.get(SERVICES, _NOTHING), pod.labels)
+        services = found.unread(self._objects.get(SERVICES, _NOTHING), pod.labels)
+        kind, place, controller = self._controller(pod)
+        if (
+            controller is None
+            or kind == REPLICATION_CONTROLLERS
+            or self._known(place, controller) is not None
+        ):
+            return services
+        return self._read(services, place, controller)
 
-    def _rule_of(self, place: str, controller: Mapping[str, Any]) -> LabelRule:
-        """Return the selector of a controller, read once for each version of the controller."""
-        known, rule = self._controllers.get(place, (None, _UNSELECTED))
-        if known is not controller:
-            rule = _selector_of(controller)
-            self._controllers.keep(place, (controller, rule), rule.length)
-        return rule
+    def _known(self, place: str, controller: Mapping[str, Any]) -> LabelRule | None:
+        """Return the selector of a version of a controller, if it was read."""
+        known = self._controllers.get(place) or self._large.get(place)
+        return None if known is None or known[0] is not controller else known[1]
+
+    def _read(
+        self, services: Generator[None, None, None] | None, place: str, controller: Mapping[str, Any]
+    ) -> Generator[None, None, None]:
+        if services is not None:
+            yield from services
+        rule = yield from _selector_of(controller)
+        self._controllers.keep(place, (controller, rule), rule.length)
+        if self._controllers.get(place) is None:
+            self._large[place] = controller, rule
 
 
 _UNSELECTED: Final = LabelRule(())
@@ -225,11 +247,13 @@ def _selected_labels(found: Mapping[str, Any]) -> dict[str, str]:
     return {} if spec is None or spec.selector is None else spec.selector
 
 
-def _selector_of(found: Mapping[str, Any]) -> LabelRule:
-    """Return the selector of a ReplicaSet or StatefulSet; an empty one if it is missing or invalid."""
+def _selector_of(found: Mapping[str, Any]) -> Generator[None, None, LabelRule]:
+    """Return the selector of a ReplicaSet or StatefulSet, in steps; an empty one if it is missing or invalid."""
     try:
         spec = msgspec.convert(found, _SelectsBySelector).spec
-        rule = parse_label_selector(None if spec is None else spec.selector)
+        if spec is None or spec.selector is None:
+            return _UNSELECTED
+        rule = yield from read_label_selector(spec.selector)
     except (msgspec.ValidationError, SelectorError):
         return _UNSELECTED
     return rule if rule.count else _UNSELECTED

@@ -222,7 +222,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
         return number > self.bound if self.operator is Operator.GT else number < self.bound
 
 
-class LabelRule(msgspec.Struct, frozen=True, gc=False):
+class LabelRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A parsed label selector.
 
     Attributes:

@@ -209,3 +209,47 @@ async def large_terms(it: Stage) -> None:
         pods = await it.api.collection("v1", "Pod", it.namespace)
         await it.api.ask("DELETE", f"{pods}/b-{number}-0", gracePeriodSeconds="0")
     await it.innocents()
+
+
+@scenario()
+async def large_controllers(it: Stage) -> None:
+    """5 ReplicaSets with 5 pods each, and 5 PodDisruptionBudgets, with selectors of 60,000 requirements that change"""
+    lacks = [
+        {"key": f"{number:x}", "operator": "DoesNotExist"}
+        for number in range(0x10000, 0x10000 + it.n(60_000))
+    ]
+    names = [f"r-{number}" for number in range(it.n(5, least=2))]
+    for name in names:
+        selector = {"matchLabels": {"app": name}, "matchExpressions": lacks}
+        template = {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "c"}]},
+        }
+        head = {"name": name, "namespace": it.namespace}
+        spec = {"replicas": 0, "selector": selector, "template": template}
+        await it.api.create({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": head, "spec": spec})
+        budget = {"maxUnavailable": 0, "selector": selector}
+        await it.api.create(
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": head, "spec": budget}
+        )
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": name,
+            "uid": "00000000-0000-0000-0000-000000000001",
+            "controller": True,
+        }
+        for number in range(5):
+            pod = it.pod(f"{name}-{number}", labels={"app": name})
+            pod["metadata"]["ownerReferences"] = [owner]
+            await it.api.create(pod)
+
+    async def change(number: int) -> None:
+        for kind in ("apps/v1/namespaces/{}/replicasets", "policy/v1/namespaces/{}/poddisruptionbudgets"):
+            path = f"/apis/{kind.format(it.namespace)}/{names[number % len(names)]}"
+            await it.api.patch(path, {"metadata": {"labels": {"n": str(number)}}})
+
+    async with it.meanwhile(1, change):
+        await it.innocents()
+        await it.pause(5)
+    it.expect(await it.wait_for(f"{names[0]}-0", judged, 60), "a pod of the ReplicaSet is not judged")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from plugins.pod_topology_spread.constraints import ConstraintReader
 from plugins.pod_topology_spread.default_selector import (
     KINDS,
     REPLICA_SETS,
@@ -17,9 +18,11 @@ from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, CycleState, NeedsTime
 from scheduler.loop_work import run_to_end
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.v1 import TopologySpreadConstraint
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeTimeSlice
 from tests.support.builders import node, pod_object
+from tests.support.counted_labels import lines_run
 from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
@@ -251,6 +254,35 @@ def test_the_services_of_a_pod_with_many_labels_are_merged_in_steps_and_kept(
     assert found(selectors, pod(labels={**labels, "app": "web"})).keys() == {*labels, "app"}
     services.clear()
     assert found(selectors, large) == {}
+
+
+def test_a_large_selector_of_a_controller_is_read_in_steps_once_for_each_version(
+    table: ClusterTable, selectors: DefaultSelectors
+) -> None:
+    def controller(value: str) -> dict[str, Any]:
+        lacks = [{"key": f"k{number}-{'x' * 50}", "operator": "DoesNotExist"} for number in range(20_000)]
+        return {"spec": {"selector": {"matchLabels": {"app": value}, "matchExpressions": lacks}}}
+
+    replicas, each = table.watch_kind(REPLICA_SETS), pod(owner("ReplicaSet"))
+    for value in ("web", "other"):
+        replicas["shop/owner"] = controller(value)
+        unread = selectors.unread(each)
+        assert unread is not None
+        assert len(list(unread)) > 10
+        assert selectors.unread(each) is None
+        rule = selectors.of(each)
+        assert rule.labels == (("app", value),)
+        assert rule.count == 20_001
+        assert lines_run(lambda: selectors.of(each)) < 100
+        assert selectors.of(each) is rule
+
+    reader, defaults = (
+        ConstraintReader(merges_keys=True),
+        (TopologySpreadConstraint(1, "zone", "ScheduleAnyway"),),
+    )
+    read = reader.defaults(defaults, rule, each, "ScheduleAnyway")
+    assert reader.defaults(defaults, rule, each, "ScheduleAnyway") is read
+    assert reader.defaults(defaults, rule, each, "DoNotSchedule") == ()
 
 
 def test_services_that_are_merged_while_others_are_unread_are_merged_again(
