@@ -156,7 +156,7 @@ async def test_a_large_pod_is_not_starved_by_a_stream_of_small_ones(tmp_path: Pa
         coming.cancel()
 
 
-LONG, SETTLED = 300, 100
+LONG, SETTLED = 200, 50
 
 
 async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
