@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-python check docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version assets openapi pictures lock clean
+.PHONY: help demo test test-python check lint docs docs-serve conformance upstream format bench hostile soak fuzz base-image image sbom release version assets openapi pictures lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,12 +34,14 @@ test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
 test-python: ## Run the unit, contract and conformance tests on another interpreter (PYTHON=python3.13)
 	@$(MAKE) --no-print-directory test VENV=.venv-$(subst /,-,$(PYTHON)) ARGS="tests/unit tests/contract tests/conformance $(ARGS)"
 
-check: $(VENV)/dev ## Format, lint, strict types, the import contract and the documentation site
+check: lint ## Format, lint, strict types, the import contract and the documentation site
+	@$(BIN)/mkdocs build --strict # with --quiet, warnings would not count
+
+lint: $(VENV)/dev ## Format, lint, strict types and the import contract, without the documentation site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/mkdocs build --strict # with --quiet, warnings would not count
 
 docs: $(VENV)/dev ## Build the documentation site into site/; links and references that lead nowhere are errors
 	@$(BIN)/mkdocs build --strict --site-dir site

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
@@ -115,6 +116,17 @@ def pytest_collection_modifyitems(config: Any, items: list[pytest.Item]) -> None
     """Order the tests for the workers of xdist."""
     if hasattr(config, "workerinput"):
         items[:] = long_first(items, lambda item: together(item.nodeid), config.workerinput["workercount"])
+
+
+@pytest.hookimpl(specname="pytest_runtest_protocol")
+def report_calls_and_failures(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send one report of a test that passed: the others take as much time as all else that xdist does."""
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -121,7 +121,7 @@ _MAX_CHARACTERS_OF_MANY = 2**31
 _MAX_TEXT = 2**20  # characters; what a ConfigMap can hold
 _LONG_TEXT = (
     2**16
-)  # above it, the quick parser is used despite its messages: the other one takes ten seconds for a megabyte
+)  # above it, the messages of the quick parser are enough: the other one takes ten seconds for a megabyte
 _MOST_ERRORS = 100  # more errors have a common cause
 
 
@@ -142,8 +142,9 @@ def read(text: str) -> Document:
     """Parse a text with one YAML document; never raises."""
     if len(text) > _MAX_TEXT:
         return Document(errors=[FieldError("", f"has {len(text)} characters, at most {_MAX_TEXT} are read")])
-    quickly = partial(compose_quickly, deepest=_MAX_DEPTH)
-    nodes, error = _composed(text, compose if len(text) <= _LONG_TEXT else quickly)
+    nodes, error = _composed(text, partial(compose_quickly, deepest=_MAX_DEPTH))
+    if error is not None and len(text) <= _LONG_TEXT:
+        nodes, error = _composed(text, compose)
     if error is not None:
         return Document(errors=[error])
     if len(nodes) > 1:

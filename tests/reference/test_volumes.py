@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -293,8 +294,9 @@ class Story:
                 assert again == loops.restrictions(waiting, nodes, self.objects)
 
 
+@cache
 def tell(seed: int) -> set[Any]:
-    """Tell a story, and compare after each step; return everything that was said."""
+    """Tell a story, once, and compare after each step; return everything that was said."""
     story, said = Story(seed), set[Any]()
     for _ in range(STEPS):
         story.go_on()
@@ -311,7 +313,7 @@ def test_the_plugins_agree_with_the_reference_loops(seed: int):
 
 
 def test_the_random_clusters_produce_every_verdict():
-    said = set[Any]().union(*map(tell, range(100, 106)))
+    said = set[Any]().union(*map(tell, range(10)))
 
     assert {PASSES, loops.DISK, loops.ONE_POD, loops.ZONE, loops.LIMIT, "Skip"} <= said
     assert {

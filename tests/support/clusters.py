@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -197,41 +198,60 @@ PARTS = ("resources", "taints", "labels", "ports", "images", "features", "volume
 """What can be wild; a test that names the ones its rule reads is faster and fails with less noise."""
 
 
+_pod_capacities = st.sampled_from(["0", "1", "3", "110", "-2"])
+_other_capacities = st.dictionaries(st.sampled_from(RESOURCES[2:]), quantities, max_size=3)
+_taints_by_most = {most: st.lists(taints, max_size=most) for most in (2, 40)}
+_most_taints = st.sampled_from([2, 2, 2, 40])
+_lists_of_images = st.lists(images, max_size=3)
+_features = st.lists(st.sampled_from(["A", "B"]), unique=True)
+_node_selectors = st.one_of(st.just({}), labels)
+_mounted_images = st.lists(
+    st.sampled_from([{"name": "v"}, {"name": "i", "image": {"reference": "a"}}]), max_size=2
+)
+
+
 @st.composite
 def wild_nodes(draw: st.DrawFn, name: str, *parts: str) -> NodeObject:
+    return _wild_node(draw, name, parts)
+
+
+def _wild_node(draw: st.DrawFn, name: str, parts: tuple[str, ...]) -> NodeObject:
+    """Draw from strategies that exist: a new one costs more than what is drawn from it."""
     wild: dict[str, Any] = {}
     if "resources" in parts:
         wild["cpu"], wild["memory"] = draw(quantities), draw(quantities)
-        wild["pods"] = draw(st.sampled_from(["0", "1", "3", "110", "-2"]))
-        wild["allocatable"] = draw(st.dictionaries(st.sampled_from(RESOURCES[2:]), quantities, max_size=3))
+        wild["pods"] = draw(_pod_capacities)
+        wild["allocatable"] = draw(_other_capacities)
     if "taints" in parts:
-        wild["taints"] = draw(st.lists(taints, max_size=draw(st.sampled_from([2, 2, 2, 40]))))
+        wild["taints"] = draw(_taints_by_most[draw(_most_taints)])
         wild["unschedulable"] = draw(st.booleans())
     if "labels" in parts:
         wild["labels"] = draw(labels)
     if "images" in parts:
-        wild["images"] = draw(st.lists(images, max_size=3))
+        wild["images"] = draw(_lists_of_images)
     if "features" in parts:
-        wild["declaredFeatures"] = draw(st.lists(st.sampled_from(["A", "B"]), unique=True))
+        wild["declaredFeatures"] = draw(_features)
     return node(name, **wild)
 
 
 @st.composite
 def wild_pods(draw: st.DrawFn, *parts: str, name: str = "pending", node: str = "") -> PodInfo:
-    parts = parts or PARTS
+    return _wild_pod(draw, parts or PARTS, name, node)
+
+
+def _wild_pod(draw: st.DrawFn, parts: tuple[str, ...], name: str, node: str) -> PodInfo:
     spec: dict[str, Any] = {
-        "containers": draw(st.lists(_containers(*parts), max_size=3)),
-        "initContainers": draw(st.lists(_containers(*parts), max_size=1)),
+        "containers": draw(_containers(parts, 3)),
+        "initContainers": draw(_containers(parts, 1)),
     }
     if "taints" in parts:
         spec["tolerations"] = draw(tolerations)
     if "labels" in parts:
-        spec["nodeSelector"] = draw(st.one_of(st.just({}), labels))
+        spec["nodeSelector"] = draw(_node_selectors)
         if draw(st.booleans()):
             spec["affinity"] = {"nodeAffinity": draw(node_affinities)}
     if "images" in parts:
-        mounted = st.sampled_from([{"name": "v"}, {"name": "i", "image": {"reference": "a"}}])
-        spec["volumes"] = draw(st.lists(mounted, max_size=2))
+        spec["volumes"] = draw(_mounted_images)
     if "volumes" in parts:
         spec["volumes"] = draw(volumes)
     return pod(name, node=node, **spec)
@@ -241,18 +261,19 @@ def wild_pods(draw: st.DrawFn, *parts: str, name: str = "pending", node: str = "
 def wild_clusters(draw: st.DrawFn, *parts: str, max_nodes: int = 5) -> Cluster:
     parts = parts or PARTS
     names = [f"node-{number}" for number in range(draw(st.integers(0, max_nodes)))]
-    on_nodes = [part for part in parts if part in {"resources", "ports", "volumes"}]
+    on_nodes = tuple(part for part in parts if part in {"resources", "ports", "volumes"})
     placed = {
         name: [
-            draw(wild_pods(*on_nodes, name=f"on-{name}-{number}", node=name))
+            _wild_pod(draw, on_nodes, f"on-{name}-{number}", name)
             for number in range(draw(st.integers(0, 2)) if on_nodes else 0)
         ]
         for name in names
     }
-    return Cluster([draw(wild_nodes(name, *parts)) for name in names], placed)
+    return Cluster([_wild_node(draw, name, parts) for name in names], placed)
 
 
-def _containers(*parts: str) -> st.SearchStrategy[dict[str, Any]]:
+@cache
+def _containers(parts: tuple[str, ...], most: int) -> st.SearchStrategy[list[dict[str, Any]]]:
     wild: dict[str, st.SearchStrategy[Any]] = {"name": st.just("c")}
     if "resources" in parts:
         wild["resources"] = st.fixed_dictionaries({"requests": requests})
@@ -261,4 +282,4 @@ def _containers(*parts: str) -> st.SearchStrategy[dict[str, Any]]:
         wild["restartPolicy"] = st.sampled_from(["", "", "Always"])
     if "images" in parts:
         wild["image"] = st.sampled_from(IMAGE_NAMES)
-    return st.fixed_dictionaries(wild)
+    return st.lists(st.fixed_dictionaries(wild), max_size=most)

@@ -27,11 +27,15 @@ LONG = (
 
 PAGES = "tests/integration/documents/test_pages.py"
 """The module whose tests are all long."""
+BOARD = "tests/integration/board"
+"""The folder whose modules share a browser, which takes seconds to start."""
 
 
 def together(test: str) -> str:
-    """Return what tests that stay together have in common: their module, or nothing if each of them is long."""
+    """Return what tests that stay together have in common: module or folder, or nothing if each of them is long."""
     module = test.partition("::")[0]
+    if module.startswith(f"{BOARD}/"):
+        return BOARD
     return test if module == PAGES else module
 
 

@@ -15,7 +15,7 @@ from tests.support.binaries import needed_binary
 from tests.support.documented_commands import commands, missing
 from tests.support.image import built_once
 from tests.support.manifests import ROOT
-from tests.support.order_of_tests import LONG, PAGES, long_first, together
+from tests.support.order_of_tests import BOARD, LONG, PAGES, long_first, together
 from tests.support.ports import free_port
 from tests.support.terminal import terminal
 
@@ -78,6 +78,13 @@ def test_modules_with_long_tests_begin_all_parts_in_turn() -> None:
     assert ordered == [pages[0], *hostile, *short[:3], pages[1], *short[3:]]
 
 
+def test_modules_that_share_a_browser_stay_together() -> None:
+    board = [f"{BOARD}/{module}.py::{number}" for module in "ab" for number in range(2)]
+    short = [f"tests/unit/{module}.py::0" for module in "cdef"]
+
+    assert long_first([*board, *short], together, 2) == [*board, *short]
+
+
 def test_one_process_runs_all_tests_with_long_ones_first() -> None:
     assert long_first(["tests/a.py::0", "tests/process/b.py::0"], together, 1) == [
         "tests/process/b.py::0",
@@ -88,6 +95,7 @@ def test_one_process_runs_all_tests_with_long_ones_first() -> None:
 def test_the_folders_of_long_tests_exist() -> None:
     assert [folder for folder in LONG if not (ROOT / folder).is_dir()] == []
     assert (ROOT / PAGES).is_file()
+    assert BOARD in LONG
 
 
 def test_no_connection_is_accepted_before_the_server_listens() -> None:

@@ -344,17 +344,26 @@ class AllowKnown:
         return list(EVERYTHING), []
 
 
+_OBJECTS: Final = tuple(
+    f"{kind}.{GROUP}" for kind in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
+)
+_CACHED_USERS: Final = 1000
+
+
 class Rbac:
     """Decides by the roles and bindings of a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._objects: list[list[Object]] = []
+        self._bound: dict[tuple[str, tuple[str, ...], str], tuple[list[BoundRule], list[str]]] = {}
 
     def decide(self, user: User, deed: Attributes) -> AccessDecision:
         if MASTERS in user.groups:
             return AccessDecision(allowed=True)
         bound, problems = self.bound_rules(user, deed.namespace)
-        serving = tuple(one for one in bound if allows(one.rule, deed))
+        wanted = Permission(deed.verb, deed.group, deed.whole_resource, deed.name, deed.path)
+        serving = tuple(one for one in bound if covers(one.rule, wanted))
         if serving:
             return AccessDecision(True, f"RBAC: allowed by {serving[0].source}", serving)
         return AccessDecision(False, f"RBAC: {_together(problems)}" if problems else "")
@@ -366,7 +375,19 @@ class Rbac:
         return [one.rule for one in bound], problems
 
     def bound_rules(self, user: User, namespace: str) -> tuple[list[BoundRule], list[str]]:
-        """Return the rules that apply to a user in a namespace, and errors about missing roles."""
+        """Return the rules that apply to a user in a namespace, and errors about missing roles.
+
+        They are cached until a role or a binding changes. A stored object is never changed, but replaced.
+        """
+        objects = [self._registry.each(kind) for kind in _OBJECTS]
+        if objects != self._objects or len(self._bound) >= _CACHED_USERS:
+            self._objects, self._bound = objects, {}
+        key = (user.name, user.groups, namespace)
+        if key not in self._bound:
+            self._bound[key] = self._find_bound_rules(user, namespace)
+        return self._bound[key]
+
+    def _find_bound_rules(self, user: User, namespace: str) -> tuple[list[BoundRule], list[str]]:
         found: list[BoundRule] = []
         problems: list[str] = []
         for binding in self._bindings(namespace):

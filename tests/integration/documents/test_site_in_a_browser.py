@@ -1,4 +1,4 @@
-"""The built documentation site requests nothing from other hosts, and shows its diagrams."""
+"""The documentation site is built without a warning, requests nothing from other hosts, and shows its diagrams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         check=True,

@@ -156,7 +156,7 @@ async def test_a_large_pod_is_not_starved_by_a_stream_of_small_ones(tmp_path: Pa
         coming.cancel()
 
 
-LONG, SETTLED = 300, 100
+LONG, SETTLED = 200, 50
 
 
 async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
                 waiting = sum(
                     1 for key, pod in pods.items() if key[0] == namespace and not pod["spec"].get("nodeName")
                 )
-                for _ in range(max(0, random.randint(1, 6) - waiting)):
+                for _ in range(max(0, random.randint(1, 3) - waiting)):
                     name = f"{namespace}{number}"
                     number += 1
                     asked[namespace, name] = now

@@ -98,11 +98,12 @@ class Process:
         self.is_gone = True  # a daemon ends
 
     def in_state(self, state: BucketState = BucketState.IN_USE) -> set[int]:
-        """The buckets in a state."""
+        """The buckets in a state, which is not that of buckets of others."""
         if self.is_gone:
             return set()
         now = asyncio.get_running_loop().time()
-        return {bucket for bucket in range(BUCKETS) if self.replica.holder.state(bucket, now) is state}
+        holder = self.replica.holder
+        return {bucket for bucket in holder._claims if holder.state(bucket, now) is state}
 
     async def kill(self) -> None:
         """End it as SIGKILL does."""

@@ -67,7 +67,11 @@ class Asking:
 
 @asynccontextmanager
 async def with_rbac(tmp_path: Path) -> AsyncIterator[Asking]:
-    users = {"ann": User("ann", groups=("crew",))}
+    users = {
+        "ann": User("ann", groups=("crew",)),
+        "bob": User("bob", groups=("crew",)),
+        "other ann": User("ann"),
+    }
     async with serving(tmp_path, rbac=True, token=ROOT, users=users) as (server, client):
         await asyncio.sleep(0.01)
         server.store.create("serviceaccounts", {"metadata": {"name": "web"}})
@@ -95,6 +99,30 @@ async def test_a_binding_gives_its_subjects_the_rights_of_its_role(tmp_path: Pat
         assert (await ask("POST", PODS, pod("a"), token="ann"))[0] == 403
         assert (await ask("GET", "/api/v1/namespaces/kube-system/pods", token="ann"))[0] == 403
         assert (await ask("GET", "/api/v1/pods", token="ann"))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "namespace", ["default", ""], ids=["of a Role and a RoleBinding", "of a ClusterRole and its binding"]
+)
+async def test_rights_follow_every_change(tmp_path: Path, namespace: str):
+    async with with_rbac(tmp_path) as ask:
+        kind, group = ("role" if namespace else "clusterrole"), "rbac.authorization.k8s.io"
+        role, binding = f"{kind}s.{group}", f"{kind}bindings.{group}"
+
+        async def reads(user: str = "ann") -> bool:
+            return bool((await ask("GET", PODS, token=user))[0] == 200)
+
+        ask.allow([READ_PODS], ANN, namespace=namespace)
+        assert await reads()
+        ask.server.store.patch(role, "allowed", {"rules": []}, namespace=namespace)
+        assert not await reads()
+        ask.server.store.patch(role, "allowed", {"rules": [READ_PODS]}, namespace=namespace)
+        assert [await reads(user) for user in ("ann", "bob", "other ann")] == [True, False, True]
+        subjects = [{"kind": "Group", "name": "crew"}]
+        ask.server.store.patch(binding, "allowed", {"subjects": subjects}, namespace=namespace)
+        assert [await reads(user) for user in ("ann", "bob", "other ann")] == [True, True, False]
+        ask.server.store.delete(role, "allowed", namespace)
+        assert not await reads("bob")
 
 
 async def test_a_refusal_names_the_user_the_verb_and_the_missing_role(tmp_path: Path):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _POD_GROUPS = "podgroups.scheduling.k8s.io"
 _STOP_SECONDS = 1.0  # of the simulated kubelets
-_END = 400.0
+_END = 150.0
 
 Timeline = list[tuple[float, dict[str, Any]]]
 
@@ -52,7 +52,7 @@ class Nobody:
         self.bound.append((pod.name, pod.node_name))
 
 
-def first_of_equals(scores: Scores, _random: Random) -> int:
+def first_of_equals(scores: Scores, *_: object) -> int:
     return int(min(scores.best))
 
 
@@ -64,13 +64,20 @@ def nodes() -> list[dict[str, Any]]:
     ]
 
 
-def pod_group(name: str, min_count: int) -> dict[str, Any]:
+def pod_group(name: str, min_count: int, **priority: Any) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-of-{name}"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, **priority},
     }
+
+
+def priority_of_members(timeline: Timeline) -> int:
+    members = [
+        pod["spec"] for _, pod in timeline if "resized" not in pod and "schedulingGroup" in pod["spec"]
+    ]
+    return max((spec.get("priority", 0) for spec in members), default=0)
 
 
 def preemption() -> Timeline:
@@ -148,7 +155,9 @@ def test_the_same_pods_are_placed_on_the_same_nodes(
     simulated = by_simulation(timeline, configuration)
 
     assert simulated == by_daemon(tmp_path, timeline, configuration)
-    assert any(name.startswith(("high", "g-")) for name in simulated)
+    last = [node for name, node in simulated.items() if name.startswith(("high", "g-"))]
+    assert last
+    assert all(last)
 
 
 def by_simulation(timeline: Timeline, configuration: str) -> dict[str, str]:
@@ -161,9 +170,8 @@ def by_simulation(timeline: Timeline, configuration: str) -> dict[str, str]:
         daemon = VirtualDaemon(
             loop, loaded, random=Random(1), observer=NoObserver(), stop_seconds=_STOP_SECONDS
         )
-        groups = {
-            "scheduling.k8s.io/v1alpha2/podgroups": {"default/g": msgspec.json.encode(pod_group("g", 3))}
-        }
+        group = pod_group("g", 3, priority=priority_of_members(timeline))
+        groups = {"scheduling.k8s.io/v1alpha2/podgroups": {"default/g": msgspec.json.encode(group)}}
         there = ClusterFile([decode_node(msgspec.json.encode(each)) for each in nodes()], [], groups)
         pods = [(at, pod) for at, pod in timeline if "resized" not in pod]
         arrivals = [Arrival(decode_pod(msgspec.json.encode(pod)), at) for at, pod in pods]
@@ -189,7 +197,8 @@ def by_daemon(folder: Path, timeline: Timeline, configuration: str) -> dict[str,
     async def main() -> None:
         async with cluster(folder, kubelet=True) as it, it.daemon(configuration):
             it.add_nodes(*nodes())
-            it.server.store.create(_POD_GROUPS, pod_group("g", 3))
+            name = it.priority_class(priority_of_members(timeline))
+            it.server.store.create(_POD_GROUPS, pod_group("g", 3, priorityClassName=name))
             await asyncio.sleep(1.0)
             began = asyncio.get_running_loop().time()
             for at, pod in timeline:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +34,11 @@ from scheduler.configuration.yaml_text import read, write
         ),
     ],
 )
-def test_yaml_becomes_json_values(text: str, value: Any) -> None:
+@pytest.mark.parametrize("is_in_c", [True, False], ids=["parsed in C", "parsed in Python"])
+def test_yaml_becomes_json_values(
+    text: str, value: Any, is_in_c: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", is_in_c)
     document = read(text)
     assert document.errors == []
     assert document.value == value

@@ -123,35 +123,37 @@ def affinity(required: list[int], preferred: list[int]) -> dict[str, object]:
     }
 
 
+_PLACES_OF_TERMS = st.lists(st.integers(0, len(TERMS) - 1), max_size=4)
+
+
 @st.composite
 def pods(draw: st.DrawFn) -> PodInfo:
-    places = st.lists(st.integers(0, len(TERMS) - 1), max_size=4)
     terminating = {"deletionTimestamp": builders.CREATED} if draw(st.booleans()) else {}
     name = f"pod-{draw(st.integers(0, 10**9))}"
     made = builders.pod_object(
         name,
         namespace=draw(NAMESPACES),
         labels=draw(LABELS),
-        affinity=affinity(draw(places), draw(places)),
+        affinity=affinity(draw(_PLACES_OF_TERMS), draw(_PLACES_OF_TERMS)),
     )
     made["metadata"].update(terminating)
     return decode_pod(msgspec.json.encode(made))
 
 
 def check(snapshot: Snapshot) -> None:
-    rows = range(snapshot.n_nodes)
+    on_rows = [list(snapshot.pods_on(row)) for row in range(snapshot.n_nodes)]
     nobody = f"nobody-{next(NUMBERS)}"
     never_asked = [PodQuery((PodsIn(frozenset({"shop", nobody}), label_rule),)) for label_rule in RULES]
     for query in (*QUERIES, *never_asked):
-        expected = [sum(query.matches(pod) for pod in snapshot.pods_on(row)) for row in rows]
+        expected = [sum(query.matches(pod) for pod in on_row) for on_row in on_rows]
         assert snapshot.pods_matching(query).tolist() == expected
     keys = {key for node in snapshot.nodes for key in node.labels}
     for kind in TermKind:
         for incoming in INCOMING:
             found = snapshot.affinity_terms(kind).matching(*incoming)
             expected: Counter[tuple[str, int]] = Counter()
-            for row in rows:
-                for pod in snapshot.pods_on(row):
+            for row, on_row in enumerate(on_rows):
+                for pod in on_row:
                     weights = weights_by_hand(kind, pod, incoming)
                     expected.update({(key, row): weight for key, weight in weights.items() if key in keys})
                     shown = found.weights_of(pod.affinity_terms)
