@@ -57,20 +57,21 @@ class PodDecoder:
     struct: type[msgspec.Struct] = Pod
 
     def __call__(self, raw: bytes, decoded: Pod | PodInfo | None = None) -> PodInfo:
-        return decoded if isinstance(decoded, PodInfo) else trimmed(self._whole(raw, decoded), self.needs)
+        if isinstance(decoded, PodInfo):
+            return decoded
+        needs = self.needs
+        pod = decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects, decoded=decoded)
+        return trimmed(pod, needs)
 
     def in_steps(self, raw: bytes, decoded: Pod | None = None) -> Generator[None, None, PodInfo]:
-        pod = self._whole(raw, decoded)
+        needs = self.needs
+        pod = decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects, decoded=decoded)
         yield
         terms = yield from pod.read_affinity_terms()
         yield
         hash(terms)  # is stored, and needed when the pod is counted on its node
         yield
-        return trimmed(pod, self.needs)
-
-    def _whole(self, raw: bytes, decoded: Pod | None) -> PodInfo:
-        needs = self.needs
-        return decode_pod(raw, needs.pod_rules, keeps_bound_objects=needs.bound_pod_objects, decoded=decoded)
+        return trimmed(pod, needs)
 
     def keep_also(self, needs: Needs) -> bool:
         """Keep more fields from now on; return whether that is a change, so that known pods must be read again."""

@@ -149,7 +149,12 @@ async def changing_members(it: Stage) -> None:
         await it.pause(15)
 
 
-@scenario(profile=COSCHEDULING, is_ours=True, definitions=GROUPS)
+@scenario(
+    profile=COSCHEDULING,
+    is_ours=True,
+    definitions=GROUPS,
+    logged=frozenset({"PreEnqueue failed; the pod stays gated"}),
+)
 async def large_groups(it: Stage) -> None:
     """5 Volcano PodGroups that request 20,000 resources and 20,000 tasks each, of which one changes, and 5 pods of each"""
     version = "scheduling.volcano.sh/v1beta1"
