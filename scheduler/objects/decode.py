@@ -244,7 +244,8 @@ def decode_pod(
         key = f"{metadata.namespace or '?'}/{metadata.name or '?'}"
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
     size = len(raw)
-    if size > _SHARED_BYTES:
+    keeps_object = keeps_bound_objects or not pod.spec.node_name
+    if size > (_SHARED_BYTES if keeps_object else _LARGE_POD_BYTES):  # `trim_bound_pod` shares smaller parts
         pod = _sharing_large_parts(pod)
     digest = b""
     if size > _LARGE_POD_BYTES:
@@ -257,7 +258,7 @@ def decode_pod(
         error.found = _decode_untyped(raw, "Pod")[1]
         raise
     kept = None
-    if keeps_bound_objects or not pod.spec.node_name:
+    if keeps_object:
         is_large = size > _LARGE_POD_BYTES and bool(metadata.annotations)
         kept = _without_managed_fields(raw, nor_annotations=is_large)
     found = PodInfo(pod, kept, resources=resources)

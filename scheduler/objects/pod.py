@@ -395,7 +395,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         near, apart = terms.written
         own["affinity"] = Affinity(spec.affinity.node_affinity, near, apart)
     if spec.volumes:
-        own["volumes"] = _shared(PodSpec, "volumes", pod.storage_volumes)
+        own["volumes"] = _shared(PodSpec, "volumes", storage_volumes(pod.pod))
     trimmed = PodInfo(
         Pod(
             metadata=_sharing(
