@@ -361,7 +361,7 @@ class AffinityState:
         for domains in self._affinity[1:]:
             near &= domains.are_positive()
         if not near.all() and self._own.means_all(pod):
-            near |= np.add.reduce([domains.occupied() for domains in self._affinity]) == 0
+            near |= sum([domains.occupied() for domains in self._affinity]) == 0
         for domains in self._affinity:
             near &= ~domains.lacking
         return near

@@ -453,14 +453,16 @@ class Domains:
             here[rows] += amounts
         return here
 
-    def occupied(self) -> Int64s:
-        """Return how many domains have a number other than 0, seen from each node, (n_nodes,)."""
-        seen = np.full(len(self._label.codes), np.count_nonzero(self._numbers), dtype=np.int64)
+    def occupied(self) -> Int64s | int:
+        """Return how many domains have a number other than 0, seen from each node, (n_nodes,), or one number for all."""
+        everywhere = int(np.count_nonzero(self._numbers))
         if self._changes:
+            seen = np.full(len(self._label.codes), everywhere, dtype=np.int64)
             rows, amounts = self._changed()
             before = self._numbers[self._label.codes[rows]]
             seen[rows] += (before + amounts != 0).astype(np.int64) - (before != 0)
-        return seen
+            return seen
+        return everywhere
 
     def _changed(self) -> tuple[Rows, Int64s]:
         count = len(self._changes)
