@@ -326,6 +326,22 @@ def test_pods_share_equal_large_parts_while_one_of_them_exists():
     assert set(decode._SHARED) <= known
 
 
+@pytest.mark.parametrize("values", [20, 200, 20_000])
+def test_pods_on_nodes_share_equal_constraints_of_any_size(values: int) -> None:
+    requirement = {"key": "a", "operator": "In", "values": [f"value-{each}" for each in range(values)]}
+    selector = {"matchExpressions": [requirement]}
+    spread = [{"maxSkew": 1, "topologyKey": "zone", "labelSelector": selector}]
+    written = [
+        encoded(pod_object(name, nodeName="n0", topologySpreadConstraints=spread)) for name in ("a", "b")
+    ]
+    one, two = (trim_bound_pod(decode_pod(each, keeps_bound_objects=False)) for each in written)
+
+    assert (
+        one.pod.spec.topology_spread_constraints[0].label_selector
+        is two.pod.spec.topology_spread_constraints[0].label_selector
+    )
+
+
 def test_pods_do_not_share_large_parts_that_differ():
     one, two = (decode_pod(_with_many_requirements("one", count)) for count in (200, 201))
     assert one.pod.spec.affinity != two.pod.spec.affinity
