@@ -11,7 +11,7 @@ LOCK ?= requirements.lock
 SBOM ?= sbom.json
 BIN := $(VENV)/bin
 # Twice as many test processes as processors: many tests wait for processes and leases.
-WORKERS = $$($(BIN)/python -c "import os; print(1 + (os.cpu_count() or 1))")
+WORKERS = $$($(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
 # Compiled modules are kept, outside of the tree: the tests start hundreds of processes, and each start would compile them.
 # pip compiles none (--no-compile): many of them are never imported.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
