@@ -67,11 +67,11 @@ class _Services:
         # Key -> the object, its selector.
         self._known: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
         self._index: RuleIndex[str] = RuleIndex()  # keys, by one of the labels of the selector
-        # Labels of pods that have many, by identity -> these labels, the result of `labels_for`.
-        self._merged: BoundedDict[int, tuple[Mapping[str, str], dict[str, str]]] = BoundedDict(_LARGE_PODS)
+        # Labels of pods that have many, by identity -> these labels, the result of `rule_for`.
+        self._merged: BoundedDict[int, tuple[Mapping[str, str], LabelRule]] = BoundedDict(_LARGE_PODS)
 
     def unread(self, services: Objects, labels: Mapping[str, str]) -> Generator[None, None, None] | None:
-        """Return the work, in steps, before `labels_for` is fast; None if there is none."""
+        """Return the work, in steps, before `rule_for` is fast; None if there is none."""
         if services.version(self._namespace) == self._version and not self._is_unmerged(labels):
             return None
         return self._read(services, labels)
@@ -114,15 +114,15 @@ class _Services:
         if selector:
             self._index.remove(_first_label(selector), key)
 
-    def labels_for(self, labels: Mapping[str, str]) -> dict[str, str]:
+    def rule_for(self, labels: Mapping[str, str]) -> LabelRule:
         """Return the selectors of all Services that select a pod, merged; they cannot contradict each other."""
         known = self._merged.get(id(labels))
         if known is not None:
-            return dict(known[1])
+            return known[1]
         merged: dict[str, str] = {}
         for key in self._index.candidates(labels):
             _update(merged, self._known[key][1], labels)
-        return merged
+        return _rule_of(merged)
 
     def _merge(self, labels: Mapping[str, str]) -> Generator[None, None, None]:
         """Merge the selectors for a pod with many labels, one by one; Services may change between two steps."""
@@ -132,7 +132,15 @@ class _Services:
             if self._version != version or key not in self._known:
                 return
             _update(merged, self._known[key][1], labels)
-        self._merged[id(labels)] = labels, merged
+        yield
+        rule = _rule_of(merged)
+        hash(rule)  # is stored
+        if self._version == version:
+            self._merged[id(labels)] = labels, rule
+
+
+def _rule_of(labels: Mapping[str, str]) -> LabelRule:
+    return LabelRule((), tuple(sorted(labels.items()))) if labels else _UNSELECTED
 
 
 def _update(merged: dict[str, str], selector: Mapping[str, str], labels: Mapping[str, str]) -> None:
@@ -181,13 +189,14 @@ class DefaultSelectors:
         unread = self.unread(pod)
         if unread is not None:
             run_to_end(unread)
-        labels, more = self._services[pod.namespace].labels_for(pod.labels), _UNSELECTED
+        rule = self._services[pod.namespace].rule_for(pod.labels)
         kind, place, controller = self._controller(pod)
-        if controller is not None and kind == REPLICATION_CONTROLLERS:
-            labels |= _selected_labels(controller)
-        elif controller is not None:
-            more = self._known(place, controller) or _UNSELECTED
-        return LabelRule(more.expressions, (*sorted(labels.items()), *more.labels)) if labels else more
+        if controller is None:
+            return rule
+        if kind == REPLICATION_CONTROLLERS:
+            return _rule_of({**dict(rule.labels), **_selected_labels(controller)})
+        more = self._known(place, controller) or _UNSELECTED
+        return LabelRule(more.expressions, (*rule.labels, *more.labels)) if rule.labels else more
 
     def _controller(self, pod: PodInfo) -> tuple[str, str, Mapping[str, Any] | None]:
         """Return the kind of a pod's controller, its kind and key as one text, and the controller if it exists."""

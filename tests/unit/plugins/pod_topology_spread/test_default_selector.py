@@ -241,8 +241,9 @@ def test_the_services_of_a_pod_with_many_labels_are_merged_in_steps_and_kept(
     large = pod(labels=labels)
     run_to_end(selectors.unread(pod()))
 
-    assert sum(1 for _ in selectors.unread(large)) == 21
+    assert sum(1 for _ in selectors.unread(large)) == 22
     assert selectors.unread(large) is None
+    assert selectors.of(large) is selectors.of(large)
     assert found(selectors, large).keys() == labels.keys()
     again = selectors.unread(pod(labels={**labels, "app": "web"}))
     assert next(again) is None
@@ -252,6 +253,15 @@ def test_the_services_of_a_pod_with_many_labels_are_merged_in_steps_and_kept(
     run_to_end(again)
     assert selectors.unread(pod(labels={**labels, "app": "web"})) is not None
     assert found(selectors, pod(labels={**labels, "app": "web"})).keys() == {*labels, "app"}
+    late, relabelled = pod(labels={**labels, "app": "web"}), selectors.unread(pod())
+    assert relabelled is None
+    last = selectors.unread(late)
+    for _ in range(21):
+        next(last)
+    services["shop/other"] = service({"app": "other"})
+    run_to_end(selectors.unread(pod()))
+    run_to_end(last)
+    assert selectors.unread(late) is not None
     services.clear()
     assert found(selectors, large) == {}
 
