@@ -122,7 +122,7 @@ class _Services:
         merged: dict[str, str] = {}
         for key in self._index.candidates(labels):
             _update(merged, self._known[key][1], labels)
-        return _rule_of(merged)
+        return _rule_of(merged) if merged else _UNSELECTED
 
     def _merge(self, labels: Mapping[str, str]) -> Generator[None, None, None]:
         """Merge the selectors for a pod with many labels, one by one; Services may change between two steps."""
