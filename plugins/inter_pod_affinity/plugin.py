@@ -586,10 +586,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def _others(self, kind: TermKind, pod: PodInfo, snapshot: Snapshot) -> TermsThatMean:
         """Return the terms of pods on nodes that match a pod; a pod with very many labels is matched in steps."""
-        terms, who = (
-            snapshot.affinity_terms(kind),
-            (pod.namespace, pod.labels, self._reader.labels.of(pod.namespace)),
-        )
+        terms = snapshot.affinity_terms(kind)
+        who = pod.namespace, pod.labels, self._reader.labels.of(pod.namespace)
         if len(pod.labels) > _MANY_LABELS:
             self._work.done(terms.prepared(*who))
         return terms.matching(*who)
