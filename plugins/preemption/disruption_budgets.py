@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from scheduler.objects.selectors import LabelSelector, SelectorError, parse_label_selector
+from scheduler.objects.selectors import LabelSelector, SelectorError, read_label_selector
 from scheduler.snapshot import Objects
 from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.term_columns import TermColumns, conditions_of
@@ -60,6 +60,7 @@ class NamespaceBudgets:
     __slots__ = (
         "_by_labels",
         "_columns",
+        "_current",
         "_disrupted",
         "_kept_numbers",
         "_read",
@@ -72,6 +73,8 @@ class NamespaceBudgets:
         self.version = 0
         # Key of an object -> the object, and its budget with its number; None if it protects nothing.
         self._read: dict[str, tuple[Mapping[str, Any], tuple[int, Budget] | None]] = {}
+        # The object that is being read, and the rest of its steps.
+        self._current: tuple[Mapping[str, Any], Generator[None, None, Budget | None]] | None = None
         self._columns = TermColumns()
         self._disrupted: dict[int, AbstractSet[str]] = {}
         self.allowed: Column[np.int64] = Column(np.int64)
@@ -80,7 +83,7 @@ class NamespaceBudgets:
         self._kept_numbers = 0
 
     def follow(self, version: int, found: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-        """Read the changes, one budget a step; an interrupted update is continued the next time."""
+        """Read the changes, at most one budget a step; an interrupted update is continued the next time."""
         for key in self._read.keys() - found.keys():
             self._forget(key)
         for key, obj in found.items():
@@ -89,7 +92,17 @@ class NamespaceBudgets:
                 continue
             if known is not None:
                 self._forget(key)
-            budget = _read(obj)
+            if self._current is None or self._current[0] is not obj:
+                self._current = obj, _read(obj)
+            reading = self._current[1]
+            while True:
+                try:
+                    next(reading)
+                except StopIteration as end:
+                    budget: Budget | None = end.value
+                    break
+                yield
+            self._current = None
             self._read[key] = obj, None if budget is None else (self._add(budget), budget)
             yield
         self.version = version
@@ -236,11 +249,15 @@ class Evictions:
         return breaks
 
 
-def _read(found: Mapping[str, Any]) -> Budget | None:
+def _read(found: Mapping[str, Any]) -> Generator[None, None, Budget | None]:
+    """Return the budget of an object, in steps; None if it protects nothing."""
     status = found.get("status") or {}
     selector = (found.get("spec") or {}).get("selector")
     try:
-        rule = parse_label_selector(msgspec.convert(selector, LabelSelector | None))
+        written = msgspec.convert(selector, LabelSelector | None)
+        if written is None:
+            return None
+        rule = yield from read_label_selector(written)
     except (SelectorError, msgspec.ValidationError):
         return None
     needs = conditions_of(None, rule) if rule.count else None

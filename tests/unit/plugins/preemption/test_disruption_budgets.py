@@ -212,3 +212,24 @@ def test_incremental_budget_violations_equal_a_full_evaluation(
 
         evictions = Evictions(reader)
         assert [evictions.breaks(each) for each in pods] == expected
+
+
+def test_a_budget_with_very_many_requirements_is_read_in_steps_that_may_be_interrupted() -> None:
+    lacks = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(50_000)]
+    objects = ObjectStore()
+
+    def protect(app: str) -> None:
+        objects["default/large"] = budget(
+            0, selector={"matchLabels": {"app": app}, "matchExpressions": lacks}
+        )
+
+    budgets, pods = DisruptionBudgets(), [pod("a", labels={"app": "a"}), pod("b", labels={"app": "b"})]
+    protect("a")
+    slices = 1
+    while not budgets.read(objects, lambda: False):
+        slices += 1
+        if slices == 3:
+            protect("b")  # what was read of the former version no longer counts
+
+    assert slices > 5
+    assert split(pods, budgets) == ([pods[1]], [pods[0]])
