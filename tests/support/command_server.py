@@ -5,6 +5,7 @@ Its input ends with the process that started it, also if that is killed. Then it
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import pkgutil
@@ -12,6 +13,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -122,6 +124,20 @@ def _prepare(asked: list[str], streams: list[int]) -> Callable[[], None]:
     return cli.kubectl_why if program.name == "kubectl-why" else cli.main
 
 
+def _run(command: Callable[[], None]) -> None:
+    """Run a command, which writes all its output, and end as Python does, but free no module: its memory would be copied."""
+    status = 0
+    try:
+        command()
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        status = end.code or 0
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    os._exit(status)
+
+
 if __name__ == "__main__":
     import scheduler.cli
     from scheduler.cli import command as cli
@@ -132,4 +148,4 @@ if __name__ == "__main__":
     import_module("uvloop")
     run = _Server(socket.socket(fileno=int(sys.argv[1]))).serve()
     if run is not None:
-        run()
+        _run(run)
