@@ -12,6 +12,9 @@ SBOM ?= sbom.json
 BIN := $(VENV)/bin
 # Twice as many test processes as processors: many tests wait for processes and leases.
 WORKERS = $$($(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
+# jsonschema, which kopf imports where kubernetes_validate is installed, would build the parsers of lark for a second: for
+# formats of addresses that neither the schemas of Kubernetes nor the contents of the image have.
+UNUSED = --no-emit-package=rfc3987-syntax --no-emit-package=lark
 # Compiled modules are kept, outside of the tree: the tests start hundreds of processes, and each start would compile them.
 # pip compiles none (--no-compile): many of them are never imported.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
@@ -115,7 +118,7 @@ pictures: $(VENV)/dev ## Make the pictures of the documentation again, from the 
 lock: ## Resolve the dependencies again (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --extra wasm pyproject.toml -c requirements.lock -o requirements-wasm.lock
-	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 $(UNUSED) --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 	sed -n '/^requires = /s/.*"\(.*\)".*/\1/p' pyproject.toml | uv pip compile --quiet --universal --no-emit-index-url --no-header --generate-hashes --python-version 3.11 - -o requirements-build.lock
 
 clean: ## Remove the environment and the caches of tools
