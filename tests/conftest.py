@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from tests.support import daemon_accounts as granted
 from tests.support import virtual_time
+from tests.support.forked_workers import fork_workers
 from tests.support.order_of_tests import long_first, together
 
 if TYPE_CHECKING:
@@ -70,14 +71,13 @@ _FROZEN = _FrozenObjects()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Leave modules and tests out of garbage collection, since they stay: it would take a fifth of all time.
 
     What tests leave behind is collected after more objects than by default, in fewer passes over those that stay.
     """
     gc.disable()
     try:
-        _import_in_turn(session.config)
         return (yield)
     finally:
         gc.enable()
@@ -85,19 +85,18 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.set_threshold(*_OBJECTS_TO_COLLECT)
 
 
-def _import_in_turn(config: pytest.Config) -> None:
-    """Import the test modules, each worker of xdist from another one on, so that each is compiled by one worker only."""
-    worker = getattr(config, "workerinput", None)
-    if worker is None:
-        return
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Import the test modules once, for all workers."""
     places = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
-    paths = sorted(
+    gc.disable()
+    for path in sorted(
         {path for place in places for path in (place, *place.rglob("test_*.py")) if path.is_file()}
-    )
-    first = len(paths) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    for path in paths[first:] + paths[:first]:
+    ):
         with suppress(Exception, pytest.skip.Exception):  # the collection shows it
             import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
+    gc.enable()
+    fork_workers(len(specs))
 
 
 @pytest.hookimpl(tryfirst=True)
