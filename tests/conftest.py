@@ -118,8 +118,11 @@ def pytest_collection_modifyitems(config: Any, items: list[pytest.Item]) -> None
 
 
 @pytest.hookimpl(specname="pytest_runtest_protocol")
-def report_calls_and_failures(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Send one report of a test that passed: the others take as much time as all else that xdist does."""
+def pytest_runtest_protocol_with_one_report(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send one report of a test that passed: the others take as much time as all else that xdist does.
+
+    pytest ignores a hook whose name begins with something else than `pytest_`.
+    """
     if not hasattr(item.config, "workerinput"):
         return None
     for report in runtestprotocol(item, log=False, nextitem=nextitem):

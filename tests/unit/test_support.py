@@ -1,4 +1,4 @@
-"""What tests use: programs, shared folders, the order of tests, ports, virtual time, commands of documents and shells."""
+"""What tests use: programs, shared folders, the order and reports of tests, ports, virtual time, commands of documents and shells."""
 
 from __future__ import annotations
 
@@ -206,3 +206,9 @@ async def test_a_shell_keeps_exported_variables_and_returns_the_status_of_a_comm
         assert (await shell.run("echo $A")).printed.split() == ["b"]
         assert (await shell.run("ls no-such-file | cat")).status == 2
         assert (await shell.run("ls manifests/base/kustomization.yaml")).status == 0
+
+
+def test_workers_send_one_report_of_a_test_that_passed(request: pytest.FixtureRequest):
+    hooks = request.config.hook.pytest_runtest_protocol.get_hookimpls()
+
+    assert "pytest_runtest_protocol_with_one_report" in {hook.function.__name__ for hook in hooks}
