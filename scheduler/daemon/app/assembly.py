@@ -96,8 +96,8 @@ class WebClient:
     """Sends requests to web servers; reads tokens and CA files again when they change."""
 
     def __init__(self) -> None:
-        self._clients: dict[str, HttpClient] = {}  # CA file -> client; "" for the system's authorities
-        self._insecure = HttpClient(client_context(verifies=False))
+        # CA file -> client; "" for the system's authorities, None for servers that are not verified
+        self._clients: dict[str | None, HttpClient] = {}
         # CA file -> its modification time, and its content
         self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
         self._reading: dict[str, asyncio.Task[Any]] = {}  # path -> task that reads it
@@ -115,7 +115,10 @@ class WebClient:
         if bearer_token_file:
             token = await self._read(bearer_token_file, _token, timeout_seconds)
             headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
-        client = self._insecure if insecure else self._clients.setdefault(ca_file, HttpClient())
+        key = None if insecure else ca_file
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = HttpClient(client_context(verifies=False) if insecure else None)
         if ca_file and not insecure:
             client.tls = await self._read(ca_file, self._trusted, timeout_seconds)
         answer = await client.send(
@@ -129,7 +132,7 @@ class WebClient:
         """Close all connections, without waiting for files."""
         for reading in self._reading.values():
             reading.cancel()
-        for client in (self._insecure, *self._clients.values()):
+        for client in self._clients.values():
             await client.close()
 
     async def _read(self, path: str, read: Callable[[str], T], timeout_seconds: float) -> T:

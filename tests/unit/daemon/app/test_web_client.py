@@ -231,6 +231,25 @@ async def test_a_response_has_a_maximum_size() -> None:
             await get(url)
 
 
+@pytest.mark.parametrize("insecure", [False, True])
+async def test_its_connections_are_closed_at_its_end(insecure: bool) -> None:
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        async with client() as made:
+            await made.http_get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", insecure=insecure)
+            assert not ended.is_set()
+
+        await asyncio.wait_for(ended.wait(), 5)
+
+
 async def test_an_incomplete_response_ends_with_a_timeout() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg", ends=False) as url:
         begun = asyncio.get_running_loop().time()
