@@ -6,6 +6,7 @@ import gc
 import inspect
 import logging
 import os
+import sys
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    """Import the test modules once, for all workers."""
+    """Import the test modules once, for all workers, and start the process that forks commands if they use it."""
     places = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     gc.disable()
     for path in sorted(
@@ -96,6 +97,8 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
         with suppress(Exception, pytest.skip.Exception):  # the collection shows it
             import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
     gc.enable()
+    if commands := sys.modules.get("tests.support.commands"):
+        commands.server()
     fork_workers(len(specs))
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _STREAMS = 3
 _OPEN_FILES = 1024
-_FOLLOWING = ("--config-map", "--scheduler-profiles")
 
 
 class _Server:
@@ -58,8 +57,6 @@ class _Server:
         while len(asked) < length:
             asked += connection.recv(2**16)
         words = asked.decode(errors="surrogateescape").split("\0")
-        if any(word.startswith(_FOLLOWING) for word in words):
-            import_module("kopf")  # takes seconds where kubernetes_validate is installed
         gc.freeze()
         process = os.fork()
         if not process:
@@ -144,8 +141,8 @@ if __name__ == "__main__":
 
     for module in pkgutil.iter_modules(scheduler.cli.__path__, "scheduler.cli."):
         import_module(module.name)
-    import_module("plugins.registry")
-    import_module("uvloop")
+    for name in ("plugins.registry", "kopf", "uvloop"):
+        import_module(name)
     run = _Server(socket.socket(fileno=int(sys.argv[1]))).serve()
     if run is not None:
         _run(run)

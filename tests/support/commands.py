@@ -10,12 +10,13 @@ import atexit
 import os
 import select
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING
 
 from tests.support import forked_command
@@ -46,7 +47,7 @@ def run_command(
         paths = [Path(name, stream) for stream in ("in", "out", "error")]
         for path in paths:
             path.write_bytes(stdin if path.name == "in" else b"")
-        connection.connect(str(_server() / "socket"))
+        connection.connect(str(server() / "socket"))
         streams = [os.open(path, os.O_RDWR) for path in paths]
         asked = forked_command.request([_MODULE, *arguments], str(folder), os.environ | (environment or {}))
         socket.send_fds(connection, [asked], streams)
@@ -70,18 +71,21 @@ def forked_program() -> str:
 
 def forked_programs() -> dict[str, Path]:
     """Return the paths of all such programs, by name."""
-    return {name: _server() / name for name in _PROGRAMS}
+    return {name: server() / name for name in _PROGRAMS}
 
 
 @cache
-def _server() -> Path:
-    """Start the process that forks; return the folder of its socket and of its programs."""
-    temporary = TemporaryDirectory()
-    folder = Path(temporary.name)
+def server() -> Path:
+    """Start the process that forks, once for this process and those that it forks then.
+
+    Returns:
+        the folder of its socket and of its programs.
+    """
+    folder = Path(mkdtemp(prefix="custom-scheduler-commands-"))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))
         listener.listen(128)
-        server = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.command_server", str(listener.fileno())],
             cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -90,6 +94,11 @@ def _server() -> Path:
     for name in _PROGRAMS:
         (folder / name).write_text(f'#!/bin/sh\nexec {client} "$0" "$@"\n')
         (folder / name).chmod(0o755)
-    atexit.register(temporary.cleanup)
-    atexit.register(server.communicate)  # ends it: its input is closed
+    atexit.register(_end, process, folder, os.getpid())
     return folder
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        process.communicate()  # ends it: its input is closed
+        shutil.rmtree(folder)
