@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
     UInt8s = NDArray[np.uint8]
+    _Best = tuple[Rows, int, Bools | None]
 
 _UNRANKED = -1
 _MOST = 2
@@ -262,20 +263,6 @@ class _PluginPart:
         return PluginScores(self.adapter.plugin.name, self.weight, values)
 
 
-class Best(NamedTuple):
-    """The best of all feasible rows.
-
-    Attributes:
-        rows: those with the highest total, ascending.
-        total: this total.
-        preferred: bool (n_nodes,), the rows that were compared; None if all were.
-    """
-
-    rows: Rows
-    total: int
-    preferred: Bools | None
-
-
 class CachedScores:
     """The weighted total scores of the feasible nodes of a class of pods.
 
@@ -296,7 +283,9 @@ class CachedScores:
         self._total: NDArray[Any] = np.zeros(0, dtype=_type_of_totals(self._plain_weight))
         # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
-        self._best: Best | None = None  # of all feasible rows; None if it is not known
+        # Of all feasible rows, or of the preferred ones: those with the highest total, this total, and where the preferred
+        # ones are, (n_nodes,), or None. None if they are not known.
+        self._best: _Best | None = None
 
     def follow(
         self,
@@ -372,7 +361,7 @@ class CachedScores:
                 return left, True
         return selected(rows, self._total[rows] == _UNRANKED), rows is feasible
 
-    def _best_after(self, changed: Collection[int]) -> Best | None:
+    def _best_after(self, changed: Collection[int]) -> _Best | None:
         """Return the best rows after a change of some rows, which were ranked again; None if it needs all rows."""
         if self._best is None or len(changed) > FEW_ROWS:
             return None
@@ -385,7 +374,7 @@ class CachedScores:
         top = max(totals.values(), default=_UNRANKED)
         if top > highest:
             best = np.array(sorted(row for row, total in totals.items() if total == top), dtype=np.intp)
-            return Best(best, top, preferred)
+            return best, top, preferred
         for row, total in totals.items():
             place = int(rows.searchsorted(row))
             was_best = place < len(rows) and rows[place] == row
@@ -393,20 +382,7 @@ class CachedScores:
                 rows = np.concatenate((rows[:place], rows[place + 1 :]))
             elif total == highest and not was_best:
                 rows = np.concatenate((rows[:place], np.array([row], dtype=np.intp), rows[place:]))
-        return Best(rows, highest, preferred) if rows.size else None
-
-    def _best_of_all(self, preferred: Bools | None) -> Best:
-        """Return the best of all feasible rows; see `best_of`."""
-        total = self._total
-        if preferred is not None:
-            of_preferred = total.copy()
-            put_where(of_preferred, ~preferred, _UNRANKED)
-            if of_preferred.max() != _UNRANKED:
-                total = of_preferred
-            else:
-                preferred = None
-        highest = total.max()
-        return Best(np.flatnonzero(total == highest), int(highest), preferred)
+        return (rows, highest, preferred) if rows.size else None
 
     def _rank_all(
         self, rows: Rows, among: Bools | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
@@ -453,9 +429,14 @@ class CachedScores:
         if differing:
             best = best_of(rows, added_up(differing, self._total, self._plain_weight), preferred)
         elif rows is filter_result.feasible:
-            if self._best is None or self._best.preferred is not preferred:
-                self._best = self._best_of_all(preferred)
-            best = self._best.rows
+            if self._best is None or self._best[2] is not preferred:
+                if preferred is None:  # the total of other rows is lower
+                    best = np.flatnonzero(self._total == self._total.max())
+                else:
+                    best = best_of(rows, self._total, preferred)
+                    preferred = preferred if preferred[best[0]] else None
+                self._best = best, int(self._total[best[0]]), preferred
+            best = self._best[0]
         else:
             best = best_of(rows, self._total, preferred)
         return best, (*shown, *extra)

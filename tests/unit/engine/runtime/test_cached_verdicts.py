@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.engine.runtime import cached_verdicts, equivalence_classes
 from scheduler.engine.runtime.adapters import FilterAdapter, ScoreAdapter
-from scheduler.engine.runtime.cached_scores import Best, CachedScores
+from scheduler.engine.runtime.cached_scores import CachedScores
 from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
 from scheduler.engine.runtime.calls import NoInstruments, PluginCalls, PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
@@ -867,7 +867,7 @@ def test_the_best_nodes_follow_changes_of_few_nodes_without_a_look_at_the_others
     for _ in range(500):
         changed = {draw.randrange(len(total)) for _ in range(draw.randrange(1, 4))}
         before = best_by_a_look_at_all(total, counted, preferred)
-        others = set(before.rows.tolist()) - changed
+        others = set(before[0].tolist()) - changed
         for row in changed:
             total[row] = draw.choice((-1, 3, 7, 7, 9))
         ranking._best = ranking._best_after(changed)
@@ -877,12 +877,14 @@ def test_the_best_nodes_follow_changes_of_few_nodes_without_a_look_at_the_others
             ranking._best = expected
             continue
         kept += 1
-        assert ranking._best.rows.tolist() == expected.rows.tolist()
+        assert ranking._best[0].tolist() == expected[0].tolist()
         assert ranking._best[1:] == expected[1:]
     assert kept > 200
 
 
-def best_by_a_look_at_all(total: NDArray[Any], counted: Bools, preferred: Bools | None) -> Best:
+def best_by_a_look_at_all(
+    total: NDArray[Any], counted: Bools, preferred: Bools | None
+) -> tuple[Rows, int, Bools | None]:
     """Return the best of the counted rows, found by a look at all."""
     highest = total[counted].max()
-    return Best(np.flatnonzero((total == highest) & counted), int(highest), preferred)
+    return np.flatnonzero((total == highest) & counted), int(highest), preferred
