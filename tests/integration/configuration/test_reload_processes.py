@@ -29,15 +29,14 @@ FLAGS = ("--secure-port", "0", "--bind-address", "127.0.0.1", "--logging-format"
 KEY = "config.yaml"
 
 
-def profile(a: int, b: int, name: str = "custom-scheduler", more: str = "") -> str:
+def profile(a: int, b: int) -> str:
     """A configuration that weighs who prefers node a against who prefers node b."""
     return f"""\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {{resourceNamespace: default}}
-{more}
 profiles:
-- schedulerName: {name}
+- schedulerName: custom-scheduler
   plugins:
     score:
       disabled: [{{name: "*"}}]

@@ -120,8 +120,8 @@ async def following(folder: Path, *, no_kind: bool = False) -> AsyncIterator[Clu
 
 
 @asynccontextmanager
-async def daemon_of(it: Cluster, configuration: str = "", **options: Any) -> AsyncIterator[Followed]:
-    async with it.daemon(configuration, scheduler_profiles=True, **options) as daemon:
+async def daemon_of(it: Cluster, **options: Any) -> AsyncIterator[Followed]:
+    async with it.daemon(scheduler_profiles=True, **options) as daemon:
         followed = Followed(it, daemon)
         followed.listener.began()
         try:

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def only(*enabled: str, name: str = "licences") -> str:
+def only(*enabled: str) -> str:
     """Return a configuration whose one profile has these plugins and no others."""
-    return HEAD + "profiles:\n" + profile(name, *enabled)
+    return HEAD + "profiles:\n" + profile("licences", *enabled)
 
 
 def profile(name: str, *enabled: str) -> str:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 METRIC = "custom_scheduler_rejected_pods"
 
 
-def explained(daemon: Daemon, name: str = "g") -> dict[str, Any]:
-    found = live_groups(daemon.parts, daemon.cycles.group_attempts, f"default/{name}")
+def explained(daemon: Daemon) -> dict[str, Any]:
+    found = live_groups(daemon.parts, daemon.cycles.group_attempts, "default/g")
     assert found is not None
     [group] = found["groups"]
     return group

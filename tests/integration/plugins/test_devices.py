@@ -80,11 +80,11 @@ def says(it: Cluster, name: str) -> str:
     return str(it.condition(name).get("message", ""))
 
 
-def give_back(it: Cluster, name: str = "one") -> None:
+def give_back(it: Cluster) -> None:
     """What the controller of claims does when the last pod that used one is gone."""
     it.server.store.patch(
         CLAIMS,
-        name,
+        "one",
         {"status": {"allocation": None, "reservedFor": None, "devices": None}},
         subresource="status",
     )

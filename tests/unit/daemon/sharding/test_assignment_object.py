@@ -19,10 +19,10 @@ WANTED = ("a",) * 100 + ("b",) * 156
 HELD = ("a",) * 90 + (NOBODY,) * 10 + ("b",) * 155 + (FORMER,)
 
 
-def found(body: bytes, version: str = "7") -> bytes:
+def found(body: bytes) -> bytes:
     """Return the object as the API server answers it."""
     obj = msgspec.json.decode(body)
-    obj["metadata"]["resourceVersion"] = version
+    obj["metadata"]["resourceVersion"] = "7"
     return msgspec.json.encode(obj)
 
 

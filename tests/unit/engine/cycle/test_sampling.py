@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from scheduler.engine.cycle.attempt import Decision
-    from scheduler.snapshot import Snapshot
 
 PROFILE = "custom-scheduler"
 SCORER = Score(answer=lambda _state, _pod, nodes, _rows: np.zeros(nodes.n_nodes, dtype=np.int64))
@@ -130,11 +129,11 @@ def _names(n_nodes: int) -> list[str]:
 SNAPSHOT = snapshot_of(*_names(300))
 
 
-def _decide(*plugins: Any, sampling: NodeSampling, snapshot: Snapshot = SNAPSHOT, **more: Any) -> Decision:
+def _decide(*plugins: Any, sampling: NodeSampling, **more: Any) -> Decision:
     return schedule_pod(
         framework_of(*plugins),
         pod("web"),
-        snapshot,
+        SNAPSHOT,
         nominated={},
         random=Random(1),
         sampling=sampling,

@@ -24,8 +24,8 @@ PRECEDENCE = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 UIDS = ("a", "b", "c", "d")
 
 
-def of_group(name: str, group: str = "g") -> PodInfo:
-    return pod(name, schedulingGroup={"podGroupName": group})
+def of_group(name: str) -> PodInfo:
+    return pod(name, schedulingGroup={"podGroupName": "g"})
 
 
 @given(st.lists(st.tuples(st.sampled_from(UIDS), st.sampled_from([*Place]), st.sampled_from([G, H, None]))))

@@ -10,7 +10,6 @@ import pytest
 from plugins.default_binder import DefaultBinder
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import parse
-from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework import (
@@ -23,7 +22,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
 from scheduler.framework.interface import ExtensionPoint
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE, frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +49,7 @@ def built(
 ) -> dict[str, Framework]:
     registry = Registry({**IN_TREE, **{plugin.__name__: plugin for plugin in plugins}})
     given = {**OFFLINE, PodBinder: BINDER, **(capabilities or {})}
-    return build_frameworks(parse(HEAD + profiles, "my.yaml", folder), registry, lambda _profile: given)
+    return frameworks(parse(HEAD + profiles, "my.yaml", folder), registry, given)
 
 
 def enabling(*names: str, config: str = "") -> str:
@@ -121,12 +120,12 @@ def test_missing_upstream_plugins_are_left_out_with_one_warning(caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         registry = Registry({name: IN_TREE[name] for name in ("PrioritySort", "DefaultBinder")})
         two = parse(f"{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n")
-        frameworks = build_frameworks(two, registry, lambda _profile: OFFLINE)
+        built = frameworks(two, registry)
 
     [record] = caplog.records
     assert record.getMessage() == "Plugins of kube-scheduler that this scheduler does not have are left out"
     assert "NodeResourcesFit" in vars(record)["plugins"]
-    assert [len(framework.plugins.all()) for framework in frameworks.values()] == [2, 2]
+    assert [len(framework.plugins.all()) for framework in built.values()] == [2, 2]
 
 
 def test_a_plugin_is_one_instance_at_all_its_points_and_another_in_each_profile():

@@ -385,9 +385,9 @@ def test_invalid_arguments_are_all_reported_at_once_with_their_paths(
     assert faults(NodeResourcesFitArgs, **args) == expected
 
 
-def resized(name: str, cpu: str, *, allocated: str = "", where: str = "n", **requests: Any) -> Any:
+def resized(name: str, cpu: str, *, allocated: str = "", **requests: Any) -> Any:
     status = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": allocated}}}]}
-    return pod(name, cpu=cpu, node=where, requests=requests, status=status if allocated else None)
+    return pod(name, cpu=cpu, node="n", requests=requests, status=status if allocated else None)
 
 
 PENDING = pod("pending", cpu="1")

@@ -580,10 +580,10 @@ def test_a_negative_wait_is_refused() -> None:
     ]
 
 
-def began(count: int, ago: float, *, first: int = 0, namespace: str = "b", cpu: str = "1") -> list[PodInfo]:
+def began(count: int, ago: float, *, first: int = 0, namespace: str = "b") -> list[PodInfo]:
     """Pods that started some seconds before the time of the fakes."""
     start = rfc3339(Fakes().clock.utc_now() - timedelta(seconds=ago))
-    return running(namespace, count, first=first, cpu=cpu, status={"startTime": start})
+    return running(namespace, count, first=first, cpu="1", status={"startTime": start})
 
 
 def test_a_fair_share_reclaims_no_pod_within_its_minimum_run_time() -> None:

@@ -36,9 +36,9 @@ def apply(store: AStore, resource: str, obj: Object, manager: str = "me", *, for
     return store.registry.patch(Place(kind, namespace, name), obj, APPLY_PATCH, options).object
 
 
-def update(store: AStore, resource: str, name: str, patch: Object, manager: str = "hand") -> Object:
+def update(store: AStore, resource: str, name: str, patch: Object) -> Object:
     kind = store.registry.kinds.named(resource)
-    options = WriteOptions(manager=manager)
+    options = WriteOptions(manager="hand")
     media_type = "application/merge-patch+json"
     return store.registry.patch(Place(kind, "default", name), patch, media_type, options).object
 

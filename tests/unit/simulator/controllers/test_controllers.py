@@ -25,9 +25,9 @@ def phases(store: AStore) -> list[str]:
     return [one["status"]["phase"] for one in store.list("pods")]
 
 
-def bind_all(store: AStore, node_name: str = "n1") -> None:
+def bind_all(store: AStore) -> None:
     for one in store.list("pods", fields="spec.nodeName="):
-        store.bind(one["metadata"]["name"], node_name)
+        store.bind(one["metadata"]["name"], "n1")
 
 
 async def test_a_deployment_creates_pods_that_it_owns(store: AStore):

@@ -209,8 +209,8 @@ def pod_group(*claims: Object) -> Object:
     }
 
 
-def member(name: str, claim: Object = OF_TEMPLATE) -> Object:
-    return pod(name, schedulingGroup={"podGroupName": "g"}, resourceClaims=[claim])
+def member(name: str) -> Object:
+    return pod(name, schedulingGroup={"podGroupName": "g"}, resourceClaims=[OF_TEMPLATE])
 
 
 def of_group(store: AStore) -> Object:

@@ -40,8 +40,8 @@ def selector(labels: Mapping[str, str]) -> dict[str, Any]:
     return {"matchLabels": dict(labels)}
 
 
-def spread(key: str = ZONE) -> list[dict[str, Any]]:
-    rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+def spread() -> list[dict[str, Any]]:
+    rule = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
     return [{**rule, "labelSelector": selector({"app": "web"})}]
 
 
