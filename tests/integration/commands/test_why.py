@@ -435,12 +435,11 @@ def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.Monke
         kubectl = Kubectl(world.kubeconfig, tmp_path)
         await kubectl("config", "set-context", "--current", "--namespace", "shop")
 
-        said = await kubectl("why", "web")
-        assert "shop/web fits on 3 of 3 nodes; best: " in said.out, said.err
-        nothing = await kubectl("why", "--replicas", "2")
+        assert "shop/web fits on 3 of 3 nodes; best: " in await kubectl("why", "web")
+        nothing = await kubectl.run("why", "--replicas", "2")
         assert nothing.code == 2
         assert nothing.err.startswith("Usage: kubectl why [OPTIONS] [POD]")
-        assert "there is no pod shop/nobody" in (await kubectl("why", "nobody")).err
+        assert "there is no pod shop/nobody" in await kubectl.refused("why", "nobody")
 
     in_a_world(tmp_path, scenario)
 

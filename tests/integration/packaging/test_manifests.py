@@ -48,12 +48,7 @@ class Shipped:
     def __init__(self, server: ApiServer, kubectl: Kubectl, account: Path) -> None:
         self.server = server
         self.account = account
-        self._kubectl = kubectl
-
-    async def kubectl(self, *words: str) -> str:
-        said = await self._kubectl(*words)
-        assert said.code == 0, (words, said.err)
-        return said.out
+        self.kubectl = kubectl
 
     async def configure(self, **settings: Any) -> None:
         """Change fields of the configuration that is shipped."""
