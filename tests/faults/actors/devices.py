@@ -28,7 +28,6 @@ class Devices(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (1.0, 8.0)
 
     def begin(self) -> None:
-        self._count = 0
         self._generations: dict[str, int] = {}  # node -> of its pool
         self.stage.on_step(self._passing)
         store = self.stage.store

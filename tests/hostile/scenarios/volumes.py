@@ -103,13 +103,7 @@ async def waiting_claims(it: Stage) -> None:
     )
     await it.api.create_all(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")) for number in range(count))
 
-    async def relabel(number: int) -> None:
-        label = {"metadata": {"labels": {"churn": str(number)}}}
-        await it.api.patch(f"/api/v1/nodes/{it.node(number * 7)}", label)
-
-    async with it.meanwhile(10, relabel):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(10, it.relabel)
 
 
 @scenario()
