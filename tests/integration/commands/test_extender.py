@@ -19,6 +19,7 @@ from scheduler.simulator.server import ApiServer
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 from tests.unit.extensions.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
@@ -113,29 +114,21 @@ async def serving(
     port, http_port = free_port(), free_port()
     account = {"token": token, "user": "account"} if token else {}
     kubeconfig = server.write_kubeconfig(folder / "kubeconfig", **account)
+    command = (*(program or (forked_program(),)), "extender", "--kubeconfig", kubeconfig)
+    where = ("--bind-address", "127.0.0.1", "--secure-port", port, "--http-port", http_port)
     with (folder / "extender.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(program or (forked_program(),)), "extender", "--kubeconfig",
-            str(kubeconfig), "--bind-address", "127.0.0.1",
-            "--secure-port", str(port), "--http-port", str(http_port), *map(str, flags),
-            stdout=asyncio.subprocess.PIPE, stderr=log,
-        )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        lines: list[str] = []
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while "ignorable:" not in (lines or [""])[-1]:
-                line = (await process.stdout.readline()).decode()
-                assert line, f"it ended: {(folder / 'extender.log').read_text()}"
-                lines.append(line)
-            while await status_of(f"http://127.0.0.1:{http_port}/readyz") != 200:
-                assert process.returncode is None, f"it ended: {(folder / 'extender.log').read_text()}"
-                await asyncio.sleep(0.05)
-        yield Served(process, "".join(lines), port, http_port)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        async with started(*command, *where, *flags, stdout=asyncio.subprocess.PIPE, stderr=log) as process:
+            assert process.stdout is not None
+            lines: list[str] = []
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while "ignorable:" not in (lines or [""])[-1]:
+                    line = (await process.stdout.readline()).decode()
+                    assert line, f"it ended: {(folder / 'extender.log').read_text()}"
+                    lines.append(line)
+                while await status_of(f"http://127.0.0.1:{http_port}/readyz") != 200:
+                    assert process.returncode is None, f"it ended: {(folder / 'extender.log').read_text()}"
+                    await asyncio.sleep(0.05)
+            yield Served(process, "".join(lines), port, http_port)
 
 
 async def status_of(url: str, method: str = "GET") -> int:
@@ -163,29 +156,19 @@ async def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https
 ) -> None:
     async with server_with_nodes() as server:
         flags = ("--config", config, "--bind", "--cert-dir", tmp_path / "kept", "-v", "2")
-        started = (sys.executable, "-m", "scheduler")
-        async with serving(server, tmp_path, *flags, program=started) as served:
+        python = (sys.executable, "-m", "scheduler")
+        async with serving(server, tmp_path, *flags, program=python) as served:
             assert served.told.url_prefix == f"https://127.0.0.1:{served.port}"
             assert (served.told.weight, served.told.node_cache_capable) == (3, True)
             behind = tmp_path / "behind.yaml"
             behind.write_text(f"{HEAD}{served.snippet}leaderElection: {{leaderElect: false}}\n")
-            scheduler = await asyncio.create_subprocess_exec(
-                forked_program(), "run", "--config", str(behind), "--secure-port", "0",
-                "--kubeconfig", str(tmp_path / "kubeconfig"), stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
+            scheduler = (forked_program(), "run", "--config", behind, "--secure-port", "0")
+            logged = (tmp_path / "extender.log").read_text
+            async with started(*scheduler, "--kubeconfig", tmp_path / "kubeconfig"):
                 for name in ("web", "shop"):
                     server.store.create("pods", pod_object(name))
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    while (  # noqa: ASYNC110 - decided elsewhere, and logged after the answer
-                        nodes_of(server) != {"b"}
-                        or (tmp_path / "extender.log").read_text().count("Pod bound") < 2
-                    ):
-                        await asyncio.sleep(0.05)
-            finally:
-                scheduler.kill()
-                await scheduler.wait()
-            log = (tmp_path / "extender.log").read_text()
+                await until(lambda: nodes_of(server) == {"b"} and logged().count("Pod bound") >= 2)
+            log = logged()
             assert "Every client is accepted" not in log
             assert "PRIVATE" not in log + served.snippet
             assert log.count("Pod bound") == 2

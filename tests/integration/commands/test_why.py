@@ -14,12 +14,12 @@ import yaml
 from scheduler.daemon.app.leader import ASKING_ACCOUNT
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import process, until
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.kubectl import Kubectl, Said
 from tests.support.manifests import MANIFESTS, ROOT
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ class World:
         self.server.ports[f"kube-system/{LEADER}"] = port
         self.add("pods", pod_object(LEADER, namespace="kube-system", node="n1", scheduler_name="other"))
         command = ("run", "--kubeconfig", str(self.kubeconfig), "--secure-port", str(port))
-        async with process(forked_program(), *command, "--no-leader-elect", *flags):
+        async with started(forked_program(), *command, "--no-leader-elect", *flags):
             lease = {
                 "metadata": {"name": "custom-scheduler", "namespace": "kube-system"},
                 "spec": {"holderIdentity": f"{LEADER}_0f3a"},

@@ -16,9 +16,9 @@ import pytest
 from scheduler.daemon.config_watch.kopf_thread import ConfigMapWatch, KopfThread
 from scheduler.kube.certificates import issue
 from scheduler.simulator.server import ApiServer
+from tests.support.processes import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from scheduler.daemon.config_watch.config_objects import ConfigMap
@@ -34,12 +34,6 @@ PROMPT_SECONDS = 20.0
 def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the end of kopf for as long as a busy machine may take."""
     monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread._END_SECONDS", PATIENCE_SECONDS)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for is in another thread
-            await asyncio.sleep(0.02)
 
 
 class Heard:

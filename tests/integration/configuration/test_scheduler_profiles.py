@@ -113,8 +113,7 @@ class Followed:
 async def following(folder: Path, *, no_kind: bool = False) -> AsyncIterator[Cluster]:
     async with cluster(folder) as it:
         if not no_kind:
-            it.server.store.create(CRDS, DEFINITION)
-            await asyncio.sleep(0.1)
+            await it.define(DEFINITION)
         it.add_nodes(node_object("n"))
         yield it
 
@@ -326,8 +325,7 @@ async def test_deletions_while_kopf_is_down_and_late_kinds_are_noticed(
         await asyncio.sleep(45)
         up = followed.daemon.metrics.configuration.watch_up
         assert up["schedulerprofiles"] is False
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         it.server.store.create(PROFILES, profile("team-a"))
         await followed.until_said("team-a", "True", "True", "")
         assert followed.begun_again == 1

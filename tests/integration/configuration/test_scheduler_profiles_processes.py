@@ -12,7 +12,7 @@ from scheduler.daemon.app.rights import Named, rights_of
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
-from tests.integration.configuration.test_reload_processes import end, running, until
+from tests.integration.configuration.test_reload_processes import end, running
 from tests.integration.configuration.test_scheduler_profiles import (
     BROKEN,
     BROKEN_TEXT,
@@ -23,6 +23,7 @@ from tests.integration.configuration.test_scheduler_profiles import (
 )
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import Account, token_users
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.replicas import Replica, replica
+from tests.support.virtual_time import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,10 +29,6 @@ WITHIN_SECONDS = 5.0
 
 def seconds(count: int) -> Duration:
     return Duration(count * 1_000_000_000)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def restart(it: Cluster, *, away_seconds: float) -> None:

@@ -69,8 +69,7 @@ def members(kind: str, group: str, count: int, **fields: Any) -> list[dict[str, 
 async def kinds_served(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
     async with cluster(folder, kubelet=True, **options) as it:
         for kind in KINDS:
-            it.server.store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / f"{kind}.yaml").read_text()))
-        await asyncio.sleep(0.1)
+            await it.define(yaml.safe_load((MANIFESTS / "crds" / f"{kind}.yaml").read_text()))
         yield it
 
 

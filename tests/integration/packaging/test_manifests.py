@@ -17,12 +17,13 @@ from scheduler.simulator.faults import binds, requests, streamed_lists
 from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
 from scheduler.testing.samples import claim, mounted, storage_class, volume
-from tests.integration.configuration.test_reload_processes import Run, end, running, until
+from tests.integration.configuration.test_reload_processes import Run, end, running
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import keep_account
 from tests.support.kubectl import Kubectl
 from tests.support.manifests import MANIFESTS
 from tests.support.ports import free_port
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

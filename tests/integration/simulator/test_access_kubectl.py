@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import process, until
 from tests.support.commands import forked_program
 from tests.support.kubectl import Kubectl
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -127,7 +127,7 @@ async def test_the_command_serves_a_cluster_with_rbac(tmp_path: Path) -> None:
         return kubeconfig.exists() and (await kubectl.run("get", "--raw", "/readyz")).out == "ok"
 
     command = (forked_program(), "api-server", "--rbac", "--nodes", "1")
-    async with process(*command, "--kubeconfig", str(kubeconfig)):
+    async with started(*command, "--kubeconfig", str(kubeconfig)):
         await until(is_up)
         assert "system:masters" in await kubectl("auth", "whoami")
         await kubectl.refused("get", "nodes", "--as", "somebody")

@@ -37,7 +37,7 @@ from scheduler.snapshot import (
 )
 from scheduler.snapshot.pod_counts import PodCounts
 from tests.support import builders
-from tests.support.counted_labels import CountedLabels
+from tests.support.counted_labels import CountedLabels, calls_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -490,14 +490,7 @@ def test_a_pod_is_not_compared_with_queries_for_other_namespaces() -> None:
 def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compared = []
-    matches = PodQuery.matches
-
-    def counted(query: PodQuery, pod: Any) -> bool:
-        compared.append(pod.namespace)
-        return matches(query, pod)
-
-    monkeypatch.setattr(PodQuery, "matches", counted)
+    compared = calls_of(monkeypatch, PodQuery, "matches")
     counts = PodCounts()
     theirs = [Counted("theirs", CountedLabels(app=f"a{number}")) for number in range(100)]
     for pod in theirs:
@@ -505,7 +498,7 @@ def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(
     counts.count(2, Counted("mine", CountedLabels(app="a")), 1)
 
     assert counts.column(without("l0", "mine"), 4).view(4).tolist() == [0, 0, 1, 0]
-    assert compared == ["mine"]
+    assert [pod.namespace for _, pod in compared] == ["mine"]
 
 
 def test_cached_queries_are_bounded_by_the_size_of_their_requirements() -> None:

@@ -32,8 +32,7 @@ def begun(*plugins: Plugin) -> Cluster:
         assert cluster.queue.pop() is not None
     cluster.queue.nominate(NOMINATED.uid, "n1")
     cluster.api.create(pod("low", cpu="1"))
-    low = cluster.queue.pop()
-    assert low is not None
+    low = cluster.pop()
     assert run_now(cluster.schedule_one(low)) is None
     assert cluster.place_of("low") is Place.UNSCHEDULABLE
     return cluster
@@ -118,13 +117,11 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
         cluster.nodes.on_add(node(name, cpu=cpu))
     status = {"nominatedNodeName": "n1"} if is_written else {}
     cluster.api.create(pod("nominated", cpu="2", priority=5, status=status))
-    nominated = cluster.queue.pop()
-    assert nominated is not None
+    nominated = cluster.pop()
     cluster.queue.nominate(NOMINATED.uid, "n1")
     cluster.api.create(pod("higher", cpu="1", node="n1"))
     cluster.api.create(pod("low", cpu="1"))
-    low = cluster.queue.pop()
-    assert low is not None
+    low = cluster.pop()
     assert run_now(cluster.schedule_one(low)) is None
     assert cluster.place_of("low") is Place.UNSCHEDULABLE
     assumed = run_now(cluster.schedule_one(nominated))

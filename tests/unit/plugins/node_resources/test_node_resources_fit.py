@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
-from scheduler.framework import ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import ActionType, Code, CycleState, EventResource
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import faults, made, reasons, requeues, scores
 
 GPU = "nvidia.com/gpu"
 
@@ -419,9 +419,7 @@ PENDING = pod("pending", cpu="1")
     ],
 )
 def test_pods_that_free_resources_requeue_a_pod(old: Any, new: Any, helps: bool):
-    found = hint(fit(), EventResource.POD, PENDING, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(fit(), EventResource.POD, PENDING, old, new) is helps
 
 
 @pytest.mark.parametrize(
@@ -442,17 +440,13 @@ def test_pods_that_free_resources_requeue_a_pod(old: Any, new: Any, helps: bool)
     ],
 )
 def test_nodes_with_more_capacity_requeue_a_pod(old: Any, new: Any, helps: bool):
-    found = hint(fit(), EventResource.NODE, PENDING, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(fit(), EventResource.NODE, PENDING, old, new) is helps
 
 
 def test_a_node_without_an_ignored_resource_does_not_requeue_a_pod_as_upstream():
     each = pod("p", requests={GPU: 1})
 
-    found = hint(fit(ignoredResources=[GPU]), EventResource.NODE, each, None, node("n"))
-
-    assert found is QueueingHint.SKIP
+    assert not requeues(fit(ignoredResources=[GPU]), EventResource.NODE, each, None, node("n"))
 
 
 def device_class(name: str, resource: str | None) -> dict[str, Any]:
@@ -479,9 +473,7 @@ def device_class(name: str, resource: str | None) -> dict[str, Any]:
 def test_device_classes_with_an_extended_resource_requeue_a_pod(old: Any, new: Any, helps: bool):
     each = pod("p", requests={GPU: 1, "deviceclass.resource.kubernetes.io/mine": 1})
 
-    found = hint(fit(), EventResource.DEVICE_CLASS, each, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(fit(), EventResource.DEVICE_CLASS, each, old, new) is helps
 
 
 def test_device_classes_requeue_no_pod_without_extended_resources_of_devices():

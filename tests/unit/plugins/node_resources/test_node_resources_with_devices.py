@@ -12,7 +12,7 @@ from plugins.dynamic_resources.devices import ClassTotals, Counted, Devices
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.daemon.app.capabilities import TableObjects
-from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
+from scheduler.framework import CycleState, EventResource, Placement
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import AllocationResult
 from scheduler.snapshot import object_key
@@ -27,7 +27,7 @@ from scheduler.testing.devices import (
 from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
-from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import made, reasons, requeues, scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,9 +136,7 @@ def test_pods_with_scored_devices_have_no_signature(plugin: Any, args: dict[str,
 def test_a_node_with_devices_may_help(old: Any, new: Any, helps: bool):
     plugin = made(NodeResourcesFit, table=with_devices(node("n"), devices={}).kept)
 
-    answer = hint(plugin, EventResource.NODE, pod("p", requests={GPU: 2}), old, new)
-
-    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(plugin, EventResource.NODE, pod("p", requests={GPU: 2}), old, new) is helps
 
 
 STRATEGY = {"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]}
