@@ -158,33 +158,24 @@ async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path)
         assert sorted(users(it)) == ["p0", "p1", "p2"]
 
 
-async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon():
-        set_up(it, "n")
-        create(it, resource_claim("one"), resource_claim("two"))
-        writes = requests(verb="update", resource="resourceclaims", name="one")
-        it.server.faults.delay(5, writes)
-        it.server.faults.refuse(403, writes)
-        it.add_pods(claiming("first", "one"))
-        await asyncio.sleep(1)
-        it.add_pods(claiming("second", "two"))
-        await it.until(lambda: says(it, "second"))
-        it.server.store.delete("pods", "first")
-
-        await it.until(lambda: it.node_of("second"), seconds=30)
-
-
-async def test_an_unwritten_allocation_of_an_extended_resource_requeues_pods(
-    tmp_path: Path,
+@pytest.mark.parametrize("is_extended", [False, True], ids=["of a claim", "of an extended resource"])
+async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(
+    tmp_path: Path, is_extended: bool
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
-        first = requests(verb="create", resource="resourceclaims")
-        it.server.faults.delay(5, first, times=1)
-        it.server.faults.refuse(403, first, times=1)
-        it.add_pods(asking("first"))
+        if is_extended:
+            first, second = asking("first"), asking("second")
+            writes, times = requests(verb="create", resource="resourceclaims"), 1
+        else:
+            create(it, resource_claim("one"), resource_claim("two"))
+            first, second = claiming("first", "one"), claiming("second", "two")
+            writes, times = requests(verb="update", resource="resourceclaims", name="one"), None
+        it.server.faults.delay(5, writes, times=times)
+        it.server.faults.refuse(403, writes, times=times)
+        it.add_pods(first)
         await asyncio.sleep(1)
-        it.add_pods(asking("second"))
+        it.add_pods(second)
         await it.until(lambda: says(it, "second"))
         it.server.store.delete("pods", "first")
 

@@ -11,6 +11,7 @@ from kubernetes_asyncio import watch
 
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
+from tests.support.errors import raises
 from tests.unit.simulator.definitions import definition, widget, with_spec
 
 
@@ -51,9 +52,8 @@ async def test_the_client_library_reads_and_writes():
         assert (len(nodes.items), nodes.metadata.remaining_item_count) == (7, 13)
         assert bound.spec.node_name == nodes.items[0].metadata.name
         assert (await apps.list_deployment_for_all_namespaces()).items == []
-        with pytest.raises(k8s.ApiException) as caught:
+        with raises(k8s.ApiException, status=404):
             await core.read_namespaced_pod("absent", "default")
-        assert caught.value.status == 404
 
 
 @in_real_time

@@ -99,24 +99,11 @@ async def test_pods_do_not_wait_until_the_affinity_terms_of_a_bound_pod_are_coun
     assert cluster.counts.late == 1
 
 
-async def test_affinity_terms_of_a_few_pods_are_counted_before_the_first_attempt():
+@pytest.mark.parametrize(("terms", "waits"), [(1000, True), (6000, False)], ids=["few", "very many"])
+async def test_a_first_attempt_waits_until_few_affinity_terms_are_counted(terms: int, waits: bool):
     cluster = Cluster(slice_seconds=0.005)
     for number in range(5):
-        cluster.api.create(with_terms(f"there-{number}", 1000))
-    cluster.api.create(pod("web"))
-    were_counted = []
-    cluster.scheduler.at_work = lambda asked: were_counted.append(asked and not cluster.cache.is_behind)
-
-    async with cluster.running():
-        await cluster.until(lambda: cluster.api.binds)
-
-    assert were_counted == [True, None]
-
-
-async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
-    cluster = Cluster(slice_seconds=0.005)
-    for number in range(5):
-        cluster.api.create(with_terms(f"there-{number}", 6000))
+        cluster.api.create(with_terms(f"there-{number}", terms))
     cluster.api.create(pod("web"))
     were_counted = []
     cluster.scheduler.at_work = lambda asked: were_counted.append(asked and not cluster.cache.is_behind)
@@ -125,7 +112,7 @@ async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
         await cluster.until(lambda: cluster.api.binds)
         await cluster.until(lambda: not cluster.cache.is_behind)
 
-    assert were_counted == [False, None]
+    assert were_counted == [waits, None]
 
 
 async def test_the_pod_of_the_current_attempt_is_reported_until_the_attempt_ends():
