@@ -82,11 +82,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
             "nodeAffinity": {
                 f"required{_DURING}": {
                     "nodeSelectorTerms": [
-                        {
-                            "matchFields": [
-                                {"key": "metadata.name", "operator": "In", "values": ["n1"]},
-                            ]
-                        }
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
                     ]
                 }
             }

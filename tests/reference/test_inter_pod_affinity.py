@@ -80,9 +80,7 @@ def judge_of(
     random: Random, cluster: EventfulCluster, *, hard_weight: int, ignores_others: bool = False
 ) -> Judge:
     fast: InterPodAffinity = made(
-        InterPodAffinity,
-        hardPodAffinityWeight=hard_weight,
-        ignorePreferredTermsOfExistingPods=ignores_others,
+        InterPodAffinity, hardPodAffinityWeight=hard_weight, ignorePreferredTermsOfExistingPods=ignores_others
     )
     slow = SlowInterPodAffinity(cluster, hard_weight=hard_weight, ignores_others=ignores_others)
     return Judge(random, cluster, fast, slow, ERRORS)

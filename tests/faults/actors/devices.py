@@ -187,10 +187,7 @@ class SlowClaims(Devices):
         name = f"slow-{self._count}"
         selector = {"cel": {"expression": f"device.driver == '{_SLOW_DRIVER}'"}}
         requests = [
-            {
-                "name": f"r{number}",
-                "exactly": {"deviceClassName": _ANY, "selectors": [selector], "count": 1},
-            }
+            {"name": f"r{number}", "exactly": {"deviceClassName": _ANY, "selectors": [selector], "count": 1}}
             for number in range(self.random.choice((2, 3)))
         ]
         constraint = {

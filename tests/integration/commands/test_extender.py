@@ -220,8 +220,7 @@ async def test_only_schedulers_with_a_certificate_are_accepted_if_one_is_require
                     assert answer.status == 200
             assert await status_of(f"http://127.0.0.1:{served.http_port}/filter", "POST") in {404, 405}
             with_certificate = msgspec.structs.replace(
-                served.told,
-                tls_config=msgspec.structs.replace(tls, cert_data=certificate, key_data=key),
+                served.told, tls_config=msgspec.structs.replace(tls, cert_data=certificate, key_data=key)
             )
             client = HttpExtender(with_certificate, "extenders[0]")
             assert (await client.filter(pod("web"), [node("b")])).node_names == ("b",)

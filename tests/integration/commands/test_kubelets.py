@@ -70,10 +70,7 @@ async def test_nodes_are_registered_run_pods_and_are_deleted_with_the_documented
             found = store.get("nodes", "simulated-1")
             assert (
                 found["metadata"]["labels"].items()
-                >= {
-                    "disk": "ssd",
-                    "topology.kubernetes.io/zone": "b",
-                }.items()
+                >= {"disk": "ssd", "topology.kubernetes.io/zone": "b"}.items()
             )
             amounts = {"cpu": "2", "memory": "16Gi", "pods": "110", "example.com/gpu": "1"}
             assert found["status"]["allocatable"].items() >= amounts.items()

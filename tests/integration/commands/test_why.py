@@ -157,8 +157,7 @@ async def test_the_daemon_explains_a_waiting_group_and_the_command_does_so_witho
         async with world.daemon():
             for number in range(3):
                 world.add(
-                    "pods",
-                    pod_object(f"train-{number}", cpu="5", scheduling_group={"podGroupName": "train"}),
+                    "pods", pod_object(f"train-{number}", cpu="5", scheduling_group={"podGroupName": "train"})
                 )
             await until(lambda: world.condition("train-0"))
 

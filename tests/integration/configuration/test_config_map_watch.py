@@ -46,11 +46,7 @@ class Heard:
         self.thread = KopfThread(str(kubeconfig))
         self.thread.follow(
             ConfigMapWatch(
-                "default",
-                "cs",
-                began=self.began,
-                changed=self.versions.append,
-                seen=self.ups.append,
+                "default", "cs", began=self.began, changed=self.versions.append, seen=self.ups.append
             )
         )
 

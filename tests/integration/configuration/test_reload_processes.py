@@ -209,9 +209,7 @@ async def test_a_config_map_is_followed_and_a_broken_one_is_rejected(tmp_path: P
         assert {each.method for each in found} == {"GET"}
 
 
-async def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
-    tmp_path: Path,
-) -> None:
+async def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     mount.mkdir()
 

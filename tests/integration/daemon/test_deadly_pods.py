@@ -46,9 +46,7 @@ def told(it: Server) -> str:
     return next((each["message"] for each in conditions if each["type"] == "PodScheduled"), "")
 
 
-async def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+async def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "deadly.py").write_text(PLUGIN)
     flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config")

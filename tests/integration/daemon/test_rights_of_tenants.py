@@ -212,10 +212,7 @@ async def test_a_queue_holds_no_more_nodes_than_pods_that_compete_with_each_othe
 
 @pytest.mark.parametrize(
     ("min_count", "most"),
-    [
-        pytest.param(0, 6, id="each may run alone"),
-        pytest.param(9, 9, id="nine of twelve need each other"),
-    ],
+    [pytest.param(0, 6, id="each may run alone"), pytest.param(9, 9, id="nine of twelve need each other")],
 )
 async def test_overdue_pods_exceed_the_share_of_their_queue_by_one_gang_at_most(
     tmp_path: Path, min_count: int, most: int

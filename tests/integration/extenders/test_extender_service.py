@@ -119,9 +119,7 @@ class Endless(FilterPlugin, ScorePlugin):
 
 
 @pytest.mark.run(by=asyncio.run)
-async def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(
-    tmp_path: Path,
-) -> None:
+async def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(tmp_path: Path) -> None:
     configuration = "attemptBudget: 50ms\n" + only("Endless")
 
     async with cluster(tmp_path) as it:

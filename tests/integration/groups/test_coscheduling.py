@@ -29,10 +29,7 @@ AS_QUEUE_SORT = (EXAMPLE / "scheduler.yaml").read_text()
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 COSCHEDULING, VOLCANO = "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh"
 KINDS = [COSCHEDULING, VOLCANO]
-_VERSIONS = {
-    COSCHEDULING: "scheduling.x-k8s.io/v1alpha1",
-    VOLCANO: "scheduling.volcano.sh/v1beta1",
-}
+_VERSIONS = {COSCHEDULING: "scheduling.x-k8s.io/v1alpha1", VOLCANO: "scheduling.volcano.sh/v1beta1"}
 
 
 def pod_group(kind: str, name: str, min_member: int, **spec: Any) -> dict[str, Any]:

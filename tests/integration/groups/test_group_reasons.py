@@ -67,10 +67,7 @@ async def test_a_gang_reports_how_many_of_its_members_miss_what(tmp_path: Path) 
         assert condition(it, "g")[1] == "Unschedulable"
 
         await it.until(lambda: it.notes("g-4", "FailedScheduling"))
-        assert annotations(it, "g-4") == {
-            CAUSES: of_member,
-            GROUP_CAUSES: of_group,
-        }
+        assert annotations(it, "g-4") == {CAUSES: of_member, GROUP_CAUSES: of_group}
         assert annotations(it, "g-0") == {
             CAUSES: [{"code": "WaitingForGroup", "plugin": "GangScheduling"}],
             GROUP_CAUSES: of_group,

@@ -115,9 +115,7 @@ async def test_a_pod_is_placed_at_its_device_and_the_claim_records_it(tmp_path: 
         assert "nodeSelector" in found["status"]["allocation"]
 
 
-async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_release(
-    tmp_path: Path,
-) -> None:
+async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_release(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         create(it, resource_claim("one"), resource_claim("two"))
@@ -328,9 +326,7 @@ async def test_an_extended_resource_gets_a_claim_and_the_pod_status_names_it(tmp
         await it.until(lambda: "cannot allocate all claims" in says(it, "late"))
 
 
-async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource(
-    tmp_path: Path,
-) -> None:
+async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         create(it, device_class(extended_resource=GPU))
         it.add_pods(asking("ai"))

@@ -214,14 +214,7 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
         ({"namespaces": ["a", "a"]}, "spec.namespaces"),
         ({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "spec.podSelector"),
     ],
-    ids=[
-        "no weight",
-        "no quantity",
-        "no amount",
-        "a negative amount",
-        "twice",
-        "no operator",
-    ],
+    ids=["no weight", "no quantity", "no amount", "a negative amount", "twice", "no operator"],
 )
 async def test_an_invalid_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:

@@ -170,8 +170,7 @@ async def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(
     configuration = profile(f"guestURL: '{path}'")
     if first:
         configuration = configuration.replace(
-            "  plugins:\n",
-            "  plugins:\n    bind: {enabled: [{name: wasmplugin1}, {name: DefaultBinder}]}\n",
+            "  plugins:\n", "  plugins:\n    bind: {enabled: [{name: wasmplugin1}, {name: DefaultBinder}]}\n"
         )
 
     async with cluster(tmp_path) as it, it.daemon(configuration) as daemon:
@@ -182,9 +181,7 @@ async def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(
         await bound(it, "pod")
 
 
-async def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(
-    tmp_path: Path,
-) -> None:
+async def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(tmp_path: Path) -> None:
     async with running(tmp_path, EVEN_NODES) as (it, daemon):
         it.add_pods(pod_object("pod", cpu="100m"))
         await bound(it, "pod")

@@ -32,10 +32,7 @@ def in_real_time(test: Any):
 
 @in_real_time
 async def test_the_client_library_reads_and_writes():
-    async with (
-        ApiServer(token="secret") as server,
-        k8s.ApiClient(configuration(server)) as api,
-    ):
+    async with ApiServer(token="secret") as server, k8s.ApiClient(configuration(server)) as api:
         for node in heterogeneous(20):
             server.store.create("nodes", node)
         core, apps = k8s.CoreV1Api(api), k8s.AppsV1Api(api)
@@ -150,10 +147,7 @@ async def test_the_client_library_evicts_and_meets_budgets():
 
 @in_real_time
 async def test_the_client_library_defines_and_uses_custom_resources():
-    async with (
-        ApiServer(token="secret") as server,
-        k8s.ApiClient(configuration(server)) as api,
-    ):
+    async with ApiServer(token="secret") as server, k8s.ApiClient(configuration(server)) as api:
         extensions, custom = k8s.ApiextensionsV1Api(api), k8s.CustomObjectsApi(api)
         await extensions.create_custom_resource_definition(
             definition(schema=with_spec(size={"type": "integer", "minimum": 1}))

@@ -34,11 +34,7 @@ async def operator(registry: kopf.OperatorRegistry, url: str):
     def run() -> None:
         asyncio.run(
             kopf.operator(
-                registry=registry,
-                standalone=True,
-                namespaces=["default"],
-                stop_flag=stop,
-                ready_flag=ready,
+                registry=registry, standalone=True, namespaces=["default"], stop_flag=stop, ready_flag=ready
             )
         )
 

@@ -191,12 +191,10 @@ def test_a_gate_without_effect_is_noted():
             "has no effect: it does not change decisions",
         ),
         ConfigurationNote(
-            "featureGates.OpportunisticBatching",
-            "has no effect: it does not change decisions",
+            "featureGates.OpportunisticBatching", "has no effect: it does not change decisions"
         ),
         ConfigurationNote(
-            "--feature-gates",
-            "InterPodAffinityHostnameFastPath has no effect: it does not change decisions",
+            "--feature-gates", "InterPodAffinityHostnameFastPath has no effect: it does not change decisions"
         ),
     )
 

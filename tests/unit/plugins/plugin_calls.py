@@ -26,13 +26,7 @@ from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 
 if TYPE_CHECKING:
     from scheduler.errors import FieldError
-    from scheduler.framework import (
-        EventResource,
-        FilterPlugin,
-        Plugin,
-        PluginArgs,
-        ScorePlugin,
-    )
+    from scheduler.framework import EventResource, FilterPlugin, Plugin, PluginArgs, ScorePlugin
     from scheduler.objects.pod import PodInfo
     from tests.support.clusters import Cluster
 

@@ -108,9 +108,7 @@ def test_pods_without_gpus_are_skipped():
 def test_a_pod_with_an_invalid_request_is_rejected_with_the_reason():
     cluster = GpuCluster(_NODES)
     status = cluster.made(GpuSharing).pre_filter(
-        CycleState(),
-        pod("p", annotations={"alibabacloud.com/gpu-milli": "half"}),
-        cluster.snapshot,
+        CycleState(), pod("p", annotations={"alibabacloud.com/gpu-milli": "half"}), cluster.snapshot
     )
 
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE

@@ -5,15 +5,7 @@ from typing import Any
 import pytest
 
 from plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from scheduler.framework import (
-    SKIP,
-    ActionType,
-    Code,
-    CycleState,
-    EventResource,
-    NeedsTime,
-    PreFilterResult,
-)
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, NeedsTime, PreFilterResult
 from scheduler.objects.selectors import Requirement
 from scheduler.testing.fakes import FakeTimeSlice
 from tests.support.builders import node, pod
@@ -214,11 +206,7 @@ def test_nodes_that_match_now_requeue_a_pod(old: Any, new: Any, helps: bool):
     assert requeues(affinity(), EventResource.NODE, asking(zone="1"), old, new) is helps
 
 
-@pytest.mark.parametrize(
-    ("zone", "helps"),
-    [("1", True), ("2", False)],
-    ids=["selected", "not selected"],
-)
+@pytest.mark.parametrize(("zone", "helps"), [("1", True), ("2", False)], ids=["selected", "not selected"])
 def test_a_pod_with_an_invalid_term_is_requeued_by_nodes_of_its_selector(zone: str, helps: bool):
     each = asking(required(labels(expression("pool", "Gt", "x"))), zone="1")
     other = required(labels(expression("pool", "Exists")))

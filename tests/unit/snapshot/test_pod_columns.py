@@ -390,9 +390,7 @@ def test_a_changed_pod_is_not_compared_with_each_of_many_queries(
     assert {tuple(table.snapshot().pods_matching(query)) for query in queries} == {(count,)}
 
 
-def test_long_queries_are_cached_up_to_a_number_of_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_long_queries_are_cached_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_counts, "_DESCRIBED_BYTES", 50_000)
     table = ClusterTable()
     table.add_node(builders.node("node"))
@@ -487,9 +485,7 @@ def test_a_pod_is_not_compared_with_queries_for_other_namespaces() -> None:
     assert pod.labels.reads <= 1
 
 
-def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = calls_of(monkeypatch, PodQuery, "matches")
     counts = PodCounts()
     theirs = [Counted("theirs", CountedLabels(app=f"a{number}")) for number in range(100)]

@@ -304,10 +304,7 @@ async def test_a_cached_result_is_only_for_metrics_and_for_its_user(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("revoked", "refused", "later"),
-    [
-        pytest.param("token", 401, 401, id="a token"),
-        pytest.param("right", 403, 500, id="the right to read"),
-    ],
+    [pytest.param("token", 401, 401, id="a token"), pytest.param("right", 403, 500, id="the right to read")],
 )
 async def test_revoked_access_does_not_return_in_an_outage(
     tmp_path: Path, revoked: str, refused: int, later: int, monkeypatch: pytest.MonkeyPatch

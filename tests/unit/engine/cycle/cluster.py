@@ -260,11 +260,7 @@ class Cluster:
         cycles = Cycles(
             parts,
             replace(
-                NO_API_SERVER,
-                writer=self.api,
-                recorders=self.api,
-                reader=self.api,
-                spawn=self.tasks.spawn,
+                NO_API_SERVER, writer=self.api, recorders=self.api, reader=self.api, spawn=self.tasks.spawn
             ),
             is_leading=lambda: self.is_leading,
             random=Random(seed),

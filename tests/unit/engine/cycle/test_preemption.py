@@ -91,9 +91,7 @@ async def test_an_unwritten_nomination_ends_with_its_pod():
 
 
 @pytest.mark.parametrize("refused_by", ["Filter", "Reserve"])
-async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_it(
-    refused_by: str,
-) -> None:
+async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_it(refused_by: str) -> None:
     cluster = begun(puppets.Reserve("No", Status.unschedulable("no")))
     if refused_by == "Filter":
         cluster.nodes.on_update(node("n1", cpu="2"), node("n1", cpu="1"))
@@ -139,12 +137,7 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
         ("us", 60.0, Place.GATED),
         ("nobody", 60.0, Place.ACTIVE),
     ],
-    ids=[
-        "watched at once",
-        "watched late",
-        "not watched, not even the binding",
-        "the preemptor releases it",
-    ],
+    ids=["watched at once", "watched late", "not watched, not even the binding", "the preemptor releases it"],
 )
 async def test_a_preemptor_is_not_retried_while_its_victims_stay(
     bound_by: str, watch_seconds: float, place: Place

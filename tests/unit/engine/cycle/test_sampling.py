@@ -155,9 +155,7 @@ def test_only_the_nodes_found_are_ranked_and_the_next_pod_continues_after_them()
 
 def test_without_scorers_feasible_nodes_are_chosen_in_turn() -> None:
     sampling = NodeSampling({PROFILE: 100})
-    even = NodeFilter(
-        answer=lambda _state, _pod, node: Status.unschedulable("odd") if node.row % 2 else None,
-    )
+    even = NodeFilter(answer=lambda _state, _pod, node: Status.unschedulable("odd") if node.row % 2 else None)
 
     assert [_decide(even, sampling=sampling).node_name for _ in range(3)] == ["n000", "n002", "n004"]
 
@@ -195,9 +193,7 @@ def test_an_exhaustive_search_evaluates_every_node_and_keeps_the_start() -> None
 
 
 def test_an_exhaustive_search_ranks_a_single_feasible_node() -> None:
-    only = NodeFilter(
-        answer=lambda _state, _pod, node: None if node.row == 7 else Status.unschedulable("no"),
-    )
+    only = NodeFilter(answer=lambda _state, _pod, node: None if node.row == 7 else Status.unschedulable("no"))
 
     decision = _decide(only, SCORER, sampling=NodeSampling({PROFILE: 100}), exhaustive=True)
 

@@ -29,9 +29,7 @@ def of_group(name: str) -> PodInfo:
 
 
 @given(st.lists(st.tuples(st.sampled_from(UIDS), st.sampled_from([*Place]), st.sampled_from([G, H, None]))))
-def test_the_counts_are_those_of_a_slow_count(
-    steps: Sequence[tuple[str, Place, GroupKey | None]],
-) -> None:
+def test_the_counts_are_those_of_a_slow_count(steps: Sequence[tuple[str, Place, GroupKey | None]]) -> None:
     places, groups = Places(), GroupPlaces()
     keys: dict[str, GroupKey | None] = {}
     for at, (uid, end, key) in enumerate(steps):

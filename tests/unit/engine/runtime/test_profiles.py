@@ -12,14 +12,7 @@ from plugins.registry import IN_TREE
 from scheduler.configuration.load import parse
 from scheduler.engine.runtime.registry import Registry
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.framework import (
-    EVERYTHING,
-    EventWithHint,
-    FilterPlugin,
-    PluginArgs,
-    ScorePlugin,
-    Status,
-)
+from scheduler.framework import EVERYTHING, EventWithHint, FilterPlugin, PluginArgs, ScorePlugin, Status
 from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
 from scheduler.framework.interface import ExtensionPoint
 from tests.support.offline_capabilities import OFFLINE, frameworks

@@ -432,9 +432,7 @@ async def test_events_over_the_capacity_are_dropped_counted_and_logged_once(
         assert caplog.records[1].dropped_in_all == 22
 
 
-async def test_a_patch_over_the_capacity_is_counted_and_fails_for_its_caller(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_a_patch_over_the_capacity_is_counted_and_fails_for_its_caller(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(writer_module, "STATUS_CAPACITY", 1)
     counter = Counter()
     async with writing(observer=counter) as (_, writer):

@@ -197,9 +197,7 @@ async def test_closing_ends_current_requests_and_starts_no_others(request_: Requ
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
 
-async def test_a_response_of_a_cancelled_request_is_not_part_of_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_a_response_of_a_cancelled_request_is_not_part_of_the_next_one(monkeypatch: pytest.MonkeyPatch):
     complete = HttpProtocol._complete
 
     def complete_and_cancel(protocol: HttpProtocol) -> None:

@@ -447,9 +447,7 @@ def test_a_pod_with_very_many_labels_is_matched_with_the_terms_of_others_in_step
     assert plugin.score(state, pod, snapshot, snapshot.all_rows).tolist() == [1, 0, 1, -1, 0, 0]
 
 
-def test_work_over_the_time_slice_is_done_in_short_steps(
-    work: Work,
-) -> None:
+def test_work_over_the_time_slice_is_done_in_short_steps(work: Work) -> None:
     table, plugin = cluster(200), impatient(InterPodAffinity)
     kinds = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
     shape = SHAPES["neither the pod's value nor a made-up one"]

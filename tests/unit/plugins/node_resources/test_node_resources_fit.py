@@ -180,10 +180,7 @@ NODES = cluster(
     node("empty", cpu="4", memory="4Gi"),
     node("half", cpu="4", memory="4Gi"),
     node("full", cpu="4", memory="4Gi"),
-    pods=[
-        pod("a", cpu="2", memory="2Gi", node="half"),
-        pod("b", cpu="4", memory="4Gi", node="full"),
-    ],
+    pods=[pod("a", cpu="2", memory="2Gi", node="half"), pod("b", cpu="4", memory="4Gi", node="full")],
 )
 NEXT = pod("p", cpu="1", memory="1Gi")
 
@@ -343,9 +340,7 @@ RATIO = "RequestedToCapacityRatio"
         ),
         pytest.param(
             strategy(RATIO),
-            [
-                "scoringStrategy.requestedToCapacityRatio: must be given when type is RequestedToCapacityRatio",
-            ],
+            ["scoringStrategy.requestedToCapacityRatio: must be given when type is RequestedToCapacityRatio"],
             id="no ratio",
         ),
         pytest.param(

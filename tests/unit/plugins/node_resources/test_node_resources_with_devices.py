@@ -224,9 +224,7 @@ def test_placement_scores_ignore_devices():
     assert plugin.score_placement(group, Placement("rack", np.array([0])), members, nodes.snapshot()) == 25
 
 
-def test_devices_are_evaluated_once_for_all_pods_and_again_in_changed_slices(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_devices_are_evaluated_once_for_all_pods_and_again_in_changed_slices(monkeypatch: pytest.MonkeyPatch):
     sized = device_class("sized", f'device.attributes["{DRIVER}"].size > 0', extended_resource=GPU)
     slices = [
         resource_slice(f"n{number}", [{"name": "x", "attributes": {"size": {"int": number + 1}}}])
@@ -268,11 +266,7 @@ def test_allocated_devices_and_nodes_are_counted_again_after_changes():
         found = totals.of(snapshot, GPU)
         assert found is not None
         return dict(
-            zip(
-                snapshot.names,
-                zip(found.capacity.tolist(), found.taken.tolist(), strict=True),
-                strict=True,
-            )
+            zip(snapshot.names, zip(found.capacity.tolist(), found.taken.tolist(), strict=True), strict=True)
         )
 
     assert counted() == {"a": (2, 0), "b": (2, 0)}

@@ -82,11 +82,7 @@ class TestFilter:
 
     def test_the_first_violated_constraint_gives_the_reason(self):
         host, zone = constraint(HOST), constraint()
-        assert refused(spread(host, zone), on("a", 2)) == {
-            "a": SKEWED,
-            "b": SKEWED,
-            "nowhere": UNLABELLED,
-        }
+        assert refused(spread(host, zone), on("a", 2)) == {"a": SKEWED, "b": SKEWED, "nowhere": UNLABELLED}
         assert refused(spread(constraint("disk"), zone), on("a")) == {
             "a": UNLABELLED,
             "b": UNLABELLED,

@@ -409,10 +409,7 @@ def test_pods_of_a_unit_are_evicted_together_or_not_at_all() -> None:
         return [every[start : start + 4] for start in range(0, 12, 4)]
 
     budgets = DisruptionBudgets()
-    one_by_one, whole = (
-        reclaim.choice(snapshot, budgets)(0),
-        reclaim.choice(snapshot, budgets, in_fours)(0),
-    )
+    one_by_one, whole = (reclaim.choice(snapshot, budgets)(0), reclaim.choice(snapshot, budgets, in_fours)(0))
     assert not isinstance(one_by_one, Status)
     assert len(one_by_one) == 3
     assert isinstance(whole, Status)

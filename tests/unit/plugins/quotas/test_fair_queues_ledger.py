@@ -120,9 +120,7 @@ def test_an_earlier_result_stays_unchanged() -> None:
     assert (before.used.sum(), after.used.sum() > 0) == (0, True)
 
 
-def test_a_changed_weight_recomputes_only_its_siblings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_changed_weight_recomputes_only_its_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
     it, kept = Cluster(200, 20), Ledger()
     for name in ("ns7", "ns27"):
         kept.pending.put(pod(f"p-{name}", namespace=name, cpu="9"))
@@ -292,14 +290,7 @@ def test_the_fast_division_equals_the_slow_one(case: tuple[Row, list[Row], list[
 
 
 def test_a_tree_is_divided_from_the_root_within_every_max() -> None:
-    tree = Tree(
-        [
-            Queue("a", weight=3),
-            Queue("b"),
-            Queue("a-1", "a"),
-            Queue("a-2", "a", max={"cpu": 10}),
-        ]
-    )
+    tree = Tree([Queue("a", weight=3), Queue("b"), Queue("a-1", "a"), Queue("a-2", "a", max={"cpu": 10})])
     shares = FairShares(tree, ("cpu",))
     wanted, asked = np.zeros((2, 4, 1), dtype=np.int64)
     for name in ("a-1", "a-2", "b"):

@@ -69,12 +69,7 @@ LATE = "2026-03-02T08:00:00Z"
             id="a weight that overflows",
         ),
         pytest.param([queue("a", weight="much")], [], {"a": ("spec.weight", ...)}, id="a text for a number"),
-        pytest.param(
-            [queue("a", min={"cpu": "many"})],
-            [],
-            {"a": ("spec.min.cpu", ...)},
-            id="no quantity",
-        ),
+        pytest.param([queue("a", min={"cpu": "many"})], [], {"a": ("spec.min.cpu", ...)}, id="no quantity"),
         pytest.param(
             [queue("a", max={"cpu": -1})],
             [],

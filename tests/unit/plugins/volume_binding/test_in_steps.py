@@ -14,14 +14,7 @@ from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import CycleState, NeedsTime
 from scheduler.snapshot import object_store
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.samples import (
-    claim,
-    csi_driver,
-    only_on,
-    storage_capacity,
-    storage_class,
-    volume,
-)
+from scheduler.testing.samples import claim, csi_driver, only_on, storage_capacity, storage_class, volume
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, Stage, using
 
 LOCAL_CLASS = storage_class("local", provisioner=LOCAL)

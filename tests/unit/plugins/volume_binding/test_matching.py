@@ -133,9 +133,7 @@ def test_volumes_matched_for_one_pod_after_another_equal_those_of_the_first_pod(
             stage.show(volumes[-1])
 
 
-def test_very_many_claims_search_as_often_as_a_node_has_volumes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_very_many_claims_search_as_often_as_a_node_has_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
     searches, random = calls_of(monkeypatch, Selection, "first"), Random(1)
     local = {"capacity": {"storage": "4Gi"}, "accessModes": MODES, "nodeAffinity": only_on(HOST, "n1")}
     stage = Stage(
@@ -151,9 +149,7 @@ def test_very_many_claims_search_as_often_as_a_node_has_volumes(
     assert len(searches) <= 3
 
 
-def test_very_many_claims_of_a_class_evaluate_its_topologies_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_very_many_claims_of_a_class_evaluate_its_topologies_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searches = calls_of(monkeypatch, Selection, "first")
     comparisons = calls_of(monkeypatch, node_volumes, "nodes_in")
     stage = Stage(storage_class("made", topologies=[{ZONE: ["a"]}]))

@@ -160,12 +160,7 @@ CLAIM, VOLUME, CLASS = (
             id="it has another label",
         ),
         pytest.param(
-            VOLUME,
-            UPDATE,
-            volume("v"),
-            volume("v", labels={ZONE: "__"}),
-            False,
-            id="an empty label",
+            VOLUME, UPDATE, volume("v"), volume("v", labels={ZONE: "__"}), False, id="an empty label"
         ),
     ],
 )

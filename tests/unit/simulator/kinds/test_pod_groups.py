@@ -278,10 +278,7 @@ TEMPLATES = "spec.podGroupTemplates"
     ],
 )
 def test_an_invalid_workload_is_refused(obj: dict[str, Any], problem: str):
-    assert refusal(AStore(), WORKLOADS, obj) == (
-        422,
-        f'Workload.scheduling.k8s.io "w" is invalid: {problem}',
-    )
+    assert refusal(AStore(), WORKLOADS, obj) == (422, f'Workload.scheduling.k8s.io "w" is invalid: {problem}')
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,7 @@ async def test_a_silent_kubelet_neither_starts_nor_ends_pods(store: AStore):
         assert store.get("pods", "p")["status"]["phase"] == "Running"
 
 
-async def test_a_pod_may_be_deleted_at_the_time_of_its_transition(
-    caplog: pytest.LogCaptureFixture,
-):
+async def test_a_pod_may_be_deleted_at_the_time_of_its_transition(caplog: pytest.LogCaptureFixture):
     """It is taken in, it starts, it ends: its kubelet has not been told then that it is gone."""
     for seconds in (0.05, 1.05, 3.05):
         store = AStore()

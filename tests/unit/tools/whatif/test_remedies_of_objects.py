@@ -266,10 +266,7 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-RUNNING = [
-    pod("small", node="a1", cpu="1"),
-    pod("large", node="a1", cpu="2"),
-]
+RUNNING = [pod("small", node="a1", cpu="1"), pod("large", node="a1", cpu="2")]
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,7 @@ def judged(*names: str, objects: list[Any]) -> list[tuple[str, str | None]]:
             [replica("p", "n2", node_selector={"disk": "ssd"})], ("pending", None), id="no node fits any more"
         ),
         pytest.param(
-            [
-                replica("p", "n2", node_selector={"kubernetes.io/hostname": "n3"}),
-                replica("q", "n2"),
-            ],
+            [replica("p", "n2", node_selector={"kubernetes.io/hostname": "n3"}), replica("q", "n2")],
             ("worse", "n3"),
             id="uses another node",
         ),

@@ -314,10 +314,7 @@ def test_nodes_are_added_deleted_and_drained():
     assert (20.0, "placed b", "web-2") in lines
     assert (100.0, "evicted", "web-1") in lines
     assert (100.0, "placed b", "web-1-again-1") in lines
-    assert {line[2] for line in lines if line[0] == 200.0 and line[1] == "went"} == {
-        "web-2",
-        "web-1-again-1",
-    }
+    assert {line[2] for line in lines if line[0] == 200.0 and line[1] == "went"} == {"web-2", "web-1-again-1"}
     assert {line[2] for line in lines if line[1] == "placed c"} == {"web-2-again-1", "web-1-again-1-again-1"}
 
 
