@@ -22,7 +22,7 @@ from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scheduler.daemon.app.memory import collect_if_many
+from scheduler.daemon.app.memory import collect_young
 from scheduler.loop_work import is_plugin_call, work_in
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class LoopWatch:
         """Measure the loop's delay and collect young garbage, ten times a second; a collection counts as a delay."""
         while True:
             self._due, used = self._clock() + PERIOD_SECONDS, time.thread_time()
-            collect_if_many()
+            collect_young()
             await asyncio.sleep(PERIOD_SECONDS)
             self.had_turn(self._clock() - self._due, time.thread_time() - used)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -262,6 +262,20 @@ class _PluginPart:
         return PluginScores(self.adapter.plugin.name, self.weight, values)
 
 
+class Best(NamedTuple):
+    """The best of all feasible rows.
+
+    Attributes:
+        rows: those with the highest total, ascending.
+        total: this total.
+        preferred: bool (n_nodes,), the rows that were compared; None if all were.
+    """
+
+    rows: Rows
+    total: int
+    preferred: Bools | None
+
+
 class CachedScores:
     """The weighted total scores of the feasible nodes of a class of pods.
 
@@ -282,8 +296,7 @@ class CachedScores:
         self._total: NDArray[Any] = np.zeros(0, dtype=_type_of_totals(self._plain_weight))
         # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
-        # The feasible rows with the highest total, and this total; None if they are not known.
-        self._best: tuple[Rows, int] | None = None
+        self._best: Best | None = None  # of all feasible rows; None if it is not known
 
     def follow(
         self,
@@ -359,23 +372,41 @@ class CachedScores:
                 return left, True
         return selected(rows, self._total[rows] == _UNRANKED), rows is feasible
 
-    def _best_after(self, changed: Collection[int]) -> tuple[Rows, int] | None:
+    def _best_after(self, changed: Collection[int]) -> Best | None:
         """Return the best rows after a change of some rows, which were ranked again; None if it needs all rows."""
         if self._best is None or len(changed) > FEW_ROWS:
             return None
-        rows, highest = self._best
-        totals = {row: int(self._total[row]) for row in changed if row < len(self._total)}
+        rows, highest, preferred = self._best
+        totals = {
+            row: int(self._total[row])
+            for row in changed
+            if row < len(self._total) and (preferred is None or preferred[row])
+        }
         top = max(totals.values(), default=_UNRANKED)
         if top > highest:
-            return np.array(sorted(row for row, total in totals.items() if total == top), dtype=np.intp), top
+            best = np.array(sorted(row for row, total in totals.items() if total == top), dtype=np.intp)
+            return Best(best, top, preferred)
         for row, total in totals.items():
             place = int(rows.searchsorted(row))
             was_best = place < len(rows) and rows[place] == row
             if was_best and total < highest:
-                rows = np.delete(rows, place)
+                rows = np.concatenate((rows[:place], rows[place + 1 :]))
             elif total == highest and not was_best:
-                rows = np.insert(rows, place, row)
-        return (rows, highest) if rows.size else None
+                rows = np.concatenate((rows[:place], np.array([row], dtype=np.intp), rows[place:]))
+        return Best(rows, highest, preferred) if rows.size else None
+
+    def _best_of_all(self, preferred: Bools | None) -> Best:
+        """Return the best of all feasible rows; see `best_of`."""
+        total = self._total
+        if preferred is not None:
+            of_preferred = total.copy()
+            put_where(of_preferred, ~preferred, _UNRANKED)
+            if of_preferred.max() != _UNRANKED:
+                total = of_preferred
+            else:
+                preferred = None
+        highest = total.max()
+        return Best(np.flatnonzero(total == highest), int(highest), preferred)
 
     def _rank_all(
         self, rows: Rows, among: Bools | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
@@ -422,13 +453,9 @@ class CachedScores:
         if differing:
             best = best_of(rows, added_up(differing, self._total, self._plain_weight), preferred)
         elif rows is filter_result.feasible:
-            if self._best is None:
-                highest = self._total.max()
-                self._best = np.flatnonzero(self._total == highest), int(highest)
-            best = self._best[0]
-            if preferred is not None:
-                own = selected(best, preferred[best])
-                best = own if own.size else best_of(rows, self._total, preferred)
+            if self._best is None or self._best.preferred is not preferred:
+                self._best = self._best_of_all(preferred)
+            best = self._best.rows
         else:
             best = best_of(rows, self._total, preferred)
         return best, (*shown, *extra)

@@ -7,7 +7,7 @@ import sys
 
 BEGIN = """
 import gc
-from scheduler.daemon.app.memory import collect_if_many, settle_memory
+from scheduler.daemon.app.memory import collect_young, settle_memory
 
 class Known:
     pass
@@ -79,11 +79,11 @@ for number in range(200_000):
     if number % 5000 == 0:
         youngest = max(youngest, len(gc.get_objects(0)))
         young = max(young, len(gc.get_objects(1)))
-        collect_if_many()
+        collect_young()
 print(youngest, young, gc.get_freeze_count())
 """
     )
 
-    assert youngest <= 15_000
+    assert youngest <= 6_000
     assert young <= 30_000
     assert frozen > 250_000

@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.engine.runtime import cached_verdicts, equivalence_classes
 from scheduler.engine.runtime.adapters import FilterAdapter, ScoreAdapter
-from scheduler.engine.runtime.cached_scores import CachedScores
+from scheduler.engine.runtime.cached_scores import Best, CachedScores
 from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
 from scheduler.engine.runtime.calls import NoInstruments, PluginCalls, PluginError
 from scheduler.engine.runtime.equivalence_classes import AttemptState
@@ -39,9 +39,11 @@ from tests.unit.engine.runtime.evaluation import Again
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from numpy.typing import NDArray
+
     from scheduler.engine.state.cache import Cache
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
     from tests.unit.engine.runtime.evaluation import Judge
 
 
@@ -853,22 +855,34 @@ def test_cached_totals_have_room_for_every_weight_and_for_new_nodes(weight: int)
     assert max(totals) == weight * (100 - 10)
 
 
-def test_the_best_nodes_follow_changes_of_few_nodes_without_a_look_at_the_others():
+@pytest.mark.parametrize("preferred", [None, np.array([True, True, True, False, True, False])])
+def test_the_best_nodes_follow_changes_of_few_nodes_without_a_look_at_the_others(
+    preferred: Bools | None,
+) -> None:
     ranking = CachedScores(PluginCalls("", NoInstruments(), time.perf_counter), [])
     draw, total = Random(3), np.array([5, 7, 7, 3, 7, 1], dtype=np.int8)
-    ranking._total, ranking._best = total, (np.flatnonzero(total == 7), 7)
+    counted = np.ones(len(total), dtype=np.bool_) if preferred is None else preferred
+    ranking._total, ranking._best = total, best_by_a_look_at_all(total, counted, preferred)
     kept = 0
     for _ in range(500):
         changed = {draw.randrange(len(total)) for _ in range(draw.randrange(1, 4))}
-        others = [row for row in range(len(total)) if total[row] == total.max() and row not in changed]
+        before = best_by_a_look_at_all(total, counted, preferred)
+        others = set(before.rows.tolist()) - changed
         for row in changed:
             total[row] = draw.choice((-1, 3, 7, 7, 9))
         ranking._best = ranking._best_after(changed)
+        expected = best_by_a_look_at_all(total, counted, preferred)
         if ranking._best is None:
             assert not others, "only if all of the best nodes have changed"
-            ranking._best = np.flatnonzero(total == total.max()), int(total.max())
+            ranking._best = expected
             continue
         kept += 1
-        rows, highest = ranking._best
-        assert (rows.tolist(), highest) == (np.flatnonzero(total == total.max()).tolist(), total.max())
+        assert ranking._best.rows.tolist() == expected.rows.tolist()
+        assert ranking._best[1:] == expected[1:]
     assert kept > 200
+
+
+def best_by_a_look_at_all(total: NDArray[Any], counted: Bools, preferred: Bools | None) -> Best:
+    """Return the best of the counted rows, found by a look at all."""
+    highest = total[counted].max()
+    return Best(np.flatnonzero((total == highest) & counted), int(highest), preferred)
