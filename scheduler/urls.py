@@ -1,4 +1,4 @@
-"""Hides secrets of URLs in logs, events, errors, HTTP endpoints, metrics and recordings.
+"""Checks URLs, and hides their secrets in logs, events, errors, HTTP endpoints, metrics and recordings.
 
 A URL may have a password, a token or a signature: before its host, and in its query. Readers of these texts
 do not need them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,15 @@ _PLAIN: Final = frozenset({"query"})
 _BEGINNING: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PUNCTUATION: Final = ".,:;!?)]}"
 _URL: Final = re.compile(rf"{_BEGINNING.pattern}[^\s\"'<>`]+")
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether this is a URL of HTTP or HTTPS that names a host."""
+    try:
+        url = urlsplit(text)
+        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:  # an invalid port, an unfinished IPv6 address
+        return False
 
 
 def shown_url(url: str) -> str:

@@ -18,7 +18,6 @@ import msgspec
 from plugins.pod_groups.objects import (
     MAY_PREEMPT,
     MOST_TREES,
-    Condition,
     GroupTrees,
     PodGroupObject,
     SchedulingPolicy,
@@ -52,7 +51,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.pod_groups import SAME_SCHEDULER
 from scheduler.objects.caches import BoundedDict
-from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.meta import ApiStruct, Condition, ObjectMeta
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, WORKLOADS, GroupKey
 from scheduler.snapshot import object_key

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.errors import ObjectError
 from scheduler.framework.pod_groups import MOST_LEVELS, PodGroup
 from scheduler.objects.caches import BoundedDict
-from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.meta import ApiStruct, Condition, ObjectMeta
 from scheduler.objects.pod_group import COMPOSITE_POD_GROUPS, POD_GROUPS, GroupKey
 from scheduler.objects.v1 import PodResourceClaim
 from scheduler.snapshot import Index
@@ -98,15 +98,6 @@ class PodGroupSpec(ApiStruct, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()  # PodGroupResourceClaim has the same fields
-
-
-class Condition(ApiStruct, frozen=True):
-    """metav1.Condition."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class PodGroupStatus(ApiStruct, frozen=True):

@@ -18,7 +18,6 @@ from scheduler.configuration.types import Plugins, PluginSet
 from scheduler.configuration.validation import type_meta_faults
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.interface import ExtensionPoint
-from scheduler.loop_work import run_to_end
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
@@ -100,11 +99,6 @@ class EnabledPlugin(NamedTuple):
 
 
 _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
-
-
-def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
-    """Run `expand_in_steps` at once."""
-    return run_to_end(expand_in_steps(settings, points_of))
 
 
 def expand_in_steps(

@@ -9,7 +9,6 @@ Source:
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from scheduler.configuration.defaults import ALL, REMOVED_PLUGINS, UPSTREAM_PLUGINS
 from scheduler.configuration.feature_gates import gate_faults, gate_faults_of_all, parse_version
@@ -17,7 +16,7 @@ from scheduler.configuration.types import API_VERSION, Plugins
 from scheduler.errors import FieldError
 from scheduler.objects.resource_names import is_extended_resource_name
 from scheduler.objects.wording import child, entry, quoted, was
-from scheduler.urls import shown_url
+from scheduler.urls import is_http_url, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +65,7 @@ def extender_faults(extenders: Sequence[Extender]) -> Iterator[FieldError]:
 def _faults_of_extender(extender: Extender, path: str) -> Iterator[FieldError]:
     if not extender.url_prefix:
         yield FieldError(f"{path}.urlPrefix", "is missing")
-    elif not _is_http_url(extender.url_prefix):
+    elif not is_http_url(extender.url_prefix):
         yield FieldError(
             f"{path}.urlPrefix",
             f"must be an http:// or https:// address, {was(shown_url(extender.url_prefix))}",
@@ -90,14 +89,6 @@ def _tls_faults(tls: ExtenderTLS, path: str) -> Iterator[FieldError]:
         yield FieldError(path, "a client certificate needs its key: keyFile or keyData")
     if has_key and not has_cert:
         yield FieldError(path, "a client key needs its certificate: certFile or certData")
-
-
-def _is_http_url(text: str) -> bool:
-    try:
-        url = urlsplit(text)
-        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-    except ValueError:  # an invalid port, an unfinished IPv6 address
-        return False
 
 
 _JITTER_FACTOR = 1.2  # client-go waits up to this many retry periods between two tries

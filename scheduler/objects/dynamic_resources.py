@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.meta import ApiStruct, Condition, ObjectMeta
 from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.selectors import NodeSelector
 
@@ -410,15 +410,6 @@ class ResourceClaimConsumerReference(ApiStruct, frozen=True):
     resource: str = ""
     name: str = ""
     uid: str = ""
-
-
-class Condition(ApiStruct, frozen=True):
-    """metav1.Condition, with the fields that scheduling reads."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class AllocatedDeviceStatus(ApiStruct, frozen=True):

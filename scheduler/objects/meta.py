@@ -15,6 +15,15 @@ class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     """
 
 
+class Condition(ApiStruct, frozen=True):
+    """metav1.Condition, with the fields that scheduling reads."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class OwnerReference(ApiStruct, frozen=True):
     """metav1.OwnerReference."""
 

@@ -50,6 +50,17 @@ def was(value: object) -> str:
     return f"was {value}"
 
 
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Return increasing numbers as ranges, as in `0-63,70`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
 def did_you_mean(name: str, known: Iterable[str], *, similarity: float = 0.6) -> str:
     """Return a suggestion to follow a sentence, as in `, did you mean "plugins"?`; "" if nothing is similar.
 

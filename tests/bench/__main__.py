@@ -17,19 +17,15 @@ from argparse import ArgumentParser
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from plugins.registry import IN_TREE
-from scheduler.configuration.load import default
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.objects.decode import decode_pod
 from tests.bench import devices, volumes, waking, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, seconds_of_preemptor, urgent
 from tests.support.builders import node, pod, pod_object
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,7 +41,7 @@ _NUMBERS = itertools.count()
 
 
 def _framework() -> Framework:
-    built = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)
+    built = frameworks()
     return built["custom-scheduler"]
 
 

@@ -7,12 +7,8 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from plugins.registry import IN_TREE
-from scheduler.configuration.load import default
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import ClusterObjects
 from scheduler.testing.devices import (
@@ -25,7 +21,7 @@ from scheduler.testing.devices import (
     watch_devices,
 )
 from tests.support.builders import node, pod
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE, frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -124,7 +120,7 @@ def _scene(size: int, kind: str) -> tuple[Callable[[PodInfo], None], list[PodInf
     claims = [found for number in range(pods) if (found := claim_of(number)) is not None]
     watch_devices(cache.table, device_class("gpu", f'device.driver == "{DRIVER}"'), *slices(size), *claims)
     own = {**OFFLINE, ClusterObjects: TableObjects(cache.table)}
-    framework = build_frameworks(default(), Registry(IN_TREE), lambda _: own)["custom-scheduler"]
+    framework = frameworks(capabilities=own)["custom-scheduler"]
     random = Random(1)
 
     def place(each: PodInfo) -> None:

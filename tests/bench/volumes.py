@@ -7,12 +7,8 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from plugins.registry import IN_TREE
-from scheduler.configuration.load import default
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import ClusterObjects
 from scheduler.testing.samples import (
@@ -29,7 +25,7 @@ from scheduler.testing.samples import (
     watch_storage,
 )
 from tests.support.builders import node, pod
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE, frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -103,7 +99,7 @@ def seconds_per_pod(size: int, kind: str, pods: int) -> float:
         cache.add_node(node(f"n{number}", cpu="64", memory="256Gi"))
     watch_storage(cache.table, *objects(size, pods))
     own = {**OFFLINE, ClusterObjects: TableObjects(cache.table)}
-    framework = build_frameworks(default(), Registry(IN_TREE), lambda _: own)["custom-scheduler"]
+    framework = frameworks(capabilities=own)["custom-scheduler"]
     first, *others = (_pod(number, claims) for number in range(pods))
     random = Random(1)
 

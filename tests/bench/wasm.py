@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import parse
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.extensions.wasm.library import GuestLibrary
@@ -28,7 +27,7 @@ from scheduler.framework import PodEvents, WaitingPods
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.guests import EVEN_NODES, LOOPS, KeptEvents, NoWaitingPods
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE, frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +65,7 @@ profiles:
 
 def _framework(configuration: str) -> Framework:
     given = {**OFFLINE, PodEvents: KeptEvents(), WaitingPods: NoWaitingPods()}
-    built = build_frameworks(parse(configuration), Registry(IN_TREE, GuestLibrary()), lambda _: given)
+    built = frameworks(parse(configuration), Registry(IN_TREE, GuestLibrary()), given)
     return built["custom-scheduler"]
 
 

@@ -12,45 +12,25 @@ from tests.faults.text_report import told
 from tests.support import virtual_time
 
 # The shortest seeds in which every actor acts, with every fault. The tests of recordings play and check others.
-SEEDS = (1, 2, 3, 4, 5, 6, 9, 10, 12, 16, 18, 21, 22, 26, 31, 32, 34, 35, 37, 38)
-SEEDS_OF_GROUPS = (1, 2, 5, 6, 7, 8)
-SEEDS_OF_PLUGINS = (1, 2, 4, 5, 8, 9, 10, 11, 12)
-SEEDS_OF_SHARDS = (10, 12, 14)
+SEEDS = {
+    "pods": (1, 2, 3, 4, 5, 6, 9, 10, 12, 16, 18, 21, 22, 26, 31, 32, 34, 35, 37, 38),
+    "groups": (1, 2, 5, 6, 7, 8),
+    "plugins": (1, 2, 4, 5, 8, 9, 10, 11, 12),
+    "shards": (10, 12, 14),
+}
 IN_PARTS = (("groups", 40285),)
-"""Seeds that found something once."""
+"""Seeds that found something once, where all work is sliced."""
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_campaign_of_faults_breaks_no_promise(seed: int) -> None:
-    report = run(seed)
-
-    assert not report.findings, told(report)
-
-
-@pytest.mark.parametrize("seed", SEEDS_OF_GROUPS)
-def test_a_campaign_of_faults_breaks_no_promise_to_groups(seed: int) -> None:
-    report = run(seed, "groups")
-
-    assert not report.findings, told(report)
-
-
-@pytest.mark.parametrize("seed", SEEDS_OF_PLUGINS)
-def test_a_storm_breaks_no_promise_to_users_of_optional_plugins(seed: int) -> None:
-    report = run(seed, "plugins")
-
-    assert not report.findings, told(report)
-
-
-@pytest.mark.parametrize("seed", SEEDS_OF_SHARDS)
-def test_a_campaign_of_faults_breaks_no_promise_of_several_active_replicas(seed: int) -> None:
-    report = run(seed, "shards")
-
-    assert not report.findings, told(report)
-
-
-@pytest.mark.parametrize(("kind", "seed"), IN_PARTS)
-def test_a_campaign_of_faults_breaks_no_promise_where_all_work_is_sliced(kind: str, seed: int) -> None:
-    report = run(seed, kind, is_all_in_parts=True)
+@pytest.mark.parametrize(
+    ("kind", "seed", "is_all_in_parts"),
+    [
+        *((kind, seed, False) for kind, seeds in SEEDS.items() for seed in seeds),
+        *((kind, seed, True) for kind, seed in IN_PARTS),
+    ],
+)
+def test_a_campaign_of_faults_breaks_no_promise(kind: str, seed: int, is_all_in_parts: bool) -> None:
+    report = run(seed, kind, is_all_in_parts=is_all_in_parts)
 
     assert not report.findings, told(report)
 

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.configuration.load import parse
-from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.needs import needs_of, trimmed
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.errors import ObjectError, SchedulerError
 from scheduler.kube.client.wire import decode_watch_event
@@ -25,7 +22,7 @@ from scheduler.objects import protobuf
 from scheduler.objects.decode import STRUCTS, decode_node, decode_object, decode_pod, outline_pod
 from scheduler.snapshot import TermKind
 from tests.support.builders import node, pod
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +41,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.cache = Cache()
-        (self._framework,) = build_frameworks(parse(PROFILE), Registry(IN_TREE), lambda _: OFFLINE).values()
+        (self._framework,) = frameworks(parse(PROFILE)).values()
         self._needs = needs_of([self._framework])
         for kind in self._needs.kinds:
             self.cache.table.watch_kind(kind)

@@ -325,6 +325,26 @@ class Stage:
             if not self.is_small:
                 self.figure(f"{done / (time.monotonic() - began):.0f} a second")
 
+    async def innocents_while(
+        self, rate: float, function: Callable[[int], Awaitable[Any]], seconds: float = 15
+    ) -> None:
+        """Create the innocents' pods while a function is called as in `meanwhile`, and for some seconds after it."""
+        async with self.meanwhile(rate, function):
+            await self.innocents()
+            await self.pause(seconds)
+
+    async def delete_all_pods(self) -> None:
+        """Delete all pods of the hostile namespace at once, and create the innocents' pods meanwhile."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        deleting = asyncio.create_task(self.api.ask("DELETE", path, gracePeriodSeconds="0"))
+        await self.innocents()
+        await deleting
+
+    async def relabel(self, number: int) -> None:
+        """Change a label of a node."""
+        label = {"metadata": {"labels": {"churn": str(number)}}}
+        await self.api.patch(f"/api/v1/nodes/{self.node(number * 7)}", label)
+
     async def until(self, holds: Callable[[], object], seconds: float) -> float | None:
         """Wait until something holds while a scheduler lives; the seconds it took, or None."""
         began = time.monotonic()

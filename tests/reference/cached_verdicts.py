@@ -19,13 +19,12 @@ from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.needs import needs_of, trimmed
 from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,11 +82,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
             "nodeAffinity": {
                 f"required{_DURING}": {
                     "nodeSelectorTerms": [
-                        {
-                            "matchFields": [
-                                {"key": "metadata.name", "operator": "In", "values": ["n1"]},
-                            ]
-                        }
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
                     ]
                 }
             }
@@ -109,7 +104,7 @@ def forgetful() -> Framework:
 
 
 def _framework(plugins: Mapping[str, type[Plugin]]) -> Framework:
-    (framework,) = build_frameworks(parse(PROFILE), Registry(plugins), lambda _profile: OFFLINE).values()
+    (framework,) = frameworks(parse(PROFILE), Registry(plugins)).values()
     return framework
 
 

@@ -186,7 +186,12 @@ class SlowInterPodAffinity:
             return None
         return state
 
-    def filter(self, state: State, node: NodeObject) -> Verdict:
+    def update_with_pod(
+        self, state: State, other: PodInfo, _pod: PodInfo, node: NodeObject, multiplier: int
+    ) -> None:
+        state.update_with_pod(other, node, multiplier)
+
+    def filter(self, state: State, _pod: PodInfo, node: NodeObject) -> Verdict:
         if not self._satisfies_affinity(state, node):
             return NOT_NEAR
         for term in state.terms.required_anti_affinity:
@@ -207,7 +212,7 @@ class SlowInterPodAffinity:
             return not state.affinity and match_all(state.terms.required_affinity, state.pod)
         return True
 
-    def pre_score(self, pod: PodInfo) -> TopologyScore | None:
+    def pre_score(self, pod: PodInfo, _feasible: Sequence[NodeObject]) -> TopologyScore | None:
         """PreScore; None is Skip.
 
         Raises:
@@ -254,10 +259,10 @@ class SlowInterPodAffinity:
         for term in others.preferred_anti_affinity:
             process(term, pod, ns_labels, -term.weight)
 
-    def score(self, total: TopologyScore, node: NodeObject) -> int:
+    def score(self, total: TopologyScore, _pod: PodInfo, node: NodeObject) -> int:
         return sum(values[node.labels[key]] for key, values in total.items() if key in node.labels)
 
-    def normalize(self, scores: Mapping[str, int]) -> dict[str, int]:
+    def normalize(self, _total: TopologyScore, scores: Mapping[str, int]) -> dict[str, int]:
         if not scores:
             return {}
         most, fewest = max(scores.values()), min(scores.values())

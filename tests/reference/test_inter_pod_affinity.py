@@ -5,25 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.inter_pod_affinity import plugin as affinity_plugin
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
-from scheduler.framework import SKIP, CycleState
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, nothing_special
 from tests.reference.inter_pod_affinity import PREFERRED, REQUIRED, SlowInterPodAffinity
-from tests.reference.one_node import verdicts
-from tests.reference.topology_spread import ParseError
+from tests.reference.judge import Judge
 from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import pytest
 
-    from scheduler.objects.pod import PodInfo
 
 SELECTORS: tuple[Any, ...] = (
     None,
@@ -44,6 +38,7 @@ NAMESPACE_SELECTORS: tuple[Any, ...] = (
     {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]},
     {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
 )
+ERRORS = ("UnschedulableAndUnresolvable: parsing pod: ", "Error: failed to parse pod: ")
 KEYS = (ZONE, ZONE, ZONE, HOST, "rack", "disk", "nowhere")
 
 
@@ -81,116 +76,14 @@ def affinity(random: Random, chance: float = 0.25) -> dict[str, Any]:
     }
 
 
-class Judge:
-    """Asks both, and demands the same answer.
-
-    Args:
-        random: decides what is asked.
-        cluster: what it is asked about.
-        hard_weight: hardPodAffinityWeight.
-        ignores_others: ignorePreferredTermsOfExistingPods.
-    """
-
-    def __init__(
-        self,
-        random: Random,
-        cluster: EventfulCluster,
-        *,
-        hard_weight: int = 1,
-        ignores_others: bool = False,
-    ) -> None:
-        self._random = random
-        self._cluster = cluster
-        self.fast: InterPodAffinity = made(
-            InterPodAffinity,
-            hardPodAffinityWeight=hard_weight,
-            ignorePreferredTermsOfExistingPods=ignores_others,
-        )
-        self.slow = SlowInterPodAffinity(cluster, hard_weight=hard_weight, ignores_others=ignores_others)
-        self.seen: set[str] = set()
-
-    def compare(self, pod: PodInfo) -> None:
-        self._compare_filter(pod)
-        self._compare_score(pod)
-
-    def _compare_filter(self, pod: PodInfo) -> None:
-        snapshot, state = self._cluster.snapshot, CycleState()
-        answer = self.fast.pre_filter(state, pod, snapshot)
-        try:
-            expected = self.slow.pre_filter(pod)
-        except ParseError:
-            assert answer is not None
-            assert answer.code.value == "UnschedulableAndUnresolvable"
-            assert answer.message.startswith("parsing pod: ")
-            self.seen.add("faulty")
-            return
-        if expected is None:
-            assert answer is SKIP
-            self.seen.add("filter skipped")
-            return
-        assert answer is None
-        nodes = snapshot.nodes
-        found = verdicts(self.fast.filter(state, pod, snapshot, snapshot.all_rows))
-        assert found == [self.slow.filter(expected, node) for node in nodes]
-        self.seen.update(reason for _, reasons in found for reason in reasons)
-
-        # On each row some pods go, and some of them or new ones come: all rows at once, each by itself.
-        gone = [
-            (row, each)
-            for row in range(snapshot.n_nodes)
-            for each in snapshot.pods_on(row)
-            if self._random.random() < 0.7
-        ]
-        back = [pair for pair in gone if self._random.random() < 0.3]
-        new = [
-            (row, self._cluster.pending_pod())
-            for row in range(snapshot.n_nodes)
-            if self._random.random() < 0.3
-        ]
-        clone, each_row = state.clone(), [expected.clone() for _ in nodes]
-        changes: tuple[tuple[Callable[..., None], Sequence[tuple[int, PodInfo]], int], ...] = (
-            (self.fast.remove_pods, gone, -1),
-            (self.fast.add_pods, back, 1),
-            (self.fast.add_pods, new, 1),
-        )
-        for change, pairs, sign in changes:
-            change(clone, pod, pairs, snapshot)
-            for row, changed in pairs:
-                each_row[row].update_with_pod(changed, nodes[row], sign)
-            after = verdicts(self.fast.filter(clone, pod, snapshot, snapshot.all_rows))
-            assert after == [
-                self.slow.filter(its_state, node) for its_state, node in zip(each_row, nodes, strict=True)
-            ]
-            self.seen.update("changed" for _ in range(after != found))
-        assert verdicts(self.fast.filter(state, pod, snapshot, snapshot.all_rows)) == found
-
-    def _compare_score(self, pod: PodInfo) -> None:
-        snapshot, state = self._cluster.snapshot, CycleState()
-        feasible = np.array(
-            [row for row in range(snapshot.n_nodes) if self._random.random() < 0.8], dtype=np.intp
-        )
-        answer = self.fast.pre_score(state, pod, snapshot, feasible)
-        try:
-            expected = self.slow.pre_score(pod)
-        except ParseError:
-            assert answer is not None
-            assert answer.code.value == "Error"
-            assert answer.message.startswith("failed to parse pod: ")
-            return
-        if expected is None:
-            assert answer is SKIP
-            self.seen.add("score skipped")
-            return
-        assert answer is None
-        nodes = [snapshot.nodes[row] for row in feasible]
-        raw = {node.name: self.slow.score(expected, node) for node in nodes}
-        scores = self.fast.score(state, pod, snapshot, feasible)
-        assert {node.name: scores[row] for row, node in zip(feasible, nodes, strict=True)} == raw
-        normalized = self.fast.normalize(state, pod, scores, feasible)
-        assert {node.name: normalized[row] for row, node in zip(feasible, nodes, strict=True)} == (
-            self.slow.normalize(raw)
-        )
-        self.seen.update("scored apart" for _ in range(len(set(raw.values())) > 1))
+def judge_of(
+    random: Random, cluster: EventfulCluster, *, hard_weight: int, ignores_others: bool = False
+) -> Judge:
+    fast: InterPodAffinity = made(
+        InterPodAffinity, hardPodAffinityWeight=hard_weight, ignorePreferredTermsOfExistingPods=ignores_others
+    )
+    slow = SlowInterPodAffinity(cluster, hard_weight=hard_weight, ignores_others=ignores_others)
+    return Judge(random, cluster, fast, slow, ERRORS)
 
 
 @given(
@@ -209,7 +102,7 @@ def test_a_fresh_snapshot_agrees_with_the_reference_loop(
     for _ in range(events):
         cluster.happens()
 
-    judge = Judge(random, cluster, hard_weight=hard_weight, ignores_others=ignores_others)
+    judge = judge_of(random, cluster, hard_weight=hard_weight, ignores_others=ignores_others)
 
     for _ in range(3):
         judge.compare(cluster.pending_pod(**affinity(random)))
@@ -223,7 +116,7 @@ def test_counts_that_are_updated_by_events_agree_with_the_reference_loop():
         "node(s) didn't satisfy existing pods anti-affinity rules",
         "changed",
         "scored apart",
-        "score skipped",
+        "pre_score skipped",
     }
 
 
@@ -242,17 +135,9 @@ def seen_in(seed: int, chance: float) -> set[str]:
     """Let much happen to a cluster and compare after each event; return what was met."""
     random = Random(seed)
     cluster = EventfulCluster(random, lambda random: affinity(random, chance))
-    judge = Judge(random, cluster, hard_weight=seed % 3)
+    judge = judge_of(random, cluster, hard_weight=seed % 3)
     # The same pods again and again, so that what is kept for them is what changed in the meantime.
     regulars = [cluster.pending_pod(**affinity(random, 0.35)) for _ in range(16)]
-    story = []
 
-    for _ in range(250):
-        story.append(cluster.happens())
-        for pod in random.sample(regulars, 4):
-            try:
-                judge.compare(pod)
-            except AssertionError as error:
-                error.add_note("\n".join([f"seed {seed}", *story[-10:], f"{pod}: {pod.pod.spec}"]))
-                raise
+    judge.follow(regulars, events=250, asked=4)
     return judge.seen

@@ -6,19 +6,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.pod_topology_spread import constraints
-from plugins.pod_topology_spread.plugin import PodTopologySpread, PodTopologySpreadArgs
-from scheduler.framework import CycleState
+from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.objects.meta import OwnerReference
-from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
-from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, random_labels
-from tests.reference.one_node import verdicts
-from tests.reference.topology_spread import SYSTEM, ParseError, SlowSpread
+from tests.reference.cluster_events import HOST, ZONE, EventfulCluster
+from tests.reference.judge import Judge
+from tests.reference.topology_spread import SYSTEM, SlowSpread
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +35,10 @@ SELECTORS: tuple[Any, ...] = (
     {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
 )
 FAULTY = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
+ERRORS = (
+    "Error: get constraints from pod: obtaining pod's hard topology spread constraints: ",
+    "Error: calculating preScoreState: obtaining pod's soft topology spread constraints: ",
+)
 LIST = (
     {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3},
     {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"},
@@ -86,112 +88,13 @@ def owned(pod: PodInfo, random: Random) -> PodInfo:
     return type(pod)(msgspec.structs.replace(pod.pod, metadata=metadata), pod.raw)
 
 
-class Judge:
-    """Asks both, and demands the same answer.
-
-    Args:
-        random: decides what is asked.
-        cluster: what it is asked about.
-        defaults: the constraints of pods without their own; None are the system's.
-    """
-
-    def __init__(
-        self, random: Random, cluster: EventfulCluster, defaults: Sequence[dict[str, Any]] | None = None
-    ) -> None:
-        self._random = random
-        self._cluster = cluster
-        system = defaults is None
-        args = {} if system else {"defaultingType": "List", "defaultConstraints": defaults}
-        self.fast = PodTopologySpread(
-            args=msgspec.convert(args, PodTopologySpreadArgs),
-            time_slice=FakeTimeSlice(),
-            features=FakeFeatures(),
-        )
-        self.slow = SlowSpread(cluster, SYSTEM if defaults is None else defaults, system)
-        self.seen: set[str] = set()
-
-    def compare(self, pod: PodInfo) -> None:
-        self._compare_filter(pod)
-        self._compare_score(pod)
-
-    def _compare_filter(self, pod: PodInfo) -> None:
-        snapshot, state = self._cluster.snapshot, CycleState()
-        answer = self.fast.pre_filter(state, pod, snapshot)
-        try:
-            expected = self.slow.pre_filter(pod)
-        except ParseError:
-            assert answer is not None
-            assert answer.message.startswith(
-                "get constraints from pod: obtaining pod's hard topology spread constraints: "
-            )
-            self.seen.add("faulty")
-            return
-        if expected is None:
-            assert answer is not None
-            assert answer.code.value == "Skip"
-            return
-        assert answer is None
-        nodes = snapshot.nodes
-        found = verdicts(self.fast.filter(state, pod, snapshot, snapshot.all_rows))
-        assert found == [self.slow.filter(expected, pod, node) for node in nodes]
-        self.seen.update(code for code, _ in found)
-
-        # On each row some pods go, and some of them or new ones come: all rows at once, each by itself.
-        gone = [
-            (row, each)
-            for row in range(snapshot.n_nodes)
-            for each in snapshot.pods_on(row)
-            if self._random.random() < 0.6
-        ]
-        back = [pair for pair in gone if self._random.random() < 0.4]
-        new = [
-            (row, self._cluster.pending_pod(labels=random_labels(self._random)))
-            for row in range(snapshot.n_nodes)
-            if self._random.random() < 0.4
-        ]
-        clone, each_row = state.clone(), [expected.clone() for _ in nodes]
-        for pairs, sign in ((gone, -1), (back, 1), (new, 1)):
-            change = self.fast.remove_pods if sign < 0 else self.fast.add_pods
-            change(clone, pod, pairs, snapshot)
-            for row, changed in pairs:
-                self.slow.update_with_pod(each_row[row], changed, pod, nodes[row], sign)
-            after = verdicts(self.fast.filter(clone, pod, snapshot, snapshot.all_rows))
-            assert after == [
-                self.slow.filter(its_state, pod, node)
-                for its_state, node in zip(each_row, nodes, strict=True)
-            ]
-            self.seen.update("changed" for _ in range(after != found))
-        assert verdicts(self.fast.filter(state, pod, snapshot, snapshot.all_rows)) == found
-
-    def _compare_score(self, pod: PodInfo) -> None:
-        snapshot, state = self._cluster.snapshot, CycleState()
-        feasible = np.array(
-            [row for row in range(snapshot.n_nodes) if self._random.random() < 0.8], dtype=np.intp
-        )
-        nodes = [snapshot.nodes[row] for row in feasible]
-        answer = self.fast.pre_score(state, pod, snapshot, feasible)
-        try:
-            expected = self.slow.pre_score(pod, nodes)
-        except ParseError:
-            assert answer is not None
-            assert answer.message.startswith(
-                "calculating preScoreState: obtaining pod's soft topology spread constraints: "
-            )
-            return
-        if expected is None:
-            assert answer is not None
-            assert answer.code.value == "Skip"
-            return
-        assert answer is None
-        raw = {node.name: self.slow.score(expected, pod, node) for node in nodes}
-        scores = self.fast.score(state, pod, snapshot, feasible)
-        assert {node.name: scores[row] for row, node in zip(feasible, nodes, strict=True)} == raw
-        normalized = self.fast.normalize(state, pod, scores, feasible)
-        assert {node.name: normalized[row] for row, node in zip(feasible, nodes, strict=True)} == (
-            self.slow.normalize(expected, raw)
-        )
-        self.seen.add("scored")
-        self.seen.update("ignored" for _ in expected.ignored)
+def judge_of(random: Random, cluster: EventfulCluster, defaults: Sequence[dict[str, Any]] | None) -> Judge:
+    """Return the judge with constraints for pods without their own; None are the system's."""
+    system = defaults is None
+    args = {} if system else {"defaultingType": "List", "defaultConstraints": defaults}
+    fast: PodTopologySpread = made(PodTopologySpread, **args)
+    slow = SlowSpread(cluster, SYSTEM if defaults is None else defaults, system)
+    return Judge(random, cluster, fast, slow, ERRORS)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 120), st.sampled_from([None, LIST, ()]))
@@ -202,7 +105,7 @@ def test_a_fresh_snapshot_agrees_with_the_reference_loop(seed: int, events: int,
     for _ in range(events):
         cluster.happens()
 
-    judge = Judge(random, cluster, defaults)
+    judge = judge_of(random, cluster, defaults)
 
     for _ in range(4):
         judge.compare(owned(cluster.pending_pod(), random))
@@ -222,18 +125,16 @@ def test_pods_that_are_counted_for_all_constraints_at_once_agree_with_the_loop(
 def test_counts_that_are_updated_by_events_agree_with_the_reference_loop(seed: int, defaults: Any):
     random = Random(seed)
     cluster = EventfulCluster(random, spec)
-    judge = Judge(random, cluster, defaults)
+    judge = judge_of(random, cluster, defaults)
     # The same pods again and again, so that what is kept for them is what changed in the meantime.
     regulars = [owned(cluster.pending_pod(), random) for _ in range(12)]
-    story = []
 
-    for _ in range(300):
-        story.append(cluster.happens())
-        for pod in random.sample(regulars, 2):
-            try:
-                judge.compare(pod)
-            except AssertionError as error:
-                error.add_note("\n".join([*story[-10:], f"{pod}: {pod.pod.spec}"]))
-                raise
+    judge.follow(regulars, events=300, asked=2)
 
-    assert judge.seen >= {"Success", "Unschedulable", "UnschedulableAndUnresolvable", "changed", "scored"}
+    assert judge.seen >= {
+        "Success",
+        "Unschedulable",
+        "UnschedulableAndUnresolvable",
+        "changed",
+        "scored apart",
+    }

@@ -164,8 +164,8 @@ async def _page(what: str) -> Any:
     return body
 
 
-async def _until(what: str, holds: Any, seconds: float = 120.0) -> Any:
-    deadline = time.monotonic() + seconds
+async def _until(what: str, holds: Any) -> Any:
+    deadline = time.monotonic() + 120.0
     while True:
         try:
             found = await _page(what)

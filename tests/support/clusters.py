@@ -210,11 +210,6 @@ _mounted_images = st.lists(
 )
 
 
-@st.composite
-def wild_nodes(draw: st.DrawFn, name: str, *parts: str) -> NodeObject:
-    return _wild_node(draw, name, parts)
-
-
 def _wild_node(draw: st.DrawFn, name: str, parts: tuple[str, ...]) -> NodeObject:
     """Draw from strategies that exist: a new one costs more than what is drawn from it."""
     wild: dict[str, Any] = {}

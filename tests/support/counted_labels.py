@@ -1,4 +1,4 @@
-"""The cost of an operation: reads of objects, and executed lines."""
+"""The cost of an operation: reads of objects, calls of functions, and executed lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    import pytest
+
 
 class CountedLabels(dict[str, str]):
     """Labels that count how often they are read."""
@@ -18,6 +20,19 @@ class CountedLabels(dict[str, str]):
     def get(self, *args: Any) -> Any:
         self.reads += 1
         return super().get(*args)
+
+
+def calls_of(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
+    """Note the positional arguments of each call of a module's function, or of a class's method."""
+    calls: list[tuple[Any, ...]] = []
+    real = getattr(owner, name)
+
+    def noted(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        return real(*args, **options)
+
+    patch.setattr(owner, name, noted)
+    return calls
 
 
 def lines_run(call: Callable[[], object]) -> int:

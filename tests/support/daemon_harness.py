@@ -58,6 +58,12 @@ class Cluster:
         self.garbled: dict[bytes, bytes] = {}
         self._accounts = 0
 
+    async def define(self, *definitions: dict[str, Any]) -> None:
+        """Create CustomResourceDefinitions, and wait until their kinds are served."""
+        for definition in definitions:
+            self.server.store.create("customresourcedefinitions.apiextensions.k8s.io", definition)
+        await asyncio.sleep(0.1)
+
     @asynccontextmanager
     async def daemon(
         self,

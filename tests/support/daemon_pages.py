@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import process, until
 from tests.support.builders import node_object, pod_object
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -86,7 +86,7 @@ async def pages_of_a_daemon(folder: Path, *flags: str, readable: tuple[str, ...]
         async def is_placed() -> bool:
             return bool(server.store.get("pods", "web")["spec"].get("nodeName"))
 
-        async with process(sys.executable, "-m", "scheduler", "run", *where, *flags):
+        async with started(sys.executable, "-m", "scheduler", "run", *where, *flags):
             await until(is_placed)
             yield Pages(server, f"https://127.0.0.1:{port}", reader, stranger)
 

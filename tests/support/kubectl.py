@@ -38,7 +38,19 @@ class Kubectl:
             "PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig), "GOGC": "off",
         }  # fmt: skip
 
-    async def __call__(self, *arguments: str, stdin: str = "") -> Said:
+    async def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """Return what it prints; the test fails when kubectl does."""
+        said = await self.run(*arguments, stdin=stdin)
+        assert said.code == 0, f"kubectl {' '.join(arguments)}: {said.err}"
+        return said.out
+
+    async def refused(self, *arguments: str, stdin: str = "") -> str:
+        """Return what it complains of; the test fails when kubectl does not."""
+        said = await self.run(*arguments, stdin=stdin)
+        assert said.code != 0, f"kubectl {' '.join(arguments)}: {said.out}"
+        return said.err
+
+    async def run(self, *arguments: str, stdin: str = "") -> Said:
         process = await asyncio.create_subprocess_exec(
             self._program,
             *arguments,
@@ -49,3 +61,8 @@ class Kubectl:
         )
         out, err = await asyncio.wait_for(process.communicate(stdin.encode()), _PATIENCE_SECONDS)
         return Said(process.returncode or 0, out.decode(), err.decode())
+
+
+def rows(table: str) -> list[list[str]]:
+    """Return the words of each line."""
+    return [line.split() for line in table.splitlines()]

@@ -15,7 +15,7 @@ from scheduler.worker_thread import THREAD_NAME
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["EPOCH", "LoopClock", "VirtualTimeLoop", "next_poll", "run"]
+__all__ = ["EPOCH", "LoopClock", "VirtualTimeLoop", "next_poll", "now", "run"]
 
 T = TypeVar("T")
 
@@ -69,6 +69,11 @@ def _is_reading() -> bool:
     return threading.active_count() > 1 and any(
         thread.name == THREAD_NAME for thread in threading.enumerate()
     )
+
+
+def now() -> float:
+    """Return the time of the running loop, in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 async def next_poll(seconds: float, deadline: float = math.inf) -> None:

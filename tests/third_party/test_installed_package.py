@@ -11,12 +11,13 @@ import sys
 import venv
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from tests.support.builders import node_object, pod_object
 from tests.support.image import base_temp, built_once, check
-from tests.third_party.profiles import cluster_of_two_racks, profile_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,31 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(__file__).parent / "quiet_racks"
 SECONDS = 120
+
+
+def profile_with(folder: Path, plugin: str) -> Path:
+    """Write a configuration whose only profile enables a plugin beside the default ones."""
+    file = folder / "scheduler.yaml"
+    enabled = {"multiPoint": {"enabled": [{"name": plugin}]}}
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "custom-scheduler", "plugins": enabled}],
+    }
+    file.write_bytes(msgspec.json.encode(configuration))
+    return file
+
+
+def cluster_of_two_racks(folder: Path) -> Path:
+    """Write a cluster of a loud node, a quiet one and a pending pod."""
+    items: list[dict[str, Any]] = [
+        node_object("loud", labels={"example.com/noisy": "yes"}),
+        node_object("quiet"),
+        pod_object("web"),
+    ]
+    file = folder / "cluster.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))
+    return file
 
 
 @pytest.fixture(scope="session")

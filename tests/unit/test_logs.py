@@ -27,8 +27,9 @@ def test_bound_and_waiting_pods_are_logged_from_verbosity_2_on(
 ) -> None:
     async def scenario() -> None:
         no = Status.unschedulable("no")
-        cluster = Cluster(NodeFilter("Picky", lambda _state, pod, _node: no if pod.name == "big" else None))
-        async with cluster.running():
+        async with Cluster(
+            NodeFilter("Picky", lambda _state, pod, _node: no if pod.name == "big" else None)
+        ).running() as cluster:
             cluster.api.create(pod("big"))
             cluster.api.create(pod("web"))
             await cluster.until(lambda: cluster.node_of("web") and not cluster.binding.under_way)

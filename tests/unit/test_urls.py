@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.urls import shown_text, shown_url, shown_value
+from scheduler.urls import is_http_url, shown_text, shown_url, shown_value
+
+
+@pytest.mark.parametrize("url", ["http://host", "https://user:password@[::1]:8443/path"])
+def test_a_url_of_http_names_a_host(url: str):
+    assert is_http_url(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["host:80", "ftp://host", "http://:80", "http://host:0", "http://host:x", "http://[::1"]
+)
+def test_other_texts_are_no_url_of_http(url: str):
+    assert not is_http_url(url)
 
 
 @pytest.mark.parametrize(

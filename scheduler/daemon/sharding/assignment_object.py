@@ -21,7 +21,7 @@ from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import SHARD_ASSIGNMENTS
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_object
-from scheduler.objects.wording import entry, was
+from scheduler.objects.wording import entry, ranges_text, was
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -157,15 +157,7 @@ def _number(count: int, noun: str) -> str:
 
 def ranges_of(owners: Sequence[str], name: str) -> str:
     """Return the buckets of one owner, as in `0-63,70`."""
-    ranges: list[list[int]] = []
-    for bucket, owner in enumerate(owners):
-        if owner != name:
-            continue
-        if ranges and ranges[-1][1] == bucket - 1:
-            ranges[-1][1] = bucket
-        else:
-            ranges.append([bucket, bucket])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return ranges_text(bucket for bucket, owner in enumerate(owners) if owner == name)
 
 
 def _give(owners: list[str], name: str, ranges: str) -> None:

@@ -23,7 +23,7 @@ from scheduler.framework.events import ClusterEvent, EventWithHint
 from scheduler.framework.features import Features
 from scheduler.framework.interface import ExtensionPoint, Plugin
 from scheduler.framework.preemption import PreemptionDryRun
-from scheduler.loop_work import calls_plugin_code, loop_work, run_to_end
+from scheduler.loop_work import calls_plugin_code, loop_work
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
@@ -107,17 +107,6 @@ def _check_events(plugin: Plugin) -> None:
             raise PluginLoadError(
                 plugin.name, f"events: EventWithHint of a ClusterEvent is expected, was {event!r:.200}"
             )
-
-
-def build_frameworks(
-    configuration: Configuration,
-    registry: Registry,
-    capabilities: Callable[[str], Mapping[type, object]],
-    instruments: Instruments | None = None,
-    budget: LoopBudget | None = None,
-) -> dict[str, Framework]:
-    """Run `build_in_steps` at once."""
-    return run_to_end(build_in_steps(configuration, registry, capabilities, instruments, budget))
 
 
 def build_in_steps(

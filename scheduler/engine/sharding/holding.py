@@ -176,15 +176,7 @@ class BucketHolder:
             return BucketState.RELEASING
         return BucketState.IN_USE if self._claims[bucket] <= self._known_version else BucketState.CLAIMED
 
-    # Decisions and Bindings.
-
-    def may_decide(self, bucket: int, now: float) -> bool:
-        """Return whether a pod may be placed on a node of a bucket."""
-        return self.state(bucket, now) is BucketState.IN_USE
-
-    def may_send(self, bucket: int, now: float) -> bool:
-        """Return whether the Binding of an earlier decision may be sent at this moment."""
-        return self.state(bucket, now) in {BucketState.IN_USE, BucketState.RELEASING}
+    # Bindings.
 
     def unanswered(self, bucket: int, sent: float) -> None:
         """Note that a Binding was sent at or before a time, and has no answer."""

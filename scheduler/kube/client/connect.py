@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.login import ExecLogin, Headers, Kubeconfig, Login, LoginError, login_of_pod
-from scheduler.kube.http.endpoint import Endpoint, is_http, proxy_of
+from scheduler.kube.http.endpoint import Endpoint, proxy_of
+from scheduler.urls import is_http_url
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Credentials:
             ConfigurationError: the certificates are unusable, or the proxy is not an HTTP proxy.
         """
         login = self.login
-        if self.proxy and not is_http(self.proxy):
+        if self.proxy and not is_http_url(self.proxy):
             raise self._broken(
                 f"the proxy in {'the kubeconfig' if login.proxy else 'the environment'} is not an HTTP proxy"
             )

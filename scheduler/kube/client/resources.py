@@ -47,7 +47,6 @@ SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
 REPLICATION_CONTROLLERS = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController", namespaced=True
 )
-PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True
 )

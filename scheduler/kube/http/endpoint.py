@@ -23,7 +23,7 @@ import aiohappyeyeballs
 
 from scheduler.kube.http.protocol import HttpProtocol
 from scheduler.kube.tls import system_context
-from scheduler.urls import shown_url
+from scheduler.urls import is_http_url, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,7 +97,8 @@ class Endpoint:
 
     def why_not(self, error: OSError) -> str:
         """Return where a connection failed, and why."""
-        proxy = f" by proxy {urlsplit(self.proxy).hostname}" if is_http(self.proxy) else ""
+        # Other values may have a password.
+        proxy = f" by proxy {urlsplit(self.proxy).hostname}" if is_http_url(self.proxy) else ""
         advice = self.advice if isinstance(error, ssl.SSLCertVerificationError) else ""
         return f"{shown_url(self.server)}{proxy}: {_told(error)}{advice and f'; {advice}'}"
 
@@ -115,7 +116,7 @@ class Endpoint:
         self, protocol_factory: Callable[[], P], url: SplitResult, secured: dict[str, Any]
     ) -> P:
         loop = asyncio.get_running_loop()
-        if not is_http(self.proxy):
+        if not is_http_url(self.proxy):
             raise ConnectionError("not the URL of an HTTP proxy")  # the URL may contain a password
         proxy = urlsplit(self.proxy)
         to_proxy = {"ssl": system_context(), "server_hostname": proxy.hostname}
@@ -202,15 +203,6 @@ def proxy_of(server: str, environment: Mapping[str, str] = os.environ) -> str:
     if _is_here(host) or _is_excepted(host, port, _variable(environment, "no_proxy")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def is_http(proxy: str) -> bool:
-    """Return whether this is the URL of an HTTP proxy. Other values must not appear in messages: they may have a password."""
-    try:
-        url = urlsplit(proxy)
-        return url.scheme in _PORTS and bool(url.hostname) and url.port != 0
-    except ValueError:  # an invalid port, an unfinished IPv6 address
-        return False
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:

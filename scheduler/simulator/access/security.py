@@ -203,6 +203,16 @@ class Grants:
         self._used.clear()
         self.refused.clear()
 
+    def judge(self, authorizer: Authorizer, user: User, deed: Attributes) -> StatusError | None:
+        """Record the decision about a request, and return the error of a rejected one."""
+        decision = authorizer.decide(user, deed)
+        if decision.allowed:
+            self.use(user, deed, decision.rules)
+            return None
+        error = refusal(user, deed, decision.reason)
+        self.refuse(user, deed, error.message)
+        return error
+
     def use(self, user: User, deed: Attributes, rules: Iterable[BoundRule]) -> None:
         """Record the rules that allowed a request."""
         used = self._used.setdefault(user.name, set())
@@ -317,33 +327,22 @@ class ClaimStatusGuard:
         status, before = obj["status"], old["status"]
         if any(status.get(field) != before.get(field) for field in ("allocation", "reservedFor")):
             deed = Attributes(verb, _RESOURCE_GROUP, _CLAIMS, "binding")
-            problem = self._problem(user, deed)
-            if problem:
+            if error := self._grants.judge(self._authorizer, user, deed):
                 what = "status.allocation or status.reservedFor"
                 message = (
                     f'changing {what} requires resource="resourceclaims/binding", verb="{verb}" permission'
                 )
-                yield forbidden_field("status.allocation", f"{message}: {problem}")
+                yield forbidden_field("status.allocation", f"{message}: {error.message}")
         if "allocation" not in status:
             return
         for driver in sorted(_changed_drivers(status, before)):
             namespace = obj["metadata"]["namespace"]
             deed = Attributes(f"arbitrary-node:{verb}", _RESOURCE_GROUP, _CLAIMS, "driver", namespace, driver)
-            problem = self._problem(user, deed)
-            if problem:
+            if error := self._grants.judge(self._authorizer, user, deed):
                 message = (
                     f'changing status.devices requires resource="resourceclaims/driver", verb="[{deed.verb}]"'
                 )
-                yield forbidden_field("status.devices", f"{message} permission: {problem}")
-
-    def _problem(self, user: User, deed: Attributes) -> str:
-        decision = self._authorizer.decide(user, deed)
-        if decision.allowed:
-            self._grants.use(user, deed, decision.rules)
-            return ""
-        message = refusal(user, deed, decision.reason).message
-        self._grants.refuse(user, deed, message)
-        return message
+                yield forbidden_field("status.devices", f"{message} permission: {error.message}")
 
 
 def _changed_drivers(status: Object, before: Object) -> set[str]:
@@ -456,13 +455,8 @@ class Security:
         return user
 
     def _require(self, user: User, deed: Attributes) -> None:
-        decision = self._authorizer.decide(user, deed)
-        if decision.allowed:
-            self.grants.use(user, deed, decision.rules)
-            return
-        error = refusal(user, deed, decision.reason)
-        self.grants.refuse(user, deed, error.message)
-        raise error
+        if error := self.grants.judge(self._authorizer, user, deed):
+            raise error
 
 
 def is_review(info: RequestInfo) -> bool:

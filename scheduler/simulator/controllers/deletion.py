@@ -164,15 +164,14 @@ class EventExpiry(Controller[Store]):
 
     resources = ("events",)
 
-    def __init__(self, store: Store, ttl_seconds: float = EVENT_TTL_SECONDS) -> None:
+    def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._ttl_seconds = ttl_seconds
         self._due: deque[tuple[float, str, str, str]] = deque()  # due time, namespace, name, resourceVersion
         self._is_waiting = False
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         if type_ != "DELETED":
-            due = asyncio.get_running_loop().time() + self._ttl_seconds
+            due = asyncio.get_running_loop().time() + EVENT_TTL_SECONDS
             self._due.append((due, *key_of(obj), obj["metadata"]["resourceVersion"]))
 
     def act(self) -> None:

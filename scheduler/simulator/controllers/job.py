@@ -11,6 +11,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.created_pods import COMPLETION_INDEX, job_pod
+from scheduler.objects.wording import ranges_text
 from scheduler.simulator.apimachinery.objects import (
     controller_of,
     is_terminating,
@@ -69,7 +70,9 @@ class JobController(WorkloadController):
         active = list(filter(is_active, pods))
         done = len(set(map(_index, succeeded)) if _is_indexed(spec) else succeeded)
         status = self._status(job, pods, active, done, len(failed))
-        status |= {"completedIndexes": _ranges(map(_index, succeeded))} if _is_indexed(spec) else {}
+        status |= (
+            {"completedIndexes": ranges_text(sorted({*map(_index, succeeded)}))} if _is_indexed(spec) else {}
+        )
 
         verdict = self._verdict(job, status, active)
         if verdict is not None:
@@ -218,17 +221,6 @@ def _is_indexed(spec: Object) -> bool:
 
 def _index(pod: Object) -> int:
     return int(pod["metadata"].get("annotations", {}).get(COMPLETION_INDEX, "-1"))
-
-
-def _ranges(indexes: Iterable[int]) -> str:
-    """Return numbers as `0-2,5`."""
-    spans: list[list[int]] = []
-    for index in sorted(set(indexes)):
-        if spans and spans[-1][1] == index - 1:
-            spans[-1][1] = index
-        else:
-            spans.append([index, index])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def _restarts(pod: Object) -> int:

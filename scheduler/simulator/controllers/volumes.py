@@ -91,6 +91,12 @@ def is_for(volume: Object, claim: Object) -> bool:
     return reference.get("uid", "") in {"", claim["metadata"]["uid"]}
 
 
+def reference_to(claim: Object) -> Object:
+    """Return the `claimRef` of a volume that is bound to a claim, or reserved for it."""
+    metadata = {name: claim["metadata"][name] for name in ("namespace", "name", "uid", "resourceVersion")}
+    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **metadata}
+
+
 def bound_claim(claim: Object, volume: Object) -> tuple[Object, Object]:
     """Return what to patch in a claim that is bound to a volume, and in its status; empty for nothing."""
     name, annotations, patch, status = key_of(volume)[1], {}, {}, {}
@@ -286,18 +292,8 @@ class VolumeController(QueueController[Store]):
 
     def _bind(self, volume: Object, claim: Object) -> None:
         """Set the references and phases of a bound volume and claim, as far as they are not set."""
-        namespace, name = key_of(claim)
-        uid = claim["metadata"]["uid"]
-        if volume["spec"].get("claimRef", {}).get("uid") != uid:
-            reference = {
-                "kind": "PersistentVolumeClaim",
-                "apiVersion": "v1",
-                "namespace": namespace,
-                "name": name,
-                "uid": uid,
-                "resourceVersion": claim["metadata"]["resourceVersion"],
-            }
-            patch: Object = {"spec": {"claimRef": reference}}
+        if volume["spec"].get("claimRef", {}).get("uid") != claim["metadata"]["uid"]:
+            patch: Object = {"spec": {"claimRef": reference_to(claim)}}
             if not is_for(volume, claim):
                 patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
             volume = self.store.change(volume, patch)

@@ -24,6 +24,7 @@ from scheduler.simulator.controllers.volumes import (
     SELECTED_NODE,
     STORAGE_PROVISIONER,
     annotations_of,
+    reference_to,
 )
 from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
 from scheduler.simulator.registry.store import Store
@@ -273,20 +274,12 @@ def _is_to_go(volume: Object) -> bool:
 
 def provisioned_volume(claim: Object, class_: Object, segment: Segment) -> Object:
     """Return the volume that a driver provisions for a claim, reserved for it."""
-    namespace, name = key_of(claim)
-    spec, driver, uid = claim["spec"], class_["provisioner"], claim["metadata"]["uid"]
-    volume_name = f"pvc-{uid}"
+    spec, driver = claim["spec"], class_["provisioner"]
+    volume_name = f"pvc-{claim['metadata']['uid']}"
     made: Object = {
         "accessModes": spec["accessModes"],
         "capacity": {"storage": spec["resources"]["requests"]["storage"]},
-        "claimRef": {
-            "kind": "PersistentVolumeClaim",
-            "apiVersion": "v1",
-            "namespace": namespace,
-            "name": name,
-            "uid": uid,
-            "resourceVersion": claim["metadata"]["resourceVersion"],
-        },
+        "claimRef": reference_to(claim),
         "csi": {"driver": driver, "volumeHandle": volume_name},
         "persistentVolumeReclaimPolicy": class_["reclaimPolicy"],
         "storageClassName": class_["metadata"]["name"],

@@ -30,6 +30,7 @@ class Actor(ABC):
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.random = stage.random_of(self.name)
+        self._count = 0  # of what it has created
 
     def begin(self) -> None:
         """Set up, before any daemon runs."""

@@ -45,7 +45,6 @@ class CoschedulingGroups(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (0.5, 4.0)
 
     def begin(self) -> None:
-        self._count = 0
         for definition in _DEFINITIONS:
             self.stage.store.create(CRDS, definition)
         self.stage.judges.append(self._judge)

@@ -28,7 +28,6 @@ class Devices(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (1.0, 8.0)
 
     def begin(self) -> None:
-        self._count = 0
         self._generations: dict[str, int] = {}  # node -> of its pool
         self.stage.on_step(self._passing)
         store = self.stage.store
@@ -188,10 +187,7 @@ class SlowClaims(Devices):
         name = f"slow-{self._count}"
         selector = {"cel": {"expression": f"device.driver == '{_SLOW_DRIVER}'"}}
         requests = [
-            {
-                "name": f"r{number}",
-                "exactly": {"deviceClassName": _ANY, "selectors": [selector], "count": 1},
-            }
+            {"name": f"r{number}", "exactly": {"deviceClassName": _ANY, "selectors": [selector], "count": 1}}
             for number in range(self.random.choice((2, 3)))
         ]
         constraint = {

@@ -145,7 +145,6 @@ class Tokens(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (3.0, 25.0)
 
     def begin(self) -> None:
-        self._count = 0
         self._file = self.stage.folder / "token"
         kubeconfig = {
             "current-context": "here",

@@ -38,7 +38,6 @@ class Gangs(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (0.5, 5.0)
 
     def begin(self) -> None:
-        self._count = 0
         self._fields: dict[
             tuple[str, str], dict[str, Any]
         ] = {}  # (namespace, group) -> what its pods are like

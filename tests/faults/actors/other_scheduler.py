@@ -21,7 +21,6 @@ class Foreigners(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (2.0, 15.0)
 
     def begin(self) -> None:
-        self._count = 0
         self.stage.on_step(self._passing)
 
     async def act(self) -> None:

@@ -23,7 +23,6 @@ class Monsters(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (2.0, 25.0)
 
     def begin(self) -> None:
-        self._count = 0
         # No client of the simulated server can write what real ones keep: fields managed by nested paths.
         nested = b'{"f:a":' * _DEPTH + b"{}" + b"}" * _DEPTH
         self.stage.garbled[_DEEP] = _DEEP + b',"managedFields":[{"manager":"m","fieldsV1":' + nested + b"}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
@@ -23,28 +24,72 @@ QUEUES, QUOTAS = "queues.custom-scheduler.io", "elasticquotas.scheduling.x-k8s.i
 _KINDS = {QUEUES: "custom-scheduler.io/v1alpha1/queues", QUOTAS: "scheduling.x-k8s.io/v1alpha1/elasticquotas"}
 _QUEUE_NAME = "custom-scheduler.io/queue-name"
 _CPU = ("100m", "500m", "1", "2")
-_N_QUEUES, _N_QUOTAS = 8, 100
 _MOST_PODS = 50
 
 
-class Queues(Actor):
+class Teams(Actor):
+    """Whoever creates pods in the namespaces of teams, and deletes them."""
+
+    definition: ClassVar[str]  # of the objects that limit the teams
+    teams: ClassVar[tuple[str, ...]]
+    busy: ClassVar[int]  # number of teams with pods
+    prefix: ClassVar[str]  # of the pods' names
+
+    def begin(self) -> None:
+        store = self.stage.store
+        store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / f"{self.definition}.yaml").read_text()))
+        for name in self.teams:
+            store.create("namespaces", {"metadata": {"name": name}})
+        self.stage.later(0.5, self._create_all)
+        self.stage.judges.append(self._judge)
+
+    @abstractmethod
+    def _create_all(self) -> None:
+        """Create the objects that limit the teams."""
+
+    @abstractmethod
+    def _judge(
+        self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
+    ) -> None:
+        """Find choices that exceed a limit."""
+
+    def _pods(self) -> list[Object]:
+        return [pod for pod in self.stage.our_pods() if pod["metadata"]["name"].startswith(self.prefix)]
+
+    def _deploy(self) -> None:
+        draw = self.random
+        namespace = draw.choice(self.teams[: self.busy])
+        for _ in range(draw.choice((1, 2, 4))):
+            if len(self._pods()) >= _MOST_PODS:
+                return
+            self._count += 1
+            name = f"{self.prefix}{self._count}"
+            self.tell(f"create {name} in {namespace}")
+            fields = {"cpu": draw.choice(_CPU), "priority": draw.choice((0, 0, 10))}
+            scheduler = draw.choice(self.stage.plan.scheduler_names)
+            pod = pod_object(name, namespace=namespace, scheduler_name=scheduler, **fields)
+            self.stage.cluster.add_pods(pod)
+
+    def _delete_pod(self) -> None:
+        pod = self.one_of(self._pods())
+        if pod is not None:
+            metadata = pod["metadata"]
+            self.tell(f"delete {'pending' if is_pending(pod) else 'placed'} {metadata['name']}")
+            self.stage.store.delete("pods", metadata["name"], metadata["namespace"], grace_period_seconds=0)
+
+
+class Queues(Teams):
     """Whoever divides the cluster among teams.
 
     Queue qN has the pods of namespace qN if it has no children. Some have no namespace: pods that name them come there.
     """
 
     name = "queues"
+    definition = "queues"
+    teams = tuple(f"q{number}" for number in range(8))
+    busy = 4
+    prefix = "queued-"
     pause_seconds: ClassVar[tuple[float, float]] = (0.5, 4.0)
-
-    def begin(self) -> None:
-        self._count = 0
-        store = self.stage.store
-        store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / "queues.yaml").read_text()))
-        self._names = [f"q{number}" for number in range(_N_QUEUES)]
-        for name in self._names:
-            store.create("namespaces", {"metadata": {"name": name}})
-        self.stage.later(0.5, self._create_all)
-        self.stage.judges.append(self._judge)
 
     async def act(self) -> None:
         self.weighted(
@@ -58,8 +103,8 @@ class Queues(Actor):
 
     def _create_all(self) -> None:
         """Make chains, which end at a root."""
-        for number, name in enumerate(self._names):
-            self._create(name, self.random.choice(("", *self._names[:number])))
+        for number, name in enumerate(self.teams):
+            self._create(name, self.random.choice(("", *self.teams[:number])))
 
     def _create(self, name: str, parent: str) -> None:
         spec: dict[str, Any] = {"weight": self.random.choice((1, 2, 5)), **self._max()}
@@ -88,9 +133,7 @@ class Queues(Actor):
         if queue is None:
             return
         name = queue["metadata"]["name"]
-        parent = self.random.choice(
-            [*5 * (None,), "nowhere", *(each for each in self._names if each != name)]
-        )
+        parent = self.random.choice([*5 * (None,), "nowhere", *(each for each in self.teams if each != name)])
         self.tell(f"reparent {name} to {parent}")
         self.stage.store.patch(QUEUES, name, {"spec": {"parent": parent}})
 
@@ -106,37 +149,25 @@ class Queues(Actor):
             self.stage.store.patch(QUEUES, queue["metadata"]["name"], {"spec": spec})
 
     def _toggle(self) -> None:
-        name = self.random.choice(self._names)
+        name = self.random.choice(self.teams)
         if self.stage.store.find(QUEUES, name) is None:
             self.tell(f"add {name} again")
-            self._create(name, self.random.choice(("", *(each for each in self._names if each != name))))
+            self._create(name, self.random.choice(("", *(each for each in self.teams if each != name))))
         else:
             self.tell(f"remove {name}")
             self.stage.store.delete(QUEUES, name)
 
-    def _deploy(self) -> None:
-        namespace = self.random.choice(self._names[: _N_QUEUES // 2])
-        for _ in range(self.random.choice((1, 2, 4))):
-            if len(_pods_of(self, "queued-")) >= _MOST_PODS:
-                return
-            self._count += 1
-            self.tell(f"create queued-{self._count} in {namespace}")
-            _create_pod(self, f"queued-{self._count}", namespace)
-
     def _relabel(self) -> None:
         """Let a pod name another queue, or none; a queue that admits the pod's namespace gets the pod."""
-        pod = self.one_of(_pods_of(self, "queued-"))
+        pod = self.one_of(self._pods())
         if pod is not None:
             metadata = pod["metadata"]
             queues = self.stage.store.list(QUEUES)
             free = [each["metadata"]["name"] for each in queues if not each["spec"].get("namespaces")]
-            queue = self.random.choice((None, *self._names, *free, *free))
+            queue = self.random.choice((None, *self.teams, *free, *free))
             self.tell(f"relabel {metadata['name']} for {queue}")
             patch = {"metadata": {"labels": {_QUEUE_NAME: queue}}}
             self.stage.store.patch("pods", metadata["name"], patch, metadata["namespace"])
-
-    def _delete_pod(self) -> None:
-        _delete(self, self.one_of(_pods_of(self, "queued-")))
 
     def _judge(
         self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
@@ -179,21 +210,15 @@ class Queues(Actor):
                     self.stage.find(f"queue {name} uses {used[name]} milliCPU, its status says {said}")
 
 
-class ElasticQuotas(Actor):
+class ElasticQuotas(Teams):
     """Whoever gives a hundred namespaces a quota each, and changes all at once."""
 
     name = "quotas"
+    definition = "elasticquotas"
+    teams = tuple(f"t{number}" for number in range(100))
+    busy = 5
+    prefix = "limited-"
     pause_seconds: ClassVar[tuple[float, float]] = (1.0, 6.0)
-
-    def begin(self) -> None:
-        self._count = 0
-        store = self.stage.store
-        store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / "elasticquotas.yaml").read_text()))
-        self._names = [f"t{number}" for number in range(_N_QUOTAS)]
-        for name in self._names:
-            store.create("namespaces", {"metadata": {"name": name}})
-        self.stage.later(0.5, self._create_all)
-        self.stage.judges.append(self._judge)
 
     async def act(self) -> None:
         self.weighted(
@@ -201,7 +226,7 @@ class ElasticQuotas(Actor):
         )()
 
     def _create_all(self) -> None:
-        for name in self._names:
+        for name in self.teams:
             if self.stage.store.find(QUOTAS, name, name) is None:
                 made = {
                     "apiVersion": "scheduling.x-k8s.io/v1alpha1",
@@ -228,18 +253,6 @@ class ElasticQuotas(Actor):
         for quota in quotas:
             self.stage.store.delete(QUOTAS, quota["metadata"]["name"], quota["metadata"]["namespace"])
         self.stage.later(self.random.choice((0.0, 1.0)), self._create_all)
-
-    def _deploy(self) -> None:
-        namespace = self.random.choice(self._names[:5])
-        for _ in range(self.random.choice((1, 2, 4))):
-            if len(_pods_of(self, "limited-")) >= _MOST_PODS:
-                return
-            self._count += 1
-            self.tell(f"create limited-{self._count} in {namespace}")
-            _create_pod(self, f"limited-{self._count}", namespace)
-
-    def _delete_pod(self) -> None:
-        _delete(self, self.one_of(_pods_of(self, "limited-")))
 
     def _judge(
         self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
@@ -319,21 +332,3 @@ def _asked_milli(pod: Object) -> int:
 
 def _milli_of(text: Any) -> int:
     return int(text[:-1]) if str(text).endswith("m") else 1000 * int(text)
-
-
-def _pods_of(actor: Actor, prefix: str) -> list[Object]:
-    return [pod for pod in actor.stage.our_pods() if pod["metadata"]["name"].startswith(prefix)]
-
-
-def _create_pod(actor: Actor, name: str, namespace: str) -> None:
-    draw = actor.random
-    fields = {"cpu": draw.choice(_CPU), "priority": draw.choice((0, 0, 10))}
-    scheduler = draw.choice(actor.stage.plan.scheduler_names)
-    actor.stage.cluster.add_pods(pod_object(name, namespace=namespace, scheduler_name=scheduler, **fields))
-
-
-def _delete(actor: Actor, pod: Object | None) -> None:
-    if pod is not None:
-        metadata = pod["metadata"]
-        actor.tell(f"delete {'pending' if is_pending(pod) else 'placed'} {metadata['name']}")
-        actor.stage.store.delete("pods", metadata["name"], metadata["namespace"], grace_period_seconds=0)

@@ -31,7 +31,6 @@ class Tenants(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (2.0, 15.0)
 
     def begin(self) -> None:
-        self._count = 0
         self.stage.store.create(_CLASSES, {"metadata": {"name": _DEAR}, "spec": {}})
 
     async def act(self) -> None:

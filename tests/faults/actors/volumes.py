@@ -40,7 +40,6 @@ class Volumes(Actor):
     classes: ClassVar[tuple[str, ...]] = (_LOCAL, _PROVISIONED)
 
     def begin(self) -> None:
-        self._count = 0
         self._deleted: set[str] = set()
         self._faults = ProvisioningFaults()
         self._failing: list[ProvisioningFault] = []

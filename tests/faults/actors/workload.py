@@ -29,7 +29,6 @@ class Workload(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (0.2, 4.0)
 
     def begin(self) -> None:
-        self._count = 0
         self._groups: dict[str, tuple[dict[str, Any], int]] = {}  # name -> what its pods are, replicas
         for _ in range(self.random.randint(1, 3)):
             self._burst()

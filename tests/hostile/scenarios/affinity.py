@@ -249,7 +249,5 @@ async def large_controllers(it: Stage) -> None:
             path = f"/apis/{kind.format(it.namespace)}/{names[number % len(names)]}"
             await it.api.patch(path, {"metadata": {"labels": {"n": str(number)}}})
 
-    async with it.meanwhile(1, change):
-        await it.innocents()
-        await it.pause(5)
+    await it.innocents_while(1, change, 5)
     it.expect(await it.wait_for(f"{names[0]}-0", judged, 60), "a pod of the ReplicaSet is not judged")

@@ -51,9 +51,7 @@ async def namespaces_that_flip(it: Stage) -> None:
         labels = {"metadata": {"labels": {"team": f"t{number % 50}"}}}
         await it.api.patch(f"/api/v1/namespaces/{names[number % len(names)]}", labels)
 
-    async with it.meanwhile(it.n(400, least=20), flip):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(400, least=20), flip)
 
 
 @scenario()
@@ -73,9 +71,7 @@ async def label_keys_of_nodes(it: Stage) -> None:
         last[node] = key
         await it.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
-    async with it.meanwhile(it.n(500, least=30), relabel):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(500, least=30), relabel)
 
 
 def _kinds(it: Stage, name: str) -> list[Json]:
@@ -134,9 +130,7 @@ async def classes_that_come_and_go(it: Stage) -> None:
         collection = await it.api.collection(made["apiVersion"], made["kind"], meta.get("namespace", ""))
         await it.api.ask("DELETE", f"{collection}/{meta['name']}")
 
-    async with it.meanwhile(it.n(400, least=20), come_and_go):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(400, least=20), come_and_go)
 
 
 @scenario()
@@ -165,6 +159,4 @@ async def csi_nodes_that_change(it: Stage) -> None:
         await it.api.ask("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{name}")
         await it.api.create(made)
 
-    async with it.meanwhile(it.n(200, least=20), change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(200, least=20), change)

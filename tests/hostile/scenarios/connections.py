@@ -81,9 +81,7 @@ async def rotating_secrets(it: Stage) -> None:
     async def change(_: int) -> None:
         await asyncio.to_thread(rotate)
 
-    async with it.meanwhile(1 if not it.is_small else 10, change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(1 if not it.is_small else 10, change)
 
 
 def _with_token_file(it: Stage, found: Json | None, token: Path) -> Json:
@@ -152,9 +150,7 @@ async def door_of_the_extender_service(it: Stage) -> None:
                 async with it.api.session.post(f"https://127.0.0.1:{port}/filter", data=body) as answer:
                     await answer.read()
 
-        async with it.meanwhile(it.n(100, least=10), shout):
-            await it.innocents()
-            await it.pause(15)
+        await it.innocents_while(it.n(100, least=10), shout)
         for transport in flood:
             transport.close()
         it.expect(service.poll() is None, f"the extender service ends: {service.poll()}")

@@ -183,9 +183,7 @@ async def changing_slices(it: Stage) -> None:
         made = [{"name": f"gpu-{g}", "attributes": {SERIAL: {"string": f"{number}-{g}"}}} for g in range(4)]
         await it.api.patch(f"{slices}/{name}", {"spec": {"devices": made}})
 
-    async with it.meanwhile(it.n(500, least=20), change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(500, least=20), change)
 
 
 @scenario()
@@ -202,6 +200,4 @@ async def missing_claims(it: Stage) -> None:
         await claim(it, name, exactly(count=5))
         await it.api.ask("DELETE", f"{claims}/{name}")
 
-    async with it.meanwhile(it.n(400, least=20), come_and_go):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(400, least=20), come_and_go)

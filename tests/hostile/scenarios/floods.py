@@ -28,9 +28,7 @@ async def events_of_failures(it: Stage) -> None:
         path = f"/api/v1/namespaces/{it.namespace}/pods/f-{number % count}"
         await it.api.patch(path, {"spec": {"tolerations": [toleration]}})
 
-    async with it.meanwhile(it.n(500, least=30), change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(500, least=30), change)
 
 
 @scenario()
@@ -53,13 +51,6 @@ async def created_events(it: Stage) -> None:
     await deleting
 
 
-async def _delete_all(it: Stage) -> None:
-    path = f"/api/v1/namespaces/{it.namespace}/pods"
-    deleting = asyncio.create_task(it.api.ask("DELETE", path, gracePeriodSeconds="0"))
-    await it.innocents()
-    await deleting
-
-
 @scenario()
 async def pending_pods_deleted(it: Stage) -> None:
     """100,000 pending pods of different priorities and labels that are all deleted at once"""
@@ -70,7 +61,7 @@ async def pending_pods_deleted(it: Stage) -> None:
         for number in range(it.n(100_000, least=20))
     )
     await it.pause(10)
-    await _delete_all(it)
+    await it.delete_all_pods()
 
 
 @scenario()
@@ -81,7 +72,7 @@ async def gated_pods_deleted(it: Stage) -> None:
         for number in range(it.n(100_000, least=20))
     )
     await it.pause(5)
-    await _delete_all(it)
+    await it.delete_all_pods()
 
 
 @scenario()
@@ -92,7 +83,7 @@ async def scheduled_pods_deleted(it: Stage) -> None:
     await it.own_nodes([f"roomy-{number}" for number in range(nodes)], pods=str(2 * count // nodes))
     await it.api.create_all(it.pod(f"b-{number}", cpu="1m", **it.own()) for number in range(count))
     await it.pause(10)
-    await _delete_all(it)
+    await it.delete_all_pods()
 
 
 @scenario()

@@ -144,9 +144,7 @@ async def changing_members(it: Stage) -> None:
         path = f"/api/v1/namespaces/{it.namespace}/pods/m-{number % pods}"
         await it.api.patch(path, {"metadata": {"labels": label}})
 
-    async with it.meanwhile(it.n(300, least=20), change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(300, least=20), change)
 
 
 @scenario(
@@ -172,6 +170,4 @@ async def large_groups(it: Stage) -> None:
     async def change(number: int) -> None:
         await it.api.patch(path, {"spec": {"minResources": {"example.com/r0": str(number)}}})
 
-    async with it.meanwhile(2, change):
-        await it.innocents()
-        await it.pause(10)
+    await it.innocents_while(2, change, 10)

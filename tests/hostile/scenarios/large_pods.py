@@ -34,9 +34,7 @@ async def environments(it: Stage) -> None:
         path = f"/api/v1/namespaces/{it.namespace}/pods/e-{number % count}"
         await it.api.patch(path, {"metadata": {"labels": {"churn": str(number)}}})
 
-    async with it.meanwhile(it.n(50, least=10), change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(50, least=10), change)
 
 
 def _ports(number: int, count: int) -> list[Json]:

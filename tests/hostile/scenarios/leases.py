@@ -32,9 +32,7 @@ async def renewals_in_other_times(it: Stage) -> None:
             LEASE, {"metadata": {"annotations": annotations}, "spec": {"renewTime": rfc3339_micro(moment)}}
         )
 
-    async with it.meanwhile(2 if not it.is_small else 10, change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(2 if not it.is_small else 10, change)
     await it.api.patch(LEASE, {"metadata": {"annotations": None}})
 
 
@@ -46,9 +44,7 @@ async def deleted_lease(it: Stage) -> None:
     async def delete(_: int) -> None:
         await it.api.ask("DELETE", LEASE)
 
-    async with it.meanwhile(2 if not it.is_small else 10, delete):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(2 if not it.is_small else 10, delete)
     await asyncio.sleep(5)  # two tries to renew
 
 
@@ -86,6 +82,4 @@ async def readers_of_pages(it: Stage) -> None:
         except OSError as error:
             raise RefusedError("GET", url, 0, str(error).encode()) from error
 
-    async with it.meanwhile(it.n(200, least=20), ask):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(200, least=20), ask)

@@ -40,9 +40,7 @@ async def large_nodes(it: Stage) -> None:
         label = {"metadata": {"labels": {"churn": str(number)}}}
         await it.api.patch(f"/api/v1/nodes/{names[number % len(names)]}", label)
 
-    async with it.meanwhile(10, change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(10, change)
 
 
 @scenario()
@@ -54,13 +52,7 @@ async def unschedulable_pods(it: Stage) -> None:
     )
     await it.pause(30)
 
-    async def relabel(number: int) -> None:
-        label = {"metadata": {"labels": {"churn": str(number)}}}
-        await it.api.patch(f"/api/v1/nodes/{it.node(number * 7)}", label)
-
-    async with it.meanwhile(10, relabel):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(10, it.relabel)
 
 
 @scenario()
@@ -72,6 +64,4 @@ async def heartbeats(it: Stage) -> None:
         status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": at}]}
         await it.api.patch(f"/api/v1/nodes/{it.node(number * 7)}/status", {"status": status}, STRATEGIC)
 
-    async with it.meanwhile(it.n(500, least=30), beat):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(500, least=30), beat)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +90,7 @@ async def resizes(it: Stage) -> None:
         spec = {"spec": {"containers": [{"name": "main", "resources": new}]}}
         await it.api.patch(f"{path}/resize", spec, STRATEGIC)
 
-    async with it.meanwhile(it.n(200, least=20), resize):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(200, least=20), resize)
 
 
 @scenario()
@@ -204,9 +201,7 @@ async def priority_classes(it: Stage) -> None:
     async def change(number: int) -> None:
         await it.api.patch(f"{collection}/{names[-1 - number % len(names)]}", {"description": str(number)})
 
-    async with it.meanwhile(it.n(200, least=10), change):
-        await it.innocents()
-        await it.pause(10)
+    await it.innocents_while(it.n(200, least=10), change, 10)
 
 
 @scenario()
@@ -218,10 +213,7 @@ async def all_pods_deleted(it: Stage) -> None:
             for number in range(it.n(20_000, least=20))
         )
         await it.pause(5)
-        path = f"/api/v1/namespaces/{it.namespace}/pods"
-        deleting = asyncio.create_task(it.api.ask("DELETE", path, gracePeriodSeconds="0"))
-        await it.innocents()
-        await deleting
+        await it.delete_all_pods()
 
 
 @scenario()
@@ -260,6 +252,4 @@ async def large_pods_come_and_go(it: Stage) -> None:
         path = f"/api/v1/namespaces/{it.namespace}/pods/l-{number}"
         await it.api.ask("DELETE", path, gracePeriodSeconds="0")
 
-    async with it.meanwhile(it.n(200, least=20), come_and_go):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(200, least=20), come_and_go)

@@ -35,6 +35,4 @@ async def scheduler_profiles(it: Stage) -> None:
         weights = {"score": {"enabled": [{"name": "ImageLocality", "weight": 1 + number % 9}]}}
         await it.api.patch(f"{collection}/{names[0]}", {"spec": {"plugins": weights}})
 
-    async with it.meanwhile(5, change):
-        await it.innocents()
-        await it.pause(20)
+    await it.innocents_while(5, change, 20)

@@ -74,6 +74,4 @@ async def cut_answers(it: Stage) -> None:
         path = f"/api/v1/namespaces/{it.namespace}/pods/c-{number % count}"
         await it.api.patch(path, {"metadata": {"labels": {"churn": str(number)}}})
 
-    async with it.meanwhile(50, change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(50, change)

@@ -38,9 +38,7 @@ async def _change(it: Stage, name: str) -> None:
     async def change(number: int) -> None:
         await it.api.patch(f"{collection}/{name}", {"spec": {"weight": 1 + number % 100}})
 
-    async with it.meanwhile(10, change):
-        await it.innocents()
-        await it.pause(10)
+    await it.innocents_while(10, change, 10)
 
 
 @scenario(profile=QUEUES, is_ours=True, definitions=("queues",))
@@ -94,9 +92,7 @@ async def many_quotas(it: Stage) -> None:
             f"{collection}/e-{number % count}", {"spec": {"min": {"cpu": str(1 + number % 2)}}}
         )
 
-    async with it.meanwhile(it.n(100, least=10), change):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(it.n(100, least=10), change)
 
 
 @scenario(profile=QUOTAS, is_ours=True, definitions=("elasticquotas",))
@@ -117,6 +113,4 @@ async def large_quota(it: Stage) -> None:
     async def change(number: int) -> None:
         await it.api.patch(path, {"spec": {"max": {"cpu": str(1 + number % 5)}}})
 
-    async with it.meanwhile(2, change):
-        await it.innocents()
-        await it.pause(10)
+    await it.innocents_while(2, change, 10)

@@ -28,8 +28,12 @@ def _has_a_node(made: Json) -> bool:
     return "volume.kubernetes.io/selected-node" in made["metadata"].get("annotations", {})
 
 
-async def pvc(it: Stage, name: str, class_name: str) -> None:
-    await it.api.create(bare(claim(name, namespace=it.namespace, class_name=class_name)))
+async def claimants(it: Stage, class_name: str) -> None:
+    """Create 100 claims, each with a pod."""
+    for number in range(it.n(100, least=2)):
+        name = f"c-{number}"
+        await it.api.create(bare(claim(name, namespace=it.namespace, class_name=class_name)))
+        await it.api.create(it.pod(name, volumes=mounted(name)))
 
 
 def available(name: str, class_name: str, terms: list[Json]) -> Json:
@@ -68,9 +72,7 @@ async def terms_of_volumes(it: Stage) -> None:
             for term in range(it.n(1000, least=10))
         ]
         await it.api.create(available(f"{name}-{number}", name, terms))
-    for number in range(it.n(100, least=2)):
-        await pvc(it, f"c-{number}", name)
-        await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
+    await claimants(it, name)
     await it.innocents()
     it.expect(await it.wait_for("c-0", judged, 60), "the claimant is not judged")
 
@@ -81,9 +83,7 @@ async def topologies_of_classes(it: Stage) -> None:
     name = it.namespace
     topologies = [{f"k{number}": [f"v{number}"]} for number in range(it.n(5000, least=10))]
     await it.api.create(storage_class(name, provisioner="hostile.example.com", topologies=topologies))
-    for number in range(it.n(100, least=2)):
-        await pvc(it, f"c-{number}", name)
-        await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
+    await claimants(it, name)
     await it.innocents()
     it.expect(await it.wait_for("c-0", judged, 60), "the claimant is not judged")
 
@@ -103,13 +103,7 @@ async def waiting_claims(it: Stage) -> None:
     )
     await it.api.create_all(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")) for number in range(count))
 
-    async def relabel(number: int) -> None:
-        label = {"metadata": {"labels": {"churn": str(number)}}}
-        await it.api.patch(f"/api/v1/nodes/{it.node(number * 7)}", label)
-
-    async with it.meanwhile(10, relabel):
-        await it.innocents()
-        await it.pause(15)
+    await it.innocents_while(10, it.relabel)
 
 
 @scenario()
@@ -164,9 +158,7 @@ async def claims_of_bound_pods(it: Stage) -> None:
         await it.api.patch(f"{path}/b-{number % pods}-{number % count}", label)
 
     async with it.meanwhile(50, change):
-        for number in range(it.n(100, least=2)):
-            await pvc(it, f"c-{number}", name)
-            await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
+        await claimants(it, name)
         await it.innocents()
         it.expect(
             await it.wait_for("c-0", _has_a_node, 60, kind="persistentvolumeclaims"), "no node is selected"
@@ -190,8 +182,6 @@ async def reports_of_room(it: Stage) -> None:
         await it.api.patch(f"{path}/r-{number % count}", {"capacity": f"{1 + number % 7}Mi"})
 
     async with it.meanwhile(200, change):
-        for number in range(it.n(100, least=2)):
-            await pvc(it, f"c-{number}", name)
-            await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
+        await claimants(it, name)
         await it.innocents()
         it.expect(await it.wait_for("c-0", judged, 60), "the claimant is not judged")

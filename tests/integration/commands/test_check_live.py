@@ -62,8 +62,8 @@ def taken(configuration: Configuration | None = None) -> dict[Right, str]:
     return rights_of(profiles, configuration.settings, config_map=ACCOUNT)
 
 
-def scheduler_pod(name: str, *, account: str, namespace: str = "kube-system") -> dict[str, Any]:
-    pod = pod_object(name, namespace=namespace)
+def scheduler_pod(name: str, *, account: str) -> dict[str, Any]:
+    pod = pod_object(name, namespace="kube-system")
     pod["spec"]["serviceAccountName"] = account
     return pod
 

@@ -155,8 +155,8 @@ def test_the_cluster_can_come_from_standard_input() -> None:
     assert [each["pod"] for each in found] == ["default/web"]
 
 
-def an_event(type_: str, obj: dict[str, Any], old: dict[str, Any] | None = None) -> bytes:
-    return json.dumps({"type": type_, "object": obj, "oldObject": old}).encode()
+def an_event(type_: str, obj: dict[str, Any]) -> bytes:
+    return json.dumps({"type": type_, "object": obj, "oldObject": None}).encode()
 
 
 def test_an_event_is_evaluated_for_every_pending_pod(cluster: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import ssl
 import sys
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 import msgspec
@@ -19,13 +19,16 @@ from scheduler.simulator.server import ApiServer
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 from tests.unit.extensions.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from scheduler.configuration.types import Extender
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 PATIENCE_SECONDS = 60.0
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -111,29 +114,21 @@ async def serving(
     port, http_port = free_port(), free_port()
     account = {"token": token, "user": "account"} if token else {}
     kubeconfig = server.write_kubeconfig(folder / "kubeconfig", **account)
+    command = (*(program or (forked_program(),)), "extender", "--kubeconfig", kubeconfig)
+    where = ("--bind-address", "127.0.0.1", "--secure-port", port, "--http-port", http_port)
     with (folder / "extender.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(program or (forked_program(),)), "extender", "--kubeconfig",
-            str(kubeconfig), "--bind-address", "127.0.0.1",
-            "--secure-port", str(port), "--http-port", str(http_port), *map(str, flags),
-            stdout=asyncio.subprocess.PIPE, stderr=log,
-        )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        lines: list[str] = []
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while "ignorable:" not in (lines or [""])[-1]:
-                line = (await process.stdout.readline()).decode()
-                assert line, f"it ended: {(folder / 'extender.log').read_text()}"
-                lines.append(line)
-            while await status_of(f"http://127.0.0.1:{http_port}/readyz") != 200:
-                assert process.returncode is None, f"it ended: {(folder / 'extender.log').read_text()}"
-                await asyncio.sleep(0.05)
-        yield Served(process, "".join(lines), port, http_port)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        async with started(*command, *where, *flags, stdout=asyncio.subprocess.PIPE, stderr=log) as process:
+            assert process.stdout is not None
+            lines: list[str] = []
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while "ignorable:" not in (lines or [""])[-1]:
+                    line = (await process.stdout.readline()).decode()
+                    assert line, f"it ended: {(folder / 'extender.log').read_text()}"
+                    lines.append(line)
+                while await status_of(f"http://127.0.0.1:{http_port}/readyz") != 200:
+                    assert process.returncode is None, f"it ended: {(folder / 'extender.log').read_text()}"
+                    await asyncio.sleep(0.05)
+            yield Served(process, "".join(lines), port, http_port)
 
 
 async def status_of(url: str, method: str = "GET") -> int:
@@ -148,44 +143,32 @@ def nodes_of(server: ApiServer) -> set[str | None]:
     return {each["spec"].get("nodeName") for each in server.store.list("pods")}
 
 
-def with_nodes(test: Callable[[ApiServer], Coroutine[Any, Any, None]]) -> None:
-    async def scenario() -> None:
-        async with ApiServer() as server:
-            for name in ("a", "b", "c"):
-                server.store.create("nodes", node_object(name))
-            await test(server)
-
-    asyncio.run(scenario())
+@asynccontextmanager
+async def server_with_nodes() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        for name in ("a", "b", "c"):
+            server.store.create("nodes", node_object(name))
+        yield server
 
 
-def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https(
+async def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https(
     config: Path, tmp_path: Path
 ) -> None:
-    async def test(server: ApiServer) -> None:
+    async with server_with_nodes() as server:
         flags = ("--config", config, "--bind", "--cert-dir", tmp_path / "kept", "-v", "2")
-        started = (sys.executable, "-m", "scheduler")
-        async with serving(server, tmp_path, *flags, program=started) as served:
+        python = (sys.executable, "-m", "scheduler")
+        async with serving(server, tmp_path, *flags, program=python) as served:
             assert served.told.url_prefix == f"https://127.0.0.1:{served.port}"
             assert (served.told.weight, served.told.node_cache_capable) == (3, True)
             behind = tmp_path / "behind.yaml"
             behind.write_text(f"{HEAD}{served.snippet}leaderElection: {{leaderElect: false}}\n")
-            scheduler = await asyncio.create_subprocess_exec(
-                forked_program(), "run", "--config", str(behind), "--secure-port", "0",
-                "--kubeconfig", str(tmp_path / "kubeconfig"), stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
+            scheduler = (forked_program(), "run", "--config", behind, "--secure-port", "0")
+            logged = (tmp_path / "extender.log").read_text
+            async with started(*scheduler, "--kubeconfig", tmp_path / "kubeconfig"):
                 for name in ("web", "shop"):
                     server.store.create("pods", pod_object(name))
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    while (  # noqa: ASYNC110 - decided elsewhere, and logged after the answer
-                        nodes_of(server) != {"b"}
-                        or (tmp_path / "extender.log").read_text().count("Pod bound") < 2
-                    ):
-                        await asyncio.sleep(0.05)
-            finally:
-                scheduler.kill()
-                await scheduler.wait()
-            log = (tmp_path / "extender.log").read_text()
+                await until(lambda: nodes_of(server) == {"b"} and logged().count("Pod bound") >= 2)
+            log = logged()
             assert "Every client is accepted" not in log
             assert "PRIVATE" not in log + served.snippet
             assert log.count("Pod bound") == 2
@@ -193,14 +176,12 @@ def test_the_printed_snippet_makes_a_scheduler_use_the_extender_over_https(
             async with asyncio.timeout(PATIENCE_SECONDS):
                 assert await served.process.wait() == 0
 
-    with_nodes(test)
 
-
-def test_a_stored_certificate_is_unchanged_after_a_restart(config: Path, tmp_path: Path) -> None:
+async def test_a_stored_certificate_is_unchanged_after_a_restart(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     flags = ("--config", config, "--cert-dir", folder)
 
-    async def test(server: ApiServer) -> None:
+    async with server_with_nodes() as server:
         reported = [extender(*flags, "--snippet").stdout]
         for _ in range(2):
             async with serving(server, tmp_path, *flags) as served:
@@ -215,16 +196,14 @@ def test_a_stored_certificate_is_unchanged_after_a_restart(config: Path, tmp_pat
         assert len(authorities) == 1
         assert (folder / "tls.key").stat().st_mode & 0o777 == 0o600
 
-    with_nodes(test)
 
-
-def test_only_schedulers_with_a_certificate_are_accepted_if_one_is_required(
+async def test_only_schedulers_with_a_certificate_are_accepted_if_one_is_required(
     config: Path, tmp_path: Path
 ) -> None:
     key, certificate = client_pair()
     (tmp_path / "clients.crt").write_bytes(certificate)
 
-    async def test(server: ApiServer) -> None:
+    async with server_with_nodes() as server:
         flags = ("--config", config, "--client-ca-file", tmp_path / "clients.crt", "--bind")
         async with serving(server, tmp_path, *flags) as served:
             assert "# Add certFile and keyFile to tlsConfig" in served.snippet
@@ -241,20 +220,17 @@ def test_only_schedulers_with_a_certificate_are_accepted_if_one_is_required(
                     assert answer.status == 200
             assert await status_of(f"http://127.0.0.1:{served.http_port}/filter", "POST") in {404, 405}
             with_certificate = msgspec.structs.replace(
-                served.told,
-                tls_config=msgspec.structs.replace(tls, cert_data=certificate, key_data=key),
+                served.told, tls_config=msgspec.structs.replace(tls, cert_data=certificate, key_data=key)
             )
             client = HttpExtender(with_certificate, "extenders[0]")
             assert (await client.filter(pod("web"), [node("b")])).node_names == ("b",)
             await client.close()
 
-    with_nodes(test)
 
-
-def test_a_token_gives_access_to_the_verbs_if_one_is_required(config: Path, tmp_path: Path) -> None:
+async def test_a_token_gives_access_to_the_verbs_if_one_is_required(config: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
 
-    async def test(server: ApiServer) -> None:
+    async with server_with_nodes() as server:
         flags = ("--config", config, "--token-file", tmp_path / "token", "--bind")
         async with serving(server, tmp_path, *flags) as served:
             url = f"https://127.0.0.1:{served.port}/filter"
@@ -265,18 +241,14 @@ def test_a_token_gives_access_to_the_verbs_if_one_is_required(config: Path, tmp_
                         assert answer.status == status
             assert await status_of(f"http://127.0.0.1:{served.http_port}/filter", "POST") in {404, 405}
 
-    with_nodes(test)
 
-
-def test_all_callers_are_accepted_if_the_flag_permits_it(config: Path, tmp_path: Path) -> None:
-    async def test(server: ApiServer) -> None:
-        async with serving(server, tmp_path, "--config", config, "--allow-anybody") as served:
-            client = HttpExtender(served.told, "extenders[0]")
-            assert (await client.filter(pod("web"), [node("b")])).node_names == ("b",)
-            await client.close()
-            assert "Every client is accepted" in (tmp_path / "extender.log").read_text()
-
-    with_nodes(test)
+async def test_all_callers_are_accepted_if_the_flag_permits_it(config: Path, tmp_path: Path) -> None:
+    flags = ("--config", config, "--allow-anybody")
+    async with server_with_nodes() as server, serving(server, tmp_path, *flags) as served:
+        client = HttpExtender(served.told, "extenders[0]")
+        assert (await client.filter(pod("web"), [node("b")])).node_names == ("b",)
+        await client.close()
+        assert "Every client is accepted" in (tmp_path / "extender.log").read_text()
 
 
 def test_the_snippet_names_the_verbs_for_which_the_profile_has_plugins(config: Path, tmp_path: Path) -> None:
@@ -363,8 +335,8 @@ def test_a_certificate_without_its_key_is_reported(config: Path, tmp_path: Path)
     assert f"--cert-dir: {tmp_path} has tls.crt but no ca.crt and tls.key" in done.stderr
 
 
-def test_a_port_in_use_is_reported_and_nothing_hangs(config: Path, tmp_path: Path) -> None:
-    async def test(server: ApiServer) -> None:
+async def test_a_port_in_use_is_reported_and_nothing_hangs(config: Path, tmp_path: Path) -> None:
+    async with server_with_nodes() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         taken = server.url.rpartition(":")[2].strip("/")
         done = await asyncio.to_thread(
@@ -373,8 +345,6 @@ def test_a_port_in_use_is_reported_and_nothing_hangs(config: Path, tmp_path: Pat
         assert done.returncode == 2, done.stderr
         assert f"cannot listen on port {taken} of 127.0.0.1" in done.stderr
         assert "Traceback" not in done.stderr
-
-    with_nodes(test)
 
 
 def test_the_help_is_printed() -> None:

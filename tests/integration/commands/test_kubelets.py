@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,10 +19,10 @@ from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.support.commands import forked_program, run_command
 from tests.support.manifests import ROOT
+from tests.support.processes import started
 from tests.unit.simulator.a_store import node, pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.run(by=asyncio.run)
@@ -33,22 +33,14 @@ ROLE = (ROOT / "docs" / "kubelets.md").read_text().partition("```yaml\n")[2].par
 
 
 def kubelets(kubeconfig: Path, *flags: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    return started("kubelets", kubeconfig, *flags)
+    return command("kubelets", kubeconfig, *flags)
 
 
-@asynccontextmanager
-async def started(command: str, kubeconfig: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a command; it is killed at the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(
-        forked_program(), command, "--kubeconfig", str(kubeconfig), *flags,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+def command(
+    name: str, kubeconfig: Path, *flags: str
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    pipe = asyncio.subprocess.PIPE
+    return started(forked_program(), name, "--kubeconfig", kubeconfig, *flags, stdout=pipe, stderr=pipe)
 
 
 async def test_nodes_are_registered_run_pods_and_are_deleted_with_the_documented_rights(tmp_path: Path):
@@ -78,10 +70,7 @@ async def test_nodes_are_registered_run_pods_and_are_deleted_with_the_documented
             found = store.get("nodes", "simulated-1")
             assert (
                 found["metadata"]["labels"].items()
-                >= {
-                    "disk": "ssd",
-                    "topology.kubernetes.io/zone": "b",
-                }.items()
+                >= {"disk": "ssd", "topology.kubernetes.io/zone": "b"}.items()
             )
             amounts = {"cpu": "2", "memory": "16Gi", "pods": "110", "example.com/gpu": "1"}
             assert found["status"]["allocatable"].items() >= amounts.items()
@@ -137,7 +126,7 @@ async def test_an_api_server_without_kubelets_leaves_pods_to_those_of_the_comman
     """The pod on a node without a kubelet is older: a kubelet of the server would have started it first."""
     kubeconfig = tmp_path / "kubeconfig"
     flags = ("--nodes=0", "--no-kubelets")
-    async with started("api-server", kubeconfig, *flags) as server:
+    async with command("api-server", kubeconfig, *flags) as server:
         assert server.stdout is not None
         await server.stdout.readline()
         async with kubelets(kubeconfig, "--nodes=1") as process, connect(str(kubeconfig)) as connection:

@@ -13,10 +13,10 @@ import pytest
 from scheduler.kube.client.connect import connect
 from scheduler.kube.http.request import Request
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import until
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.ports import free_port
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,16 +14,18 @@ import yaml
 from scheduler.daemon.app.leader import ASKING_ACCOUNT
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import process, until
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.kubectl import Kubectl, Said
 from tests.support.manifests import MANIFESTS, ROOT
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 LEADER = "custom-scheduler-7d9f-x2x5z"
 ANN = {"ann-token": User("ann", groups=("system:authenticated",))}
@@ -69,7 +71,7 @@ class World:
         self.server.ports[f"kube-system/{LEADER}"] = port
         self.add("pods", pod_object(LEADER, namespace="kube-system", node="n1", scheduler_name="other"))
         command = ("run", "--kubeconfig", str(self.kubeconfig), "--secure-port", str(port))
-        async with process(forked_program(), *command, "--no-leader-elect", *flags):
+        async with started(forked_program(), *command, "--no-leader-elect", *flags):
             lease = {
                 "metadata": {"name": "custom-scheduler", "namespace": "kube-system"},
                 "spec": {"holderIdentity": f"{LEADER}_0f3a"},
@@ -103,20 +105,16 @@ class World:
         return json.loads(said.out)
 
 
-def in_a_world(folder: Path, scenario: Any) -> None:
-    async def run() -> None:
-        async with ApiServer(tls=True, rbac=True, users=ANN, kubelet=True, controllers=True) as server:
-            world = World(server, folder)
-            world.add(
-                "nodes", node_object("n1", cpu="4"), node_object("n2", cpu="2"), node_object("n3", cpu="8")
-            )
-            await scenario(world)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def in_a_world(folder: Path) -> AsyncIterator[World]:
+    async with ApiServer(tls=True, rbac=True, users=ANN, kubelet=True, controllers=True) as server:
+        world = World(server, folder)
+        world.add("nodes", node_object("n1", cpu="4"), node_object("n2", cpu="2"), node_object("n3", cpu="8"))
+        yield world
 
 
-def test_the_leading_daemon_is_reached_through_port_forwarding(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_the_leading_daemon_is_reached_through_port_forwarding(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.may_be_asked()
         async with world.daemon():
             world.add("pods", pod_object("big", cpu="99"), pod_object("other", cpu="1", scheduler_name="x"))
@@ -145,11 +143,11 @@ def test_the_leading_daemon_is_reached_through_port_forwarding(tmp_path: Path) -
             assert own
             assert not any(own.encode() in request.body for request in shown), "the user's own is never shown"
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_the_daemon_explains_a_waiting_group_and_the_command_does_so_without_one(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_the_daemon_explains_a_waiting_group_and_the_command_does_so_without_one(
+    tmp_path: Path,
+) -> None:
+    async with in_a_world(tmp_path) as world:
         world.may_be_asked()
         policy = {"gang": {"minCount": 3}}
         world.add(
@@ -159,8 +157,7 @@ def test_the_daemon_explains_a_waiting_group_and_the_command_does_so_without_one
         async with world.daemon():
             for number in range(3):
                 world.add(
-                    "pods",
-                    pod_object(f"train-{number}", cpu="5", scheduling_group={"podGroupName": "train"}),
+                    "pods", pod_object(f"train-{number}", cpu="5", scheduling_group={"podGroupName": "train"})
                 )
             await until(lambda: world.condition("train-0"))
 
@@ -188,11 +185,9 @@ def test_the_daemon_explains_a_waiting_group_and_the_command_does_so_without_one
         assert nobody.code == 1
         assert "there is no pending pod of group default/nobody" in nobody.err
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_the_command_needs_only_the_rights_of_the_manifests(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_the_command_needs_only_the_rights_of_the_manifests(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.may_be_asked()
         async with world.daemon():
             world.add("pods", pod_object("big", cpu="99"))
@@ -211,8 +206,6 @@ def test_the_command_needs_only_the_rights_of_the_manifests(tmp_path: Path) -> N
             assert 'User "ann" cannot create resource "pods"' in refused.err
             assert "1 of 1 pods would start now" in refused.out
 
-    in_a_world(tmp_path, scenario)
-
 
 @pytest.mark.parametrize(
     ("prepare", "reason"),
@@ -224,12 +217,12 @@ def test_the_command_needs_only_the_rights_of_the_manifests(tmp_path: Path) -> N
         pytest.param("nobody", "error forwarding port", id="no listener"),
     ],
 )
-def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
+async def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
     tmp_path: Path, prepare: str, reason: str
 ) -> None:
     steps = ["lease", "pod", "account", "nobody"]
 
-    async def scenario(world: World) -> None:
+    async with in_a_world(tmp_path) as world:
         done = steps[: steps.index(prepare) + 1] if prepare else []
         if "lease" in done:
             metadata = {"name": "custom-scheduler", "namespace": "kube-system"}
@@ -254,11 +247,9 @@ def test_without_a_daemon_it_gives_the_reason_and_evaluates_itself(
             "Pod default/web fits on 2 of 3 nodes; best: "
         )
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_a_misspelled_scheduler_name_is_named_with_a_similar_one(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_misspelled_scheduler_name_is_named_with_a_similar_one(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.add("pods", pod_object("runs", node="n1"), pod_object("web", scheduler_name="custom-schedular"))
 
         found = await world.why("web", "--offline")
@@ -267,11 +258,9 @@ def test_a_misspelled_scheduler_name_is_named_with_a_similar_one(tmp_path: Path)
             in found.out
         )
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_a_watch_prints_changes_until_the_pod_is_on_a_node(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_watch_prints_changes_until_the_pod_is_on_a_node(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.may_be_asked()
         async with world.daemon():
             world.add("pods", pod_object("big", cpu="16"))
@@ -289,11 +278,9 @@ def test_a_watch_prints_changes_until_the_pod_is_on_a_node(tmp_path: Path) -> No
             )
             assert await watching.wait() == 0
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         message = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: no."
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         for name in ("a", "b"):
@@ -318,8 +305,6 @@ def test_pending_pods_are_listed_by_cause(tmp_path: Path) -> None:
         assert next(iter(shop)) == "verdict"
         assert "does one serve its schedulerName default-scheduler? Pod shop/new fits on" in shop["verdict"]
 
-    in_a_world(tmp_path, scenario)
-
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -337,8 +322,8 @@ spec:
 """
 
 
-def test_objects_that_do_not_exist_yet_are_evaluated_with_their_victims(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_objects_that_do_not_exist_yet_are_evaluated_with_their_victims(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.add("priorityclasses.scheduling.k8s.io", {"metadata": {"name": "urgent"}, "value": 1000})
         world.add("pods", pod_object("low", cpu="3", node="n1"))
         (web,) = await world.told("-f", "-", stdin=DEPLOYMENT)
@@ -357,11 +342,9 @@ def test_objects_that_do_not_exist_yet_are_evaluated_with_their_victims(tmp_path
         assert written
         assert all(request.query == {"dryRun": "All"} for request in written)
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_pods_that_do_not_exist_yet_are_evaluated_by_a_daemon_that_answers(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_pods_that_do_not_exist_yet_are_evaluated_by_a_daemon_that_answers(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.may_be_asked()
         world.bind("Role", "custom-scheduler-ask", "ann", namespace="kube-system")
         pod, other = pod_object("new", cpu="4"), pod_object("new", scheduler_name="default-scheduler")
@@ -381,8 +364,6 @@ def test_pods_that_do_not_exist_yet_are_evaluated_by_a_daemon_that_answers(tmp_p
             unserved = await world.why("-f", "-", stdin=json.dumps(other))
             assert "has schedulerName default-scheduler, which this scheduler does not serve" in unserved.err
             assert unserved.out.startswith("Evaluated now with kube-scheduler's default plugins:")
-
-    in_a_world(tmp_path, scenario)
 
 
 async def fewer_and_more_nodes(world: World) -> None:
@@ -408,8 +389,8 @@ TEMPLATE = {
 }
 
 
-def test_a_refusal_by_the_api_server_is_printed_in_its_own_text(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_refusal_by_the_api_server_is_printed_in_its_own_text(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         (web,) = await world.told("-f", "-", stdin=DEPLOYMENT)
         assert web["problem"].startswith("PriorityClass urgent is not known: add it to the objects")
 
@@ -418,11 +399,9 @@ def test_a_refusal_by_the_api_server_is_printed_in_its_own_text(tmp_path: Path) 
         )
         assert other["problem"] == 'namespaces "nowhere" not found'
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(world: World) -> None:
+async def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with in_a_world(tmp_path) as world:
         plugin = tmp_path / "kubectl-why"
         plugin.write_text(
             f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
@@ -435,18 +414,15 @@ def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.Monke
         kubectl = Kubectl(world.kubeconfig, tmp_path)
         await kubectl("config", "set-context", "--current", "--namespace", "shop")
 
-        said = await kubectl("why", "web")
-        assert "shop/web fits on 3 of 3 nodes; best: " in said.out, said.err
-        nothing = await kubectl("why", "--replicas", "2")
+        assert "shop/web fits on 3 of 3 nodes; best: " in await kubectl("why", "web")
+        nothing = await kubectl.run("why", "--replicas", "2")
         assert nothing.code == 2
         assert nothing.err.startswith("Usage: kubectl why [OPTIONS] [POD]")
-        assert "there is no pod shop/nobody" in (await kubectl("why", "nobody")).err
-
-    in_a_world(tmp_path, scenario)
+        assert "there is no pod shop/nobody" in await kubectl.refused("why", "nobody")
 
 
-def test_a_pod_on_a_node_is_shown_with_its_current_choice(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_pod_on_a_node_is_shown_with_its_current_choice(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.add("pods", pod_object("runs", cpu="2", node="n2", scheduler_name="default-scheduler"))
 
         reported = await world.told("runs", "--offline")
@@ -456,11 +432,9 @@ def test_a_pod_on_a_node_is_shown_with_its_current_choice(tmp_path: Path) -> Non
         assert reported["now"]["best"] == ["n3"]
         assert reported["now"]["nodes"]["n2"]["feasible"], "it leaves the room it has"
 
-    in_a_world(tmp_path, scenario)
 
-
-def test_it_shows_what_autoscalers_do_for_a_pending_pod(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+async def test_it_shows_what_autoscalers_do_for_a_pending_pod(tmp_path: Path) -> None:
+    async with in_a_world(tmp_path) as world:
         world.add("pods", pod_object("big", cpu="99"), pod_object("next", cpu="99"))
         nominated = {"status": {"nominatedNodeName": "coming"}}
         big = world.server.store.patch("pods", "big", nominated, subresource="status")
@@ -500,5 +474,3 @@ def test_it_shows_what_autoscalers_do_for_a_pending_pod(tmp_path: Path) -> None:
         assert (told["missingNode"], told["autoscaler"]["component"]) == ("coming", "karpenter")
         other = await world.told("next", "--offline")
         assert (other["missingNode"], other["autoscaler"]) == (None, None)
-
-    in_a_world(tmp_path, scenario)

@@ -16,9 +16,9 @@ import pytest
 from scheduler.daemon.config_watch.kopf_thread import ConfigMapWatch, KopfThread
 from scheduler.kube.certificates import issue
 from scheduler.simulator.server import ApiServer
+from tests.support.processes import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from scheduler.daemon.config_watch.config_objects import ConfigMap
@@ -36,12 +36,6 @@ def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread._END_SECONDS", PATIENCE_SECONDS)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for is in another thread
-            await asyncio.sleep(0.02)
-
-
 class Heard:
     """What a watch told, in the order it did."""
 
@@ -52,11 +46,7 @@ class Heard:
         self.thread = KopfThread(str(kubeconfig))
         self.thread.follow(
             ConfigMapWatch(
-                "default",
-                "cs",
-                began=self.began,
-                changed=self.versions.append,
-                seen=self.ups.append,
+                "default", "cs", began=self.began, changed=self.versions.append, seen=self.ups.append
             )
         )
 

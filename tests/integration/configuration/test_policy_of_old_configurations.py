@@ -14,9 +14,10 @@ from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.daemon.app.config_file import POLL_SECONDS, ConfigFile, lease_of
 from scheduler.errors import ConfigurationError
 from scheduler.simulator.server import ApiServer
-from tests.integration.configuration.test_reload_processes import running, serving, until
+from tests.integration.configuration.test_reload_processes import running, serving
 from tests.support.builders import pod_object
 from tests.support.commands import forked_program
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,11 +140,10 @@ async def test_a_daemon_schedules_by_a_policy_and_takes_a_changed_one(tmp_path: 
         priorities = [{"name": priority, "weight": 1}]
         (tmp_path / "policy.json").write_text(json.dumps({"kind": "Policy", "priorities": priorities}))
 
-    async with serving() as (server, it):
-        server.store.create("pods", pod_object("there", cpu="32", node="b", scheduler_name="other"))
+    async with serving(tmp_path) as (kubeconfig, it):
+        it.store.create("pods", pod_object("there", cpu="32", node="b", scheduler_name="other"))
         (tmp_path / "config.yaml").write_text(f"{BY_FILE}leaderElection: {{lockObjectNamespace: default}}\n")
         write("MostRequestedPriority")
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         async with running(
             kubeconfig, tmp_path / "log", "--config", str(tmp_path / "config.yaml")
         ) as started:

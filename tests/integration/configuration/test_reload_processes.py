@@ -15,10 +15,11 @@ from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 from tests.support.replicas import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
 pytestmark = pytest.mark.run(by=asyncio.run)
@@ -29,15 +30,14 @@ FLAGS = ("--secure-port", "0", "--bind-address", "127.0.0.1", "--logging-format"
 KEY = "config.yaml"
 
 
-def profile(a: int, b: int, name: str = "custom-scheduler", more: str = "") -> str:
+def profile(a: int, b: int) -> str:
     """A configuration that weighs who prefers node a against who prefers node b."""
     return f"""\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {{resourceNamespace: default}}
-{more}
 profiles:
-- schedulerName: {name}
+- schedulerName: custom-scheduler
   plugins:
     score:
       disabled: [{{name: "*"}}]
@@ -105,26 +105,10 @@ async def running(
 ) -> AsyncIterator[Run]:
     """Run `custom-scheduler run`, forked or by another program; what is left of it at the end is killed."""
     port = free_port()
+    command = (*(program or [forked_program()]), "run", "--kubeconfig", kubeconfig, "--http-port", port)
     with log.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            *(program or [forked_program()]), "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),
-            *FLAGS, *flags, stderr=stderr,
-        )  # fmt: skip
-    try:
-        yield Run(process, log, port)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not holds():  # noqa: ASYNC110 - what is waited for is in another process
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"it does not hold after {PATIENCE_SECONDS} s: {holds}") from None
+        async with started(*command, *FLAGS, *flags, stderr=stderr) as process:
+            yield Run(process, log, port)
 
 
 async def end(run: Run) -> int:
@@ -138,6 +122,7 @@ class Server:
     """What the tests do with the API server."""
 
     def __init__(self, server: ApiServer) -> None:
+        self.server = server
         self.store = server.store
 
     async def place(self, name: str, scheduler_name: str = "custom-scheduler") -> str:
@@ -170,17 +155,17 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[ApiServer, Server]]:
+async def serving(folder: Path) -> AsyncIterator[tuple[Path, Server]]:
+    """A server with two nodes, and its kubeconfig."""
     async with ApiServer() as server:
         for name in ("a", "b"):
             server.store.create("nodes", node_object(name, cpu="64", pods=1000))
-        yield server, Server(server)
+        yield server.write_kubeconfig(folder / "kubeconfig"), Server(server)
 
 
 async def test_a_config_map_is_followed_and_a_broken_one_is_rejected(tmp_path: Path) -> None:
-    async with serving() as (server, it):
+    async with serving(tmp_path) as (kubeconfig, it):
         it.put(profile(10, 1))
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         async with running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run:
             assert await it.place("first") == "a"
             await until(lambda: run.said("Configuration is followed"))
@@ -220,13 +205,11 @@ async def test_a_config_map_is_followed_and_a_broken_one_is_rejected(tmp_path: P
             assert await end(run) == 0
             assert held == 0
 
-        found = [each for each in server.requests if "configmaps" in each.path or "kopf" in each.path]
+        found = [each for each in it.server.requests if "configmaps" in each.path or "kopf" in each.path]
         assert {each.method for each in found} == {"GET"}
 
 
-async def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
-    tmp_path: Path,
-) -> None:
+async def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     mount.mkdir()
 
@@ -242,43 +225,42 @@ async def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
         (mount / "..data_tmp").rename(mount / "..data")
 
     project("one", {KEY: profile(10, 1), **PLUGINS})
-    async with serving() as (server, it):
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        async with running(kubeconfig, tmp_path / "log", "--config", str(mount / KEY)) as run:
-            assert await it.place("first") == "a"
+    async with (
+        serving(tmp_path) as (kubeconfig, it),
+        running(kubeconfig, tmp_path / "log", "--config", str(mount / KEY)) as run,
+    ):
+        assert await it.place("first") == "a"
 
-            project("two", {KEY: profile(10, 1), **PLUGINS, "prefer_a.py": preferring("b", "PreferA")})
-            await until(lambda: it.notes("ConfigurationReloaded"))
-            assert await it.place("second") == "b"
+        project("two", {KEY: profile(10, 1), **PLUGINS, "prefer_a.py": preferring("b", "PreferA")})
+        await until(lambda: it.notes("ConfigurationReloaded"))
+        assert await it.place("second") == "b"
 
-            project("three", {KEY: profile(1, 10), **PLUGINS, "prefer_b.py": "class Prefer(:"})
-            await until(lambda: it.notes("ConfigurationRejected"))
-            assert "SyntaxError" in it.notes("ConfigurationRejected")[0]
-            assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "Lease"
+        project("three", {KEY: profile(1, 10), **PLUGINS, "prefer_b.py": "class Prefer(:"})
+        await until(lambda: it.notes("ConfigurationRejected"))
+        assert "SyntaxError" in it.notes("ConfigurationRejected")[0]
+        assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "Lease"
 
-            project("four", {KEY: profile(10, 1), **PLUGINS})
-            await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
-            assert await it.place("third") == "a"
-            assert (await run.metrics())['watch_up{source="file"}'] == 1
-            assert await end(run) == 0
+        project("four", {KEY: profile(10, 1), **PLUGINS})
+        await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
+        assert await it.place("third") == "a"
+        assert (await run.metrics())['watch_up{source="file"}'] == 1
+        assert await end(run) == 0
 
 
 async def test_sources_without_the_follow_flag_are_not_followed(tmp_path: Path) -> None:
-    async with serving() as (server, it):
+    async with serving(tmp_path) as (kubeconfig, it):
         it.put(profile(10, 1))
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         flags = ("--config-map", f"default/cs:{KEY}", "--no-follow-config")
         async with running(kubeconfig, tmp_path / "log", *flags) as run:
             assert await it.place("first") == "a"
             assert not [name for name in await run.metrics() if name.startswith("watch_up")]
             assert await end(run) == 0
-        watched = [each for each in server.requests if "configmaps" in each.path]
+        watched = [each for each in it.server.requests if "configmaps" in each.path]
         assert [each.path for each in watched] == ["/api/v1/namespaces/default/configmaps/cs"]
 
 
 async def test_the_start_needs_an_existing_and_valid_config_map(tmp_path: Path) -> None:
-    async with serving() as (server, it):
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    async with serving(tmp_path) as (kubeconfig, it):
         for expected in ("ConfigMap default/cs: does not exist", "has no key config.yaml; it has none"):
             async with (
                 running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run,
@@ -295,9 +277,8 @@ ENDS_ALL = "import time, os; time.sleep(2); os._exit(3)\n"
 async def test_a_plugin_file_that_exits_the_process_stops_neither_scheduler_nor_restart(
     tmp_path: Path,
 ) -> None:
-    async with serving() as (server, it):
+    async with serving(tmp_path) as (kubeconfig, it):
         it.put(profile(1, 10))
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         kept = tmp_path / "kept.json"
         flags = ("--config-map", f"default/cs:{KEY}", "--last-good-config", str(kept))
         async with running(kubeconfig, tmp_path / "log", *flags) as run:
@@ -334,8 +315,7 @@ async def test_a_plugin_file_that_exits_the_process_stops_neither_scheduler_nor_
 
 
 async def test_a_signal_starts_a_cache_check_and_a_dump(tmp_path: Path) -> None:
-    async with serving() as (server, it):
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    async with serving(tmp_path) as (kubeconfig, it):
         config = tmp_path / "config.yaml"
         config.write_text(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -113,15 +113,14 @@ class Followed:
 async def following(folder: Path, *, no_kind: bool = False) -> AsyncIterator[Cluster]:
     async with cluster(folder) as it:
         if not no_kind:
-            it.server.store.create(CRDS, DEFINITION)
-            await asyncio.sleep(0.1)
+            await it.define(DEFINITION)
         it.add_nodes(node_object("n"))
         yield it
 
 
 @asynccontextmanager
-async def daemon_of(it: Cluster, configuration: str = "", **options: Any) -> AsyncIterator[Followed]:
-    async with it.daemon(configuration, scheduler_profiles=True, **options) as daemon:
+async def daemon_of(it: Cluster, **options: Any) -> AsyncIterator[Followed]:
+    async with it.daemon(scheduler_profiles=True, **options) as daemon:
         followed = Followed(it, daemon)
         followed.listener.began()
         try:
@@ -148,9 +147,7 @@ async def test_an_object_serves_pods_of_its_name_until_it_is_deleted(tmp_path: P
         assert not await followed.place("after", "team-a")
 
 
-async def test_an_invalid_version_is_reported_and_the_last_valid_one_stays(
-    tmp_path: Path,
-) -> None:
+async def test_an_invalid_version_is_reported_and_the_last_valid_one_stays(tmp_path: Path) -> None:
     async with following(tmp_path) as it:
         async with daemon_of(it) as followed:
             followed.apply(profile("team-a", percentageOfNodesToScore=7))
@@ -242,9 +239,7 @@ async def test_for_one_name_the_configuration_wins_and_then_the_oldest_object(tm
         await followed.until_said("a-second", "True", "True", "")
 
 
-async def test_a_name_in_the_configuration_belongs_to_it_until_it_is_removed_there(
-    tmp_path: Path,
-) -> None:
+async def test_a_name_in_the_configuration_belongs_to_it_until_it_is_removed_there(tmp_path: Path) -> None:
     async with following(tmp_path) as it, daemon_of(it) as followed:
         followed.apply(profile("team-a", percentageOfNodesToScore=7))
         await followed.until_said("team-a", "True", "True", "")
@@ -319,15 +314,12 @@ async def test_only_the_leader_writes_statuses(tmp_path: Path, caplog: pytest.Lo
             await followed.until_said("team-a", "True", "True", "")
 
 
-async def test_deletions_while_kopf_is_down_and_late_kinds_are_noticed(
-    tmp_path: Path,
-) -> None:
+async def test_deletions_while_kopf_is_down_and_late_kinds_are_noticed(tmp_path: Path) -> None:
     async with following(tmp_path, no_kind=True) as it, daemon_of(it) as followed:
         await asyncio.sleep(45)
         up = followed.daemon.metrics.configuration.watch_up
         assert up["schedulerprofiles"] is False
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         it.server.store.create(PROFILES, profile("team-a"))
         await followed.until_said("team-a", "True", "True", "")
         assert followed.begun_again == 1
@@ -351,9 +343,7 @@ class NeedsConfigMaps(ScorePlugin):
         return 1
 
 
-async def test_a_profile_that_failed_during_an_outage_is_retried_after_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_profile_that_failed_during_an_outage_is_retried_after_it(tmp_path: Path) -> None:
     plugins = {"NeedsConfigMaps": NeedsConfigMaps}
     async with following(tmp_path) as it, daemon_of(it, plugins=plugins) as followed:
         away = it.server.faults.refuse(
@@ -403,10 +393,7 @@ async def test_a_malformed_list_is_decoded_or_requested_again(
             {"schedulerName": "a", "plugins": {"queueSort": {"enabled": [{"name": "A"}, {"name": "B"}]}}},
             "spec.plugins.queueSort.enabled",
         ),
-        (
-            {"schedulerName": "a", "pluginConfig": [{"name": "A"}, {"name": "A"}]},
-            r"spec.pluginConfig\[1\]",
-        ),
+        ({"schedulerName": "a", "pluginConfig": [{"name": "A"}, {"name": "A"}]}, r"spec.pluginConfig\[1\]"),
     ],
     ids=["empty name", "no name", "percentage", "two orders", "twice"],
 )

@@ -12,7 +12,7 @@ from scheduler.daemon.app.rights import Named, rights_of
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
-from tests.integration.configuration.test_reload_processes import end, running, until
+from tests.integration.configuration.test_reload_processes import end, running
 from tests.integration.configuration.test_scheduler_profiles import (
     BROKEN,
     BROKEN_TEXT,
@@ -23,6 +23,7 @@ from tests.integration.configuration.test_scheduler_profiles import (
 )
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import Account, token_users
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +50,7 @@ def rights() -> Any:
     return rights_of(profiles, configuration.settings, config_map=followed, scheduler_profiles=True)
 
 
-async def test_kopf_follows_profiles_and_a_config_map_in_one_thread(
-    tmp_path: Path,
-) -> None:
+async def test_kopf_follows_profiles_and_a_config_map_in_one_thread(tmp_path: Path) -> None:
     async with ApiServer(tls=True, rbac=True, users=token_users()) as server:
         account = Account(server, 0)
         account.grant(rights())
@@ -76,8 +75,7 @@ async def test_kopf_follows_profiles_and_a_config_map_in_one_thread(
             assert (await run.metrics())['watch_up{source="schedulerprofiles"}'] == 1
 
             store.update(
-                PROFILES,
-                {**store.get(PROFILES, "team-a"), "spec": {"schedulerName": "team-a", **BROKEN}},
+                PROFILES, {**store.get(PROFILES, "team-a"), "spec": {"schedulerName": "team-a", **BROKEN}}
             )
             await until(lambda: conditions(server, "team-a")["Accepted"] == ("False", BROKEN_TEXT))
             assert conditions(server, "team-a")["Active"] == ("True", "generation 1 stays active")

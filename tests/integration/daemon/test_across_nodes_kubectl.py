@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
@@ -18,8 +21,10 @@ from tests.support.builders import node_object
 from tests.support.kubectl import Kubectl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 PATIENCE_SECONDS = 60.0
 ZONE = "topology.kubernetes.io/zone"
@@ -28,27 +33,24 @@ MESSAGE = ("-o", "jsonpath={.items[*].message}")
 NAME = ("-o", "jsonpath={.items[*].metadata.name}")
 
 
-def run_with_kubectl(folder: Path, test: Callable[[Kubectl], Coroutine[Any, Any, None]]) -> None:
-    """Run a test against a server of six nodes in three zones, with a daemon at work."""
-
-    async def run() -> None:
-        async with ApiServer(clock=SystemClock(), kubelet=True, controllers=True) as server:
-            kubeconfig = server.write_kubeconfig(folder / "kubeconfig")
-            for number in range(6):
-                labels = {ZONE: f"zone-{number % 3}", HOST: f"n{number}"}
-                server.store.create("nodes", node_object(f"n{number}", cpu="4", labels=labels))
-            async with connect(str(kubeconfig)) as connection:
-                settings = with_leader_election(default(), leader_elect=False)
-                daemon = Daemon(connection, settings, clock=SystemClock(), random=Random(1))
-                stop = asyncio.Event()
-                running = asyncio.create_task(daemon.run(stop))
-                try:
-                    await test(Kubectl(kubeconfig, folder))
-                finally:
-                    stop.set()
-                    await running
-
-    asyncio.run(run())
+@asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[Kubectl]:
+    """kubectl with a server of six nodes in three zones, and a daemon at work."""
+    async with ApiServer(clock=SystemClock(), kubelet=True, controllers=True) as server:
+        kubeconfig = server.write_kubeconfig(folder / "kubeconfig")
+        for number in range(6):
+            labels = {ZONE: f"zone-{number % 3}", HOST: f"n{number}"}
+            server.store.create("nodes", node_object(f"n{number}", cpu="4", labels=labels))
+        async with connect(str(kubeconfig)) as connection:
+            settings = with_leader_election(default(), leader_elect=False)
+            daemon = Daemon(connection, settings, clock=SystemClock(), random=Random(1))
+            stop = asyncio.Event()
+            running = asyncio.create_task(daemon.run(stop))
+            try:
+                yield Kubectl(kubeconfig, folder)
+            finally:
+                stop.set()
+                await running
 
 
 def deployment(name: str, replicas: int, **wish: Any) -> str:
@@ -79,9 +81,7 @@ def pod(name: str, cpu: str, **more: Any) -> str:
 
 
 async def items(kubectl: Kubectl, *arguments: str) -> list[dict[str, Any]]:
-    said = await kubectl("get", *arguments, "-o", "json")
-    assert said.code == 0, said.err
-    found: list[dict[str, Any]] = json.loads(said.out)["items"]
+    found: list[dict[str, Any]] = json.loads(await kubectl("get", *arguments, "-o", "json"))["items"]
     return found
 
 
@@ -105,18 +105,17 @@ async def until_told(kubectl: Kubectl, *arguments: str) -> str:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             said = await kubectl("get", *arguments)
-            if said.out:
-                return said.out
+            if said:
+                return said
             await asyncio.sleep(0.2)
 
 
-def test_a_deployment_keeps_its_skew_while_it_is_scaled(tmp_path: Path) -> None:
-    async def test(kubectl: Kubectl) -> None:
+async def test_a_deployment_keeps_its_skew_while_it_is_scaled(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kubectl:
         selector = {"matchLabels": {"app": "spread"}}
         constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
         wish = {"topologySpreadConstraints": [{**constraint, "labelSelector": selector}]}
-        said = await kubectl("apply", "-f", "-", stdin=deployment("spread", 4, **wish))
-        assert said.code == 0, said.err
+        await kubectl("apply", "-f", "-", stdin=deployment("spread", 4, **wish))
         for replicas in (4, 11, 12):
             await kubectl("scale", "deployment/spread", f"--replicas={replicas}")
             nodes = await placed(kubectl, "spread", replicas)
@@ -130,11 +129,9 @@ def test_a_deployment_keeps_its_skew_while_it_is_scaled(tmp_path: Path) -> None:
         nodes = await placed(kubectl, "spread", 9)
         assert Counter(int(name[1:]) % 3 for name in nodes) == {0: 3, 1: 3, 2: 3}
 
-    run_with_kubectl(tmp_path, test)
 
-
-def test_pods_with_mutual_anti_affinity_are_one_per_node_and_others_wait(tmp_path: Path) -> None:
-    async def test(kubectl: Kubectl) -> None:
+async def test_pods_with_mutual_anti_affinity_are_one_per_node_and_others_wait(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kubectl:
         term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "apart"}}}
         repel = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         await kubectl("apply", "-f", "-", stdin=deployment("apart", 6, affinity=repel))
@@ -147,25 +144,21 @@ def test_pods_with_mutual_anti_affinity_are_one_per_node_and_others_wait(tmp_pat
             "6 No preemption victims found for incoming pod."
         )
 
-    run_with_kubectl(tmp_path, test)
 
-
-def test_an_urgent_pod_takes_the_place_of_another(tmp_path: Path) -> None:
-    async def test(kubectl: Kubectl) -> None:
+async def test_an_urgent_pod_takes_the_place_of_another(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as kubectl:
         await kubectl("create", "priorityclass", "high", "--value=1000")
         await kubectl("apply", "-f", "-", stdin=pod("low", "3"))
         await until_told(kubectl, "pods", "--field-selector=metadata.name=low,status.phase=Running", *NAME)
         await kubectl("apply", "-f", "-", stdin=pod("urgent", "3", priorityClassName="high"))
         await until_told(kubectl, "pods", "--field-selector=metadata.name=urgent,status.phase=Running", *NAME)
-        assert (await kubectl("get", "pod", "low")).code != 0
-        uid = (await kubectl("get", "pod", "urgent", "-o", "jsonpath={.metadata.uid}")).out
+        await kubectl.refused("get", "pod", "low")
+        uid = await kubectl("get", "pod", "urgent", "-o", "jsonpath={.metadata.uid}")
         (event,) = await items(kubectl, "events", "--field-selector=reason=Preempted")
         assert event["involvedObject"]["name"] == "low"
         assert event["message"] == f"Preempted by pod {uid} on node n0"
         assert event["reportingComponent"] == "custom-scheduler"
-        described = (await kubectl("describe", "pod", "urgent")).out
+        described = await kubectl("describe", "pod", "urgent")
         refused = "0/6 nodes are available: 1 Insufficient cpu, 5 node(s) didn't match Pod's node affinity/selector."
         assert refused in described
         assert "Successfully assigned default/urgent to n0" in described
-
-    run_with_kubectl(tmp_path, test)

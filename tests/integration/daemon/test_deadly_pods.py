@@ -46,16 +46,13 @@ def told(it: Server) -> str:
     return next((each["message"] for each in conditions if each["type"] == "PodScheduled"), "")
 
 
-async def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+async def test_a_pod_that_crashes_the_process_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "deadly.py").write_text(PLUGIN)
     flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config")
     mine, another = (*flags, str(tmp_path / "kept.json")), (*flags, str(tmp_path / "another.json"))
 
-    async with serving() as (server, it):
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    async with serving(tmp_path) as (kubeconfig, it):
         async with running(kubeconfig, tmp_path / "log", *mine) as run:
             assert await it.place("before")
             it.store.create("pods", pod_object("deadly"))
@@ -107,8 +104,7 @@ async def test_a_pod_whose_attempt_loses_the_lease_is_quarantined_at_the_next_st
     (tmp_path / "holding.py").write_text(HOLDING)
     flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config", str(tmp_path / "kept.json"))
 
-    async with serving() as (server, it):
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    async with serving(tmp_path) as (kubeconfig, it):
         it.store.create("pods", pod_object("deadly"))
         async with running(kubeconfig, tmp_path / "log", *flags) as run:
             async with asyncio.timeout(60):

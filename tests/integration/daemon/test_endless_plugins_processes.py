@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.commands.test_explain import a_cluster, answer
-from tests.integration.configuration.test_reload_processes import Run, running, serving, until
+from tests.integration.configuration.test_reload_processes import Run, running, serving
 from tests.integration.daemon.test_over_budget_processes import CONFIGURATION, ENDLESS
 from tests.support.builders import node_object, pod_object
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,17 +74,12 @@ def the_cluster(folder: Path) -> Path:
 @asynccontextmanager
 async def begun(log: Path, *arguments: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a command; what is left of it at the end is killed."""
+    environment = {**os.environ, "COLUMNS": "1000"}
     with log.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SHORTER, *map(str, arguments), stderr=stderr, cwd=ROOT,
-            env={**os.environ, "COLUMNS": "1000"},
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        async with started(
+            sys.executable, "-c", SHORTER, *arguments, stderr=stderr, cwd=ROOT, env=environment
+        ) as process:
+            yield process
 
 
 async def interrupted(process: asyncio.subprocess.Process) -> int:
@@ -143,8 +139,7 @@ async def test_a_daemon_blocked_by_a_plugin_is_not_ready_and_ends_by_the_second_
 ) -> None:
     config = written(tmp_path, HEAD + body)
 
-    async with serving() as (server, it):
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    async with serving(tmp_path) as (kubeconfig, it):
         # Of a forked program, the pid would be that of its client.
         real = [sys.executable, "-m", "scheduler"]
         async with running(kubeconfig, tmp_path / "log", "--config", str(config), program=real) as run:
@@ -165,10 +160,9 @@ async def test_a_daemon_blocked_by_a_plugin_is_not_ready_and_ends_by_the_second_
 async def test_a_suspended_plugin_makes_the_daemon_not_ready(tmp_path: Path) -> None:
     config = written(tmp_path, ENDLESS)
 
-    async with serving() as (server, it):
+    async with serving(tmp_path) as (kubeconfig, it):
         for number in range(3):
             it.store.create("pods", pod_object(f"evil-{number}", labels={"evil": "yes"}))
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
             await until(lambda: run.said("Plugin was stopped again and again, and rests"))
             assert "stopped again and again, and at rest: Endless" in await run.page("/readyz/plugins")

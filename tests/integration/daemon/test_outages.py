@@ -14,6 +14,7 @@ from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.replicas import Replica, replica
+from tests.support.virtual_time import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,11 +31,7 @@ def seconds(count: int) -> Duration:
     return Duration(count * 1_000_000_000)
 
 
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-async def restart(it: Cluster, *, away_seconds: float, refusing_seconds: float = 1.0) -> None:
+async def restart(it: Cluster, *, away_seconds: float) -> None:
     """Let the server go and come back without its history; first it refuses everything, as it has read no roles."""
     it.server.faults.drop_watches()
     await it.server.stop()
@@ -45,7 +42,7 @@ async def restart(it: Cluster, *, away_seconds: float, refusing_seconds: float =
         it.server.faults.refuse(500, lambda info: info.path == "/readyz"),
     ]
     await it.server.start()
-    await asyncio.sleep(refusing_seconds)
+    await asyncio.sleep(1.0)
     for refusal in refusals:
         it.server.faults.remove(refusal)
 

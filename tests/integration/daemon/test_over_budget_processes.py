@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.configuration.test_reload_processes import end, running, serving, until
+from tests.integration.configuration.test_reload_processes import end, running, serving
 from tests.support.builders import pod_object
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,7 @@ async def test_a_pod_that_hangs_a_plugin_is_quarantined_also_by_the_next_leader(
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURATION)
 
-    async with serving() as (server, it):
+    async with serving(tmp_path) as (kubeconfig, it):
 
         def condition() -> dict[str, Any]:
             conditions = it.store.get("pods", "evil", "default")["status"].get("conditions") or [{}]
@@ -58,7 +59,6 @@ async def test_a_pod_that_hangs_a_plugin_is_quarantined_also_by_the_next_leader(
             return found
 
         it.store.create("pods", pod_object("evil", cpu="10m", labels={"evil": "yes"}))
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
             await until(lambda: it.notes("FailedScheduling"))
             assert it.notes("FailedScheduling") == [MESSAGE]

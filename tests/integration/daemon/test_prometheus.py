@@ -16,9 +16,10 @@ from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.run(by=asyncio.run)
@@ -43,24 +44,6 @@ class Running:
             return response.status, await response.text()
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await holds():  # noqa: ASYNC110 - what is waited for is in another process
-            await asyncio.sleep(0.1)
-
-
-@asynccontextmanager
-async def process(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    silent = asyncio.subprocess.DEVNULL
-    started = await asyncio.create_subprocess_exec(*command, stdout=silent, stderr=silent)
-    try:
-        yield started
-    finally:
-        if started.returncode is None:
-            started.terminate()
-        await started.wait()
-
-
 @asynccontextmanager
 async def running_daemon(folder: Path) -> AsyncIterator[Running]:
     async with ApiServer() as server:
@@ -80,7 +63,7 @@ async def running_daemon(folder: Path) -> AsyncIterator[Running]:
             pods = server.store.list("pods")
             return sum(bool(pod["spec"].get("nodeName")) for pod in pods) == PODS
 
-        async with process(*command):
+        async with started(*command):
             await until(settled)
             yield running
 
@@ -129,7 +112,7 @@ async def test_prometheus_scrapes_a_daemon_over_https(tmp_path: Path) -> None:
         async def value_of(query: str) -> list[float]:
             return [float(found["value"][1]) for found in (await api("query", query=query))["result"]]
 
-        async with process(*command):
+        async with started(*command):
             await until(both_are_up)
             reported = {
                 'scheduler_schedule_attempts_total{result="scheduled"}': [PODS],

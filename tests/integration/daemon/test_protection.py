@@ -9,7 +9,7 @@ from scheduler.daemon.app.live_explain import live_explanation, live_groups
 from tests.integration.groups.gangs import add_gang, fill, placed, running, told
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time import LoopClock, now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,10 +40,6 @@ def priority_class(it: Cluster, value: int, **annotations: str) -> None:
 
 def urgent(name: str = "urgent", **fields: Any) -> dict[str, Any]:
     return pod_object(name, cpu="2", priority=10, **fields)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def runs(it: Cluster, name: str) -> None:

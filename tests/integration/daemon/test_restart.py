@@ -6,7 +6,6 @@ import asyncio
 import signal
 import sys
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +13,10 @@ import pytest
 from scheduler.simulator.scenarios.clusters import uniform
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import pod_object
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
 pytestmark = pytest.mark.run(by=asyncio.run)
@@ -25,25 +25,9 @@ NODES, PODS = 1000, 2000
 PATIENCE_SECONDS = 120.0
 
 
-@asynccontextmanager
-async def daemon_process(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--secure-port", "0",
-        "--bind-address", "127.0.0.1", "--leader-elect=false",
-        stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for is in another process
-            await asyncio.sleep(0.02)
+def daemon_process(kubeconfig: Path) -> AbstractAsyncContextManager[object]:
+    command = (sys.executable, "-m", "scheduler", "run", "--kubeconfig", kubeconfig, "--secure-port", "0")
+    return started(*command, "--bind-address", "127.0.0.1", "--leader-elect=false")
 
 
 def placed(server: ApiServer) -> list[dict[str, Any]]:

@@ -38,8 +38,8 @@ def group(kind: str, min_member: int, namespace: str = TENANT, **spec: Any) -> d
     return made
 
 
-def members(kind: str, count: int, namespace: str = TENANT, **fields: Any) -> list[dict[str, Any]]:
-    return coscheduling.members(kind, "g", count, namespace=namespace, **fields)
+def members(kind: str, count: int, **fields: Any) -> list[dict[str, Any]]:
+    return coscheduling.members(kind, "g", count, namespace=TENANT, **fields)
 
 
 def placed(it: Cluster, namespace: str) -> set[str]:
@@ -47,8 +47,8 @@ def placed(it: Cluster, namespace: str) -> set[str]:
 
 
 @asynccontextmanager
-async def two_tenants(folder: Path, configuration: str = "", nodes: int = 1) -> AsyncIterator[Cluster]:
-    """A cluster of nodes with 4 cpus that keeps every field of both kinds of PodGroups, as operators' own CRDs may."""
+async def two_tenants(folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster of one node with 4 cpus that keeps every field of both kinds of PodGroups, as operators' own CRDs may."""
     async with cluster(folder, kubelet=True) as it:
         for kind in KINDS:
             definition = deepcopy(yaml.safe_load((MANIFESTS / "crds" / f"{kind}.yaml").read_text()))
@@ -57,9 +57,9 @@ async def two_tenants(folder: Path, configuration: str = "", nodes: int = 1) -> 
             it.server.store.create(CRDS, definition)
         for namespace in (TENANT, OTHER):
             it.server.store.create("namespaces", {"metadata": {"name": namespace}})
-        it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(nodes)))
+        it.add_nodes(node_object("n0", cpu="4"))
         await asyncio.sleep(0.1)
-        async with it.daemon(configuration or (EXAMPLE / "scheduler.yaml").read_text()):
+        async with it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
             yield it
 
 
@@ -212,10 +212,7 @@ async def test_a_queue_holds_no_more_nodes_than_pods_that_compete_with_each_othe
 
 @pytest.mark.parametrize(
     ("min_count", "most"),
-    [
-        pytest.param(0, 6, id="each may run alone"),
-        pytest.param(9, 9, id="nine of twelve need each other"),
-    ],
+    [pytest.param(0, 6, id="each may run alone"), pytest.param(9, 9, id="nine of twelve need each other")],
 )
 async def test_overdue_pods_exceed_the_share_of_their_queue_by_one_gang_at_most(
     tmp_path: Path, min_count: int, most: int

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from tests.integration.configuration.test_reload_processes import end, running, serving, until
+from tests.integration.configuration.test_reload_processes import end, running, serving
 from tests.support.builders import pod_object
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,8 +91,7 @@ def test_secrets_in_urls_appear_in_no_output(tmp_path: Path, monkeypatch: pytest
 
     async def scenario() -> dict[str, str]:
         shown = {}
-        async with serving() as (server, it):
-            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with serving(tmp_path) as (kubeconfig, it):
             kubeconfig.write_text(kubeconfig.read_text().replace("http://", f"http://user:{SECRET}@"))
             async with running(kubeconfig, tmp_path / "log", *flags) as run:
                 assert await it.place("web")

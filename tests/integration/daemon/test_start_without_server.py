@@ -16,9 +16,10 @@ from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.run(by=asyncio.run)
@@ -31,17 +32,12 @@ CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeScheduler
 async def daemon(folder: Path, server_port: int, pages: int) -> AsyncIterator[asyncio.subprocess.Process]:
     kubeconfig = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{server_port}", None, "admin")
     with (folder / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            forked_program(), "run", "--kubeconfig", str(kubeconfig),
+        async with started(
+            forked_program(), "run", "--kubeconfig", kubeconfig,
             "--config-map", "default/custom-scheduler", "--secure-port=0", f"--http-port={pages}",
             "--bind-address=127.0.0.1", "--leader-elect=false", stderr=log,
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        ) as process:  # fmt: skip
+            yield process
 
 
 async def page(pages: int, path: str) -> tuple[int, str]:
@@ -54,12 +50,6 @@ async def page(pages: int, path: str) -> tuple[int, str]:
             return answer.status, await answer.text()
     except aiohttp.ClientError:
         return 0, ""
-
-
-async def until(holds: Callable[[], Coroutine[None, None, bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await holds():  # noqa: ASYNC110 - it is in another process
-            await asyncio.sleep(0.05)
 
 
 async def test_it_waits_without_being_ready_and_places_pods_once_the_server_is_there(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,11 @@ from scheduler.framework import (
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.snapshot import Snapshot
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
 
@@ -61,113 +67,21 @@ def test_the_plugin_file_of_the_readme_moves_pods_to_the_small_nodes(tmp_path: P
     assert with_it <= {"small-0", "small-1", "small-2"}
 
 
-class RaisingFilter(FilterPlugin):
-    name = "Raising"
-    api_version = 1
-    times = 2
+def failing(name: str, base: type, method: str, wrong: Any, right: Any = None, **others: Any) -> type:
+    """Return a plugin whose method does something wrong in its first two calls."""
 
-    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            raise KeyError("licence")
+    def does(self: Any, _state: Any, _pod: Any, *about: Any) -> Any:
+        type(self).times -= 1
+        return wrong(*about) if type(self).times >= 0 else right(*about) if right else None
 
-
-class ShortFilter(FilterPlugin):
-    name = "Short"
-    api_version = 1
-    times = 2
-
-    def filter(self, state, pod, snapshot, rows):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            return Outcomes.all_pass(snapshot.n_nodes - 1)
-        return Outcomes.all_pass(snapshot.n_nodes)
+    return type(name, (base,), {"name": name, "api_version": 1, "times": 2, method: does, **others})
 
 
-class FloatScore(ScorePlugin):
-    name = "Float"
-    api_version = 1
-    times = 2
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*_: Any) -> None:
+        raise error
 
-    def score(self, state, pod, snapshot, feasible):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            return np.ones(snapshot.n_nodes)
-        return np.ones(snapshot.n_nodes, dtype=np.int64)
-
-
-class HugeScore(ScorePlugin):
-    name = "Huge"
-    api_version = 1
-    times = 2
-
-    def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            return 101
-        return 1
-
-
-class RaisingReserve(ReservePlugin):
-    name = "RaisingReserve"
-    api_version = 1
-    times = 2
-
-    def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            raise RuntimeError("no reservation today")
-
-    def unreserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        raise RuntimeError("nor can it be undone")
-
-
-class HalfCharacterFilter(FilterPlugin):
-    name = "Half"
-    api_version = 1
-    times = 2
-
-    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            return Status.unschedulable("no licence in caf\udce9")
-        return None
-
-
-class HalfCharacterReserve(ReservePlugin):
-    name = "HalfReserve"
-    api_version = 1
-    times = 2
-
-    def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            raise RuntimeError("no licence in caf\udce9")
-
-    def unreserve(self, state, pod, node_name): ...  # type: ignore[no-untyped-def]  # noqa: ANN001
-
-
-class CancelledFilter(FilterPlugin):
-    name = "Cancelled"
-    api_version = 1
-    times = 2
-
-    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            raise asyncio.CancelledError("as the result of a cancelled task")
-
-
-class ExitingScore(ScorePlugin):
-    name = "Exiting"
-    api_version = 1
-    times = 2
-
-    def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
-        if type(self).times:
-            type(self).times -= 1
-            raise SystemExit(3)
-        return 1
+    return fail
 
 
 class CancelledPreBind(PreBindPlugin):
@@ -187,18 +101,37 @@ async def cancelled() -> None:
     await asked
 
 
+def all_pass(snapshot: Snapshot, _: object) -> Outcomes:
+    return Outcomes.all_pass(snapshot.n_nodes)
+
+
+def too_few(snapshot: Snapshot, _: object) -> Outcomes:
+    return Outcomes.all_pass(snapshot.n_nodes - 1)
+
+
+def ones(snapshot: Snapshot, _: object) -> Any:
+    return np.ones(snapshot.n_nodes, dtype=np.int64)
+
+
+def floats(snapshot: Snapshot, _: object) -> Any:
+    return np.ones(snapshot.n_nodes)
+
+
+NOT_UTF_8 = "no licence in caf\udce9"
+
+
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
-        pytest.param(RaisingFilter, '"Raising" filter plugin: KeyError', id="a filter that raises"),
-        pytest.param(ShortFilter, '"Short" filter plugin: ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
-        pytest.param(FloatScore, 'Score plugins: plugin "Float" failed with: ValueError: score returns int64 (2,)', id="scores of another type"),
-        pytest.param(HugeScore, 'plugin "Huge" returns an invalid score 101, it should in the range of [0, 100]', id="a score out of range"),
-        pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
-        pytest.param(HalfCharacterFilter, "TypeError: reasons are strings, as in", id="a reason that cannot be encoded"),
-        pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that cannot be encoded"),
-        pytest.param(CancelledFilter, '"Cancelled" filter plugin: CancelledError: as the result', id="a filter that is cancelled"),
-        pytest.param(ExitingScore, 'Score plugins: plugin "Exiting" failed with: SystemExit: 3', id="a score that exits"),
+        pytest.param(failing("Raising", FilterPlugin, "filter_node", raising(KeyError("licence"))), '"Raising" filter plugin: KeyError', id="a filter that raises"),
+        pytest.param(failing("Short", FilterPlugin, "filter", too_few, all_pass), '"Short" filter plugin: ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
+        pytest.param(failing("Float", ScorePlugin, "score", floats, ones), 'Score plugins: plugin "Float" failed with: ValueError: score returns int64 (2,)', id="scores of another type"),
+        pytest.param(failing("Huge", ScorePlugin, "score_node", lambda _: 101, lambda _: 1), 'plugin "Huge" returns an invalid score 101, it should in the range of [0, 100]', id="a score out of range"),
+        pytest.param(failing("Reserves", ReservePlugin, "reserve", raising(RuntimeError("no reservation today")), unreserve=raising(RuntimeError("nor can it be undone"))), 'Reserve plugin "Reserves": RuntimeError: no reservation', id="a reserve that raises"),
+        pytest.param(failing("Half", FilterPlugin, "filter_node", lambda _: Status.unschedulable(NOT_UTF_8)), "TypeError: reasons are strings, as in", id="a reason that cannot be encoded"),
+        pytest.param(failing("HalfReserve", ReservePlugin, "reserve", raising(RuntimeError(NOT_UTF_8)), unreserve=lambda *_: None), "RuntimeError: no licence in caf?", id="an error that cannot be encoded"),
+        pytest.param(failing("Cancelled", FilterPlugin, "filter_node", raising(asyncio.CancelledError("as the result of a cancelled task"))), '"Cancelled" filter plugin: CancelledError: as the result', id="a filter that is cancelled"),
+        pytest.param(failing("Exiting", ScorePlugin, "score_node", raising(SystemExit(3)), lambda _: 1), 'Score plugins: plugin "Exiting" failed with: SystemExit: 3', id="a score that exits"),
         pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
     ],
 )  # fmt: skip

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def only(*enabled: str, name: str = "licences") -> str:
+def only(*enabled: str) -> str:
     """Return a configuration whose one profile has these plugins and no others."""
-    return HEAD + "profiles:\n" + profile(name, *enabled)
+    return HEAD + "profiles:\n" + profile("licences", *enabled)
 
 
 def profile(name: str, *enabled: str) -> str:
@@ -119,9 +119,7 @@ class Endless(FilterPlugin, ScorePlugin):
 
 
 @pytest.mark.run(by=asyncio.run)
-async def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(
-    tmp_path: Path,
-) -> None:
+async def test_an_endless_plugin_is_stopped_and_the_next_request_is_answered(tmp_path: Path) -> None:
     configuration = "attemptBudget: 50ms\n" + only("Endless")
 
     async with cluster(tmp_path) as it:

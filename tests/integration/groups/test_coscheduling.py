@@ -29,10 +29,7 @@ AS_QUEUE_SORT = (EXAMPLE / "scheduler.yaml").read_text()
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 COSCHEDULING, VOLCANO = "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh"
 KINDS = [COSCHEDULING, VOLCANO]
-_VERSIONS = {
-    COSCHEDULING: "scheduling.x-k8s.io/v1alpha1",
-    VOLCANO: "scheduling.volcano.sh/v1beta1",
-}
+_VERSIONS = {COSCHEDULING: "scheduling.x-k8s.io/v1alpha1", VOLCANO: "scheduling.volcano.sh/v1beta1"}
 
 
 def pod_group(kind: str, name: str, min_member: int, **spec: Any) -> dict[str, Any]:
@@ -69,8 +66,7 @@ def members(kind: str, group: str, count: int, **fields: Any) -> list[dict[str, 
 async def kinds_served(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
     async with cluster(folder, kubelet=True, **options) as it:
         for kind in KINDS:
-            it.server.store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / f"{kind}.yaml").read_text()))
-        await asyncio.sleep(0.1)
+            await it.define(yaml.safe_load((MANIFESTS / "crds" / f"{kind}.yaml").read_text()))
         yield it
 
 

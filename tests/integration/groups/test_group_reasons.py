@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 METRIC = "custom_scheduler_rejected_pods"
 
 
-def explained(daemon: Daemon, name: str = "g") -> dict[str, Any]:
-    found = live_groups(daemon.parts, daemon.cycles.group_attempts, f"default/{name}")
+def explained(daemon: Daemon) -> dict[str, Any]:
+    found = live_groups(daemon.parts, daemon.cycles.group_attempts, "default/g")
     assert found is not None
     [group] = found["groups"]
     return group
@@ -67,10 +67,7 @@ async def test_a_gang_reports_how_many_of_its_members_miss_what(tmp_path: Path) 
         assert condition(it, "g")[1] == "Unschedulable"
 
         await it.until(lambda: it.notes("g-4", "FailedScheduling"))
-        assert annotations(it, "g-4") == {
-            CAUSES: of_member,
-            GROUP_CAUSES: of_group,
-        }
+        assert annotations(it, "g-4") == {CAUSES: of_member, GROUP_CAUSES: of_group}
         assert annotations(it, "g-0") == {
             CAUSES: [{"code": "WaitingForGroup", "plugin": "GangScheduling"}],
             GROUP_CAUSES: of_group,

@@ -16,6 +16,7 @@ from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
 from tests.support.replicas import LEASES, Replica, replica
+from tests.support.virtual_time import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.run(by=freezing.run)
 
 LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 15.0, 10.0, 2.0
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def lease(it: Cluster) -> dict[str, Any]:

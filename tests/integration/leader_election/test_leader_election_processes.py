@@ -16,10 +16,11 @@ from scheduler.simulator.access.authentication import write_kubeconfig
 from scheduler.simulator.faults import binds
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
+from tests.support.processes import started, until
 from tests.support.replicas import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.run(by=asyncio.run)
@@ -86,22 +87,10 @@ async def relayed(server: ApiServer, kubeconfig: Path) -> AsyncIterator[Relay]:
 
 @asynccontextmanager
 async def process(kubeconfig: Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    command = (sys.executable, "-m", "scheduler", "run", "--kubeconfig", kubeconfig)
     with log.open("wb") as stderr:
-        it = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), *FLAGS, stderr=stderr
-        )
-    try:
-        yield it
-    finally:
-        if it.returncode is None:
-            it.kill()
-        await it.wait()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for is in another process
-            await asyncio.sleep(0.01)
+        async with started(*command, *FLAGS, stderr=stderr) as it:
+            yield it
 
 
 async def quiet(relay: Relay) -> None:

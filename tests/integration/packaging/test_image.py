@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.simulator.server import ApiServer
-from tests.integration.configuration.test_reload_processes import until
 from tests.support.builders import node_object, pod_object
 from tests.support.image import (
     ARGUMENTS,
@@ -33,6 +32,7 @@ from tests.support.image import (
     USER,
     arguments_of,
 )
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

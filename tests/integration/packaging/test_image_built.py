@@ -21,12 +21,12 @@ import yaml
 
 from scheduler.simulator.server import ApiServer
 from scheduler.version import VERSION
-from tests.integration.configuration.test_reload_processes import until
 from tests.integration.packaging.test_supply import NAME
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
 from tests.support.manifests import MANIFESTS, ROOT
 from tests.support.ports import free_port
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

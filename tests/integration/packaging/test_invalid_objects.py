@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,8 +22,7 @@ CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 async def define(it: Cluster, kind: Kind) -> str:
     """Define a kind, and return the name of its definition."""
     name = str(kind.definition["metadata"]["name"])
-    it.server.store.create(CRDS, kind.definition)
-    await asyncio.sleep(0.1)
+    await it.define(kind.definition)
     return name
 
 

@@ -17,12 +17,13 @@ from scheduler.simulator.faults import binds, requests, streamed_lists
 from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
 from scheduler.testing.samples import claim, mounted, storage_class, volume
-from tests.integration.configuration.test_reload_processes import Run, end, running, until
+from tests.integration.configuration.test_reload_processes import Run, end, running
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import keep_account
 from tests.support.kubectl import Kubectl
 from tests.support.manifests import MANIFESTS
 from tests.support.ports import free_port
+from tests.support.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,12 +49,7 @@ class Shipped:
     def __init__(self, server: ApiServer, kubectl: Kubectl, account: Path) -> None:
         self.server = server
         self.account = account
-        self._kubectl = kubectl
-
-    async def kubectl(self, *words: str) -> str:
-        said = await self._kubectl(*words)
-        assert said.code == 0, (words, said.err)
-        return said.out
+        self.kubectl = kubectl
 
     async def configure(self, **settings: Any) -> None:
         """Change fields of the configuration that is shipped."""

@@ -80,11 +80,11 @@ def says(it: Cluster, name: str) -> str:
     return str(it.condition(name).get("message", ""))
 
 
-def give_back(it: Cluster, name: str = "one") -> None:
+def give_back(it: Cluster) -> None:
     """What the controller of claims does when the last pod that used one is gone."""
     it.server.store.patch(
         CLAIMS,
-        name,
+        "one",
         {"status": {"allocation": None, "reservedFor": None, "devices": None}},
         subresource="status",
     )
@@ -115,9 +115,7 @@ async def test_a_pod_is_placed_at_its_device_and_the_claim_records_it(tmp_path: 
         assert "nodeSelector" in found["status"]["allocation"]
 
 
-async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_release(
-    tmp_path: Path,
-) -> None:
+async def test_two_pods_never_share_a_device_and_the_second_gets_it_after_its_release(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
         create(it, resource_claim("one"), resource_claim("two"))
@@ -158,33 +156,24 @@ async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path)
         assert sorted(users(it)) == ["p0", "p1", "p2"]
 
 
-async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as it, it.daemon():
-        set_up(it, "n")
-        create(it, resource_claim("one"), resource_claim("two"))
-        writes = requests(verb="update", resource="resourceclaims", name="one")
-        it.server.faults.delay(5, writes)
-        it.server.faults.refuse(403, writes)
-        it.add_pods(claiming("first", "one"))
-        await asyncio.sleep(1)
-        it.add_pods(claiming("second", "two"))
-        await it.until(lambda: says(it, "second"))
-        it.server.store.delete("pods", "first")
-
-        await it.until(lambda: it.node_of("second"), seconds=30)
-
-
-async def test_an_unwritten_allocation_of_an_extended_resource_requeues_pods(
-    tmp_path: Path,
+@pytest.mark.parametrize("is_extended", [False, True], ids=["of a claim", "of an extended resource"])
+async def test_an_unwritten_allocation_requeues_pods_once_it_is_released(
+    tmp_path: Path, is_extended: bool
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         set_up(it, "n")
-        first = requests(verb="create", resource="resourceclaims")
-        it.server.faults.delay(5, first, times=1)
-        it.server.faults.refuse(403, first, times=1)
-        it.add_pods(asking("first"))
+        if is_extended:
+            first, second = asking("first"), asking("second")
+            writes, times = requests(verb="create", resource="resourceclaims"), 1
+        else:
+            create(it, resource_claim("one"), resource_claim("two"))
+            first, second = claiming("first", "one"), claiming("second", "two")
+            writes, times = requests(verb="update", resource="resourceclaims", name="one"), None
+        it.server.faults.delay(5, writes, times=times)
+        it.server.faults.refuse(403, writes, times=times)
+        it.add_pods(first)
         await asyncio.sleep(1)
-        it.add_pods(asking("second"))
+        it.add_pods(second)
         await it.until(lambda: says(it, "second"))
         it.server.store.delete("pods", "first")
 
@@ -337,9 +326,7 @@ async def test_an_extended_resource_gets_a_claim_and_the_pod_status_names_it(tmp
         await it.until(lambda: "cannot allocate all claims" in says(it, "late"))
 
 
-async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource(
-    tmp_path: Path,
-) -> None:
+async def test_a_claim_in_another_namespace_is_not_used_for_an_extended_resource(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         create(it, device_class(extended_resource=GPU))
         it.add_pods(asking("ai"))

@@ -53,8 +53,7 @@ async def teams_and_daemon(
 ) -> AsyncIterator[tuple[Cluster, Daemon]]:
     """The same, and the daemon that serves it."""
     async with cluster(folder, kubelet=True) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         for each in queues:
             for namespace in each["spec"]["namespaces"]:
                 it.server.store.create("namespaces", {"metadata": {"name": namespace}})
@@ -215,27 +214,18 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path) -> None:
         ({"namespaces": ["a", "a"]}, "spec.namespaces"),
         ({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "spec.podSelector"),
     ],
-    ids=[
-        "no weight",
-        "no quantity",
-        "no amount",
-        "a negative amount",
-        "twice",
-        "no operator",
-    ],
+    ids=["no weight", "no quantity", "no amount", "a negative amount", "twice", "no operator"],
 )
 async def test_an_invalid_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         with pytest.raises(StatusError, match=field):
             it.server.store.create(QUEUES, {**queue("team"), "spec": spec})
 
 
 async def test_the_example_is_accepted_and_shares_are_divided_in_two_levels(tmp_path: Path) -> None:
     async with cluster(tmp_path, kubelet=True) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         for each in yaml.safe_load_all((EXAMPLE / "queues.yaml").read_text()):
             it.server.store.create("namespaces" if each["kind"] == "Namespace" else QUEUES, each)
         it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(3)))

@@ -9,12 +9,13 @@ import aiohttp
 import yaml
 
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running, process, until
+from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.node_exporters import DEVICE, node_exporter
 from tests.support.ports import free_port
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,14 +68,14 @@ async def _placed_by_traffic(folder: Path, exporters: Mapping[str, int]) -> None
             await until(placed)
             return [server.store.get("pods", name)["spec"]["nodeName"] for name in names]
 
-        scheduler = process(
+        scheduler = started(
             forked_program(), "run", "--kubeconfig", str(kubeconfig),
             "--config", str(_scheduler_configuration(folder, port)),
             "--bind-address", "127.0.0.1", "--secure-port", str(daemon.port),
             "--authorization-always-allow-paths", OPEN_PATHS,
         )  # fmt: skip
         async with scheduler:
-            async with process(
+            async with started(
                 prometheus,
                 f"--config.file={_prometheus_configuration(folder, exporters)}",
                 f"--storage.tsdb.path={folder / 'series'}",

@@ -51,8 +51,7 @@ async def numa_node(folder: Path, *cpus: str, **args: Any) -> AsyncIterator[Clus
     profile = yaml.safe_load(yaml.safe_dump(PROFILE))
     profile["profiles"][0]["pluginConfig"][0]["args"].update(args)
     async with cluster(folder, kubelet=True) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         it.add_nodes(node_object("n", cpu="32", memory="64Gi"))
         it.server.store.create(TOPOLOGIES, topology(*cpus))
         async with it.daemon(yaml.safe_dump(profile)):

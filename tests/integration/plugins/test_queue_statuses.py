@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from scheduler.configuration.load import parse
 from tests.integration.plugins import test_quotas as quotas
 from tests.integration.plugins.test_fair_queues import (
-    CRDS,
     DEFINITION,
     EXAMPLE,
     QUEUES,
@@ -132,8 +131,7 @@ async def test_only_the_leader_writes_and_exports_the_state_of_queues(
 ) -> None:
     text = (EXAMPLE / "scheduler.yaml").read_text()
     async with cluster(tmp_path) as it, AsyncExitStack() as leading:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         leader = await leading.enter_async_context(it.daemon(leader_elect=True))
         await it.until(leader.leadership.is_leading)
         async with it.daemon(text, leader_elect=True) as follower:
@@ -152,8 +150,7 @@ async def test_only_the_leader_writes_and_exports_the_state_of_queues(
 async def test_no_quota_status_is_written_after_the_plugin_is_disabled(tmp_path: Path) -> None:
     text = (quotas.EXAMPLE / "scheduler.yaml").read_text()
     async with cluster(tmp_path, kubelet=True) as it:
-        it.server.store.create(CRDS, quotas.DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(quotas.DEFINITION)
         async with it.daemon(text) as daemon:
             it.server.store.create(quotas.QUOTAS, quotas.quota("default", 1, 1))
             await it.until(lambda: it.server.store.get(quotas.QUOTAS, "default", "default").get("status"))
@@ -183,8 +180,7 @@ async def test_statuses_of_many_queues_are_written_at_a_bounded_rate_until_all_a
 async def test_the_averages_continue_after_a_restart(tmp_path: Path) -> None:
     text = (EXAMPLE / "history.yaml").read_text()
     async with cluster(tmp_path, kubelet=True) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         for name in ("a", "b"):
             it.server.store.create("namespaces", {"metadata": {"name": name}})
             it.server.store.create(QUEUES, queue(name))

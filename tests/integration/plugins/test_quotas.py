@@ -39,8 +39,7 @@ def quota(namespace: str, min_: int, max_: int) -> dict[str, Any]:
 async def teams(folder: Path, **quotas: tuple[int, int]) -> AsyncIterator[Cluster]:
     """A cluster with quotas: namespace -> (min, max), and 12 cpus."""
     async with cluster(folder, kubelet=True) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         for namespace, (min_, max_) in quotas.items():
             it.server.store.create("namespaces", {"metadata": {"name": namespace}})
             it.server.store.create(QUOTAS, quota(namespace, min_, max_))
@@ -118,8 +117,7 @@ async def test_a_missing_kind_is_named_and_used_once_it_exists(
             assert vars(said)["resource"] == QUOTAS
             assert vars(said)["api_version"] == "scheduling.x-k8s.io/v1alpha1"
 
-            it.server.store.create(CRDS, DEFINITION)
-            await asyncio.sleep(0.1)
+            await it.define(DEFINITION)
             it.server.store.create(QUOTAS, quota("default", 1, 1))
             await asyncio.sleep(60)
             it.add_pods(pod_object("late", cpu="1"))
@@ -137,16 +135,14 @@ async def test_a_missing_kind_is_named_and_used_once_it_exists(
 )
 async def test_an_invalid_quota_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
     async with cluster(tmp_path) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         with pytest.raises(StatusError, match=field):
             it.server.store.create(QUOTAS, {**quota("default", 1, 1), "spec": spec})
 
 
 async def test_the_example_is_accepted(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
-        it.server.store.create(CRDS, DEFINITION)
-        await asyncio.sleep(0.1)
+        await it.define(DEFINITION)
         for each in yaml.safe_load_all((EXAMPLE / "teams.yaml").read_text()):
             it.server.store.create("namespaces" if each["kind"] == "Namespace" else QUOTAS, each)
 

@@ -15,7 +15,7 @@ from scheduler.testing.samples import DRIVER, claim, mounted, only_on, storage_c
 from tests.integration.groups.gangs import add_gang
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time import LoopClock, now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -77,10 +77,6 @@ def bound_to(it: Cluster, name: str) -> str:
 
 def failures(it: Cluster, pod: str) -> list[str]:
     return it.notes(pod, "FailedScheduling")
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def placed(it: Cluster, name: str, *, seconds: float = 60.0) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.errors import ConfigurationError
-from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.guests import EVEN_NODES, GROWS, LAST_DIGIT, LOOPS, TRAPS, waits, wat
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from scheduler.daemon.app.daemon import Daemon
@@ -37,60 +37,45 @@ profiles:
 """
 
 
-def run(
-    folder: Path,
-    guest: bytes,
-    story: Callable[[Cluster, Daemon], Awaitable[None]],
-    *,
-    args: str = "",
-) -> None:
+@asynccontextmanager
+async def running(folder: Path, guest: bytes, *, args: str = "") -> AsyncIterator[tuple[Cluster, Daemon]]:
     path = folder / "guest.wasm"
     path.write_bytes(guest)
-
-    async def scenario() -> None:
-        url = f"guestURL: 'file://{path}'" + (f", {args}" if args else "")
-        async with cluster(folder) as it, it.daemon(profile(url)) as daemon:
-            it.add_nodes(*(node_object(f"n{number}", cpu="8") for number in range(4)))
-            await story(it, daemon)
-
-    virtual_time.run(scenario())
+    url = f"guestURL: 'file://{path}'" + (f", {args}" if args else "")
+    async with cluster(folder) as it, it.daemon(profile(url)) as daemon:
+        it.add_nodes(*(node_object(f"n{number}", cpu="8") for number in range(4)))
+        yield it, daemon
 
 
 async def bound(it: Cluster, *names: str) -> None:
     await it.until(lambda: all(it.node_of(name) for name in names))
 
 
-def test_a_guest_that_filters_keeps_pods_off_nodes(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_a_guest_that_filters_keeps_pods_off_nodes(tmp_path: Path) -> None:
+    async with running(tmp_path, EVEN_NODES) as (it, _):
         names = [f"pod-{number}" for number in range(8)]
         it.add_pods(*(pod_object(name, cpu="100m") for name in names))
         await bound(it, *names)
         assert {it.node_of(name) for name in names} == {"n0", "n2"}
 
-    run(tmp_path, EVEN_NODES, story)
 
-
-def test_the_reason_of_a_guest_is_in_the_event_of_the_pod(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_the_reason_of_a_guest_is_in_the_event_of_the_pod(tmp_path: Path) -> None:
+    async with running(tmp_path, EVEN_NODES) as (it, _):
         it.add_pods(pod_object("large", cpu="100m", nodeSelector={"kubernetes.io/hostname": "n1"}))
         await it.until(lambda: it.notes("large", "FailedScheduling"))
         assert "1 odd node" in it.notes("large", "FailedScheduling")[0]
 
-    run(tmp_path, EVEN_NODES, story)
 
-
-def test_a_guest_that_scores_decides_where_pods_go(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_a_guest_that_scores_decides_where_pods_go(tmp_path: Path) -> None:
+    async with running(tmp_path, LAST_DIGIT) as (it, _):
         names = [f"pod-{number}" for number in range(4)]
         it.add_pods(*(pod_object(name, cpu="100m") for name in names))
         await bound(it, *names)
         assert {it.node_of(name) for name in names} == {"n3"}
 
-    run(tmp_path, LAST_DIGIT, story)
 
-
-def test_a_guest_that_waits_at_permit_holds_the_pod_until_its_timeout(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_a_guest_that_waits_at_permit_holds_the_pod_until_its_timeout(tmp_path: Path) -> None:
+    async with running(tmp_path, waits(1500)) as (it, _):
         it.add_pods(pod_object("held", cpu="100m"), pod_object("free", cpu="100m", scheduler_name="plain"))
         await bound(it, "free")
         await it.until(lambda: it.notes("held", "FailedScheduling"))
@@ -98,11 +83,9 @@ def test_a_guest_that_waits_at_permit_holds_the_pod_until_its_timeout(tmp_path: 
         assert "rejected due to timeout after waiting 1.5s at plugin wasmplugin1" in note
         assert not it.node_of("held")
 
-    run(tmp_path, waits(1500), story)
 
-
-def test_a_waiting_pod_is_bound_after_a_plugin_allows_it(tmp_path: Path) -> None:
-    async def story(it: Cluster, daemon: Daemon) -> None:
+async def test_a_waiting_pod_is_bound_after_a_plugin_allows_it(tmp_path: Path) -> None:
+    async with running(tmp_path, waits(60_000)) as (it, daemon):
         it.add_pods(pod_object("held", cpu="100m"))
         waiting = daemon.parts.waiting_pods
         await it.until(lambda: list(waiting.waiting()))
@@ -110,8 +93,6 @@ def test_a_waiting_pod_is_bound_after_a_plugin_allows_it(tmp_path: Path) -> None
         assert not it.node_of("held")
         waiting.allow(held.uid, "wasmplugin1")
         await bound(it, "held")
-
-    run(tmp_path, waits(60_000), story)
 
 
 @pytest.mark.parametrize(
@@ -121,10 +102,10 @@ def test_a_waiting_pod_is_bound_after_a_plugin_allows_it(tmp_path: Path) -> None
         pytest.param(LOOPS, "wasm: filter error: stopped: it took", "timeLimit: 30ms", id="loops for ever"),
     ],
 )
-def test_a_guest_that_fails_affects_only_its_own_pods(
+async def test_a_guest_that_fails_affects_only_its_own_pods(
     tmp_path: Path, content: bytes, expected: str, args: str
 ) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+    async with running(tmp_path, content, args=args) as (it, _):
         others = [f"other-{number}" for number in range(4)]
         it.add_pods(pod_object("bad", cpu="100m"))
         it.add_pods(*(pod_object(name, cpu="100m", scheduler_name="plain") for name in others))
@@ -134,16 +115,12 @@ def test_a_guest_that_fails_affects_only_its_own_pods(
         assert expected in it.notes("bad", "FailedScheduling")[0]
         assert not it.node_of("bad")
 
-    run(tmp_path, content, story, args=args)
 
-
-def test_a_guest_that_uses_all_its_memory_only_rejects_nodes(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_a_guest_that_uses_all_its_memory_only_rejects_nodes(tmp_path: Path) -> None:
+    async with running(tmp_path, GROWS, args="memoryLimit: 4Mi") as (it, _):
         it.add_pods(pod_object("greedy", cpu="100m"))
         await it.until(lambda: it.notes("greedy", "FailedScheduling"))
         assert "4 no memory" in it.notes("greedy", "FailedScheduling")[0]
-
-    run(tmp_path, GROWS, story, args="memoryLimit: 4Mi")
 
 
 FIRST_TRAPS = wat(
@@ -156,14 +133,12 @@ FIRST_TRAPS = wat(
 """Filter: traps for pods whose name begins with xx."""
 
 
-def test_the_pod_after_a_trap_gets_a_new_instance(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_the_pod_after_a_trap_gets_a_new_instance(tmp_path: Path) -> None:
+    async with running(tmp_path, FIRST_TRAPS) as (it, _):
         it.add_pods(pod_object("xx-bad", cpu="100m"))
         await it.until(lambda: it.notes("xx-bad", "FailedScheduling"))
         it.add_pods(*(pod_object(f"good-{number}", cpu="100m") for number in range(3)))
         await bound(it, "good-0", "good-1", "good-2")
-
-    run(tmp_path, FIRST_TRAPS, story)
 
 
 EVERYTHING = wat(
@@ -195,8 +170,7 @@ async def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(
     configuration = profile(f"guestURL: '{path}'")
     if first:
         configuration = configuration.replace(
-            "  plugins:\n",
-            "  plugins:\n    bind: {enabled: [{name: wasmplugin1}, {name: DefaultBinder}]}\n",
+            "  plugins:\n", "  plugins:\n    bind: {enabled: [{name: wasmplugin1}, {name: DefaultBinder}]}\n"
         )
 
     async with cluster(tmp_path) as it, it.daemon(configuration) as daemon:
@@ -207,10 +181,8 @@ async def test_an_empty_bind_of_a_guest_does_not_keep_a_pod_from_being_bound(
         await bound(it, "pod")
 
 
-def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(
-    tmp_path: Path,
-) -> None:
-    async def story(it: Cluster, daemon: Daemon) -> None:
+async def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(tmp_path: Path) -> None:
+    async with running(tmp_path, EVEN_NODES) as (it, daemon):
         it.add_pods(pod_object("pod", cpu="100m"))
         await bound(it, "pod")
         counted = daemon.metrics._node_loop_nodes
@@ -218,8 +190,6 @@ def test_the_cost_of_a_guest_is_in_the_metric_of_node_loops(
         key = ("wasmplugin1", "Filter")
         assert counted[key].value == 4
         assert 0 < seconds[key].value < 1
-
-    run(tmp_path, EVEN_NODES, story)
 
 
 @pytest.mark.run(by=asyncio.run)
@@ -260,11 +230,9 @@ LONG_PREFILTER = wat(
 """PreFilter: more than a tenth of a second of work."""
 
 
-def test_a_guest_with_calls_longer_than_a_slice_places_its_pods(tmp_path: Path) -> None:
-    async def story(it: Cluster, _: Daemon) -> None:
+async def test_a_guest_with_calls_longer_than_a_slice_places_its_pods(tmp_path: Path) -> None:
+    async with running(tmp_path, LONG_PREFILTER, args="timeLimit: 5s") as (it, _):
         names = [f"pod-{number}" for number in range(3)]
         it.add_pods(*(pod_object(name, cpu="100m") for name in names))
         await bound(it, *names)
         assert all(not it.notes(name, "FailedScheduling") for name in names)
-
-    run(tmp_path, LONG_PREFILTER, story, args="timeLimit: 5s")

@@ -213,7 +213,3 @@ async def shards(folder: Path) -> AsyncIterator[Shards]:
     ) as server:
         server.store.create(CRDS, DEFINITION)
         yield Shards(server)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()

@@ -7,6 +7,8 @@ from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.holding import BucketState
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    import pytest
-
     from tests.support.daemon_harness import Cluster
     from tests.support.replicas import Replica
+
+pytestmark = pytest.mark.run(by=freezing.run)
 
 SHARDED = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -86,84 +88,74 @@ def binders(it: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def test_all_replicas_place_pods_on_their_own_nodes(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with sharded(tmp_path, 3) as (it, replicas):
-            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(30)))
-            names = add_work(it, 0, 60)
+async def test_all_replicas_place_pods_on_their_own_nodes(tmp_path: Path) -> None:
+    async with sharded(tmp_path, 3) as (it, replicas):
+        it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(30)))
+        names = add_work(it, 0, 60)
+        await it.until(lambda: all(it.node_of(name) for name in names))
+
+        bound = binders(it)
+        assert sorted(bound) == sorted(names)
+        assert all(len(each) == 1 for each in bound.values())
+        assert len(Counter(each for (each,) in bound.values())) == 3
+        for name in names:
+            owner = next(each for each in replicas if bucket_of(it.node_of(name)) in in_use(each))
+            assert bound[name] == [owner.name]
+
+
+async def test_a_replica_that_is_killed_stops_only_its_own_pods_and_for_its_lease_duration(
+    tmp_path: Path,
+) -> None:
+    async with sharded(tmp_path, 3) as (it, replicas):
+        it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(30)))
+        killed, *others = replicas
+        lost = in_use(killed)
+        await killed.kill()
+        began = asyncio.get_running_loop().time()
+        names = add_work(it, 0, 60)
+        waiting = lambda: [name for name in names if not it.node_of(name)]  # noqa: E731
+        await asyncio.sleep(2.0)
+        # Their own pods are placed, on nodes that are not those of the killed one.
+        placed = set(names) - set(waiting())
+        assert 0.5 < len(placed) / len(names) < 0.85
+        assert all(bucket_of(it.node_of(name)) not in lost for name in placed)
+        await touch_until(it, lambda: not waiting(), seconds=30.0)
+
+        assert 12.0 < asyncio.get_running_loop().time() - began < 18.0
+        assert all_in_use(*others)
+        assert all(len(each) == 1 for each in binders(it).values())
+
+
+async def test_a_replica_that_is_stopped_gives_its_buckets_to_others_at_once(tmp_path: Path) -> None:
+    async with sharded(tmp_path, 2) as (it, (first, second)):
+        it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+        await first.stop()
+        began = asyncio.get_running_loop().time()
+        names = add_work(it, 0, 20)
+        await touch_until(it, lambda: all(it.node_of(name) for name in names))
+
+        assert asyncio.get_running_loop().time() - began < 3.0
+        assert all_in_use(second)
+        (assignment,) = it.server.store.list(KIND)
+        assert [each["name"] for each in assignment["spec"]["replicas"]] == [
+            second.daemon.leadership.name  # type: ignore[attr-defined]
+        ]
+
+
+async def test_a_replica_that_joins_gets_its_share_and_the_pods_that_wait(tmp_path: Path) -> None:
+    async with sharded(tmp_path, 1) as (it, (first,)):
+        names = add_work(it, 0, 20)
+        async with replica(it, "replica-1", configuration=SHARDED) as second:
+            await touch_until(it, lambda: in_use(second) and all_in_use(first, second))
+            waiting = [
+                {queued.pod.name for queued in each.daemon.parts.queue.pods()} for each in (first, second)
+            ]
+            assert sorted([*waiting[0], *waiting[1]]) == sorted(names)
+            assert all(waiting)
+            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
             await it.until(lambda: all(it.node_of(name) for name in names))
 
-            bound = binders(it)
-            assert sorted(bound) == sorted(names)
-            assert all(len(each) == 1 for each in bound.values())
-            assert len(Counter(each for (each,) in bound.values())) == 3
-            for name in names:
-                owner = next(each for each in replicas if bucket_of(it.node_of(name)) in in_use(each))
-                assert bound[name] == [owner.name]
-
-    freezing.run(play())
-
-
-def test_a_replica_that_is_killed_stops_only_its_own_pods_and_for_its_lease_duration(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with sharded(tmp_path, 3) as (it, replicas):
-            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(30)))
-            killed, *others = replicas
-            lost = in_use(killed)
-            await killed.kill()
-            began = asyncio.get_running_loop().time()
-            names = add_work(it, 0, 60)
-            waiting = lambda: [name for name in names if not it.node_of(name)]  # noqa: E731
-            await asyncio.sleep(2.0)
-            # Their own pods are placed, on nodes that are not those of the killed one.
-            placed = set(names) - set(waiting())
-            assert 0.5 < len(placed) / len(names) < 0.85
-            assert all(bucket_of(it.node_of(name)) not in lost for name in placed)
-            await touch_until(it, lambda: not waiting(), seconds=30.0)
-
-            assert 12.0 < asyncio.get_running_loop().time() - began < 18.0
-            assert all_in_use(*others)
-            assert all(len(each) == 1 for each in binders(it).values())
-
-    freezing.run(play())
-
-
-def test_a_replica_that_is_stopped_gives_its_buckets_to_others_at_once(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with sharded(tmp_path, 2) as (it, (first, second)):
-            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
-            await first.stop()
-            began = asyncio.get_running_loop().time()
-            names = add_work(it, 0, 20)
-            await touch_until(it, lambda: all(it.node_of(name) for name in names))
-
-            assert asyncio.get_running_loop().time() - began < 3.0
-            assert all_in_use(second)
-            (assignment,) = it.server.store.list(KIND)
-            assert [each["name"] for each in assignment["spec"]["replicas"]] == [
-                second.daemon.leadership.name  # type: ignore[attr-defined]
-            ]
-
-    freezing.run(play())
-
-
-def test_a_replica_that_joins_gets_its_share_and_the_pods_that_wait(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with sharded(tmp_path, 1) as (it, (first,)):
-            names = add_work(it, 0, 20)
-            async with replica(it, "replica-1", configuration=SHARDED) as second:
-                await touch_until(it, lambda: in_use(second) and all_in_use(first, second))
-                waiting = [
-                    {queued.pod.name for queued in each.daemon.parts.queue.pods()} for each in (first, second)
-                ]
-                assert sorted([*waiting[0], *waiting[1]]) == sorted(names)
-                assert all(waiting)
-                it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
-                await it.until(lambda: all(it.node_of(name) for name in names))
-
-                assert {name for (name,) in binders(it).values()} == {"replica-0", "replica-1"}
-
-    freezing.run(play())
+            assert {name for (name,) in binders(it).values()} == {"replica-0", "replica-1"}
 
 
 def nodes_of_each(replicas: list[Replica]) -> list[dict[str, Any]]:
@@ -191,86 +183,77 @@ def in_pods(it: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "scheduler")
 
 
-def test_a_gang_that_needs_nodes_of_several_replicas_is_placed_by_the_leader_which_gives_them_back(
+async def test_a_gang_that_needs_nodes_of_several_replicas_is_placed_by_the_leader_which_gives_them_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def play() -> None:
-        async with sharded(tmp_path, 3, lambda it: in_pods(it, monkeypatch)) as (it, replicas):
-            it.add_nodes(*nodes_of_each(replicas))
-            names = add_gang(it, "g", 3)
-            began = asyncio.get_running_loop().time()
-            await it.until(lambda: all(it.node_of(name) for name in names))
-            assert asyncio.get_running_loop().time() - began < 0.5
+    async with sharded(tmp_path, 3, lambda it: in_pods(it, monkeypatch)) as (it, replicas):
+        it.add_nodes(*nodes_of_each(replicas))
+        names = add_gang(it, "g", 3)
+        began = asyncio.get_running_loop().time()
+        await it.until(lambda: all(it.node_of(name) for name in names))
+        assert asyncio.get_running_loop().time() - began < 0.5
 
-            (leader,) = [each for each in replicas if each.daemon.leadership.assigns()]
-            assert binders(it) == {name: [leader.name] for name in names}
-            await it.until(lambda: all_in_use(*replicas) and all(map(in_use, replicas)))
-            assert asyncio.get_running_loop().time() - began < 1.0
-            assert sorted(len(in_use(each)) for each in replicas) == [85, 85, 86]
-            (assignment,) = it.server.store.list(KIND)
-            assert not any("gang" in each for each in assignment["spec"]["replicas"])
-
-    freezing.run(play())
+        (leader,) = [each for each in replicas if each.daemon.leadership.assigns()]
+        assert binders(it) == {name: [leader.name] for name in names}
+        await it.until(lambda: all_in_use(*replicas) and all(map(in_use, replicas)))
+        assert asyncio.get_running_loop().time() - began < 1.0
+        assert sorted(len(in_use(each)) for each in replicas) == [85, 85, 86]
+        (assignment,) = it.server.store.list(KIND)
+        assert not any("gang" in each for each in assignment["spec"]["replicas"])
 
 
 LEADING = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def test_a_leader_without_sharding_waits_until_replicas_have_stopped(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with sharded(tmp_path, 2) as (it, (first, second)):
-            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
-            assigner, other = (first, second) if first.daemon.leadership.assigns() else (second, first)
-            async with replica(it, "leader", configuration=LEADING) as leader:
-                before = add_work(it, 0, 20)
-                await it.until(lambda: all(it.node_of(name) for name in before))
-                other.freezer.freeze()  # it would take the leader Lease
-                await assigner.stop()
-                await it.until(lambda: leader.is_leading)
-                began = asyncio.get_running_loop().time()
-                await asyncio.sleep(3.0)
-                other.freezer.thaw()
-                names = add_work(it, 20, 20)
-                await touch_until(it, lambda: all(it.node_of(name) for name in names))
+async def test_a_leader_without_sharding_waits_until_replicas_have_stopped(tmp_path: Path) -> None:
+    async with sharded(tmp_path, 2) as (it, (first, second)):
+        it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+        assigner, other = (first, second) if first.daemon.leadership.assigns() else (second, first)
+        async with replica(it, "leader", configuration=LEADING) as leader:
+            before = add_work(it, 0, 20)
+            await it.until(lambda: all(it.node_of(name) for name in before))
+            other.freezer.freeze()  # it would take the leader Lease
+            await assigner.stop()
+            await it.until(lambda: leader.is_leading)
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(3.0)
+            other.freezer.thaw()
+            names = add_work(it, 20, 20)
+            await touch_until(it, lambda: all(it.node_of(name) for name in names))
 
-                assert 15.0 <= asyncio.get_running_loop().time() - began < 20.0
-                bound = binders(it)
-                assert all(len(each) == 1 for each in bound.values())
-                assert {name for pod in names for name in bound[pod]} <= {"leader", other.name}
-                times = {
-                    each.path.split("/")[-2]: each.at_seconds
-                    for each in it.server.requests.matching(method="POST", path="/binding")
-                }
-                by_leader = [times[pod] for pod in names if bound[pod] == ["leader"]]
-                by_other = [times[pod] for pod in names if bound[pod] != ["leader"]]
-                assert min(by_leader) >= max(by_other, default=0.0)
-                assert not in_use(other)
-                (assignment,) = it.server.store.list(KIND)
-                assert not assignment["spec"]["replicas"]
-
-    freezing.run(play())
+            assert 15.0 <= asyncio.get_running_loop().time() - began < 20.0
+            bound = binders(it)
+            assert all(len(each) == 1 for each in bound.values())
+            assert {name for pod in names for name in bound[pod]} <= {"leader", other.name}
+            times = {
+                each.path.split("/")[-2]: each.at_seconds
+                for each in it.server.requests.matching(method="POST", path="/binding")
+            }
+            by_leader = [times[pod] for pod in names if bound[pod] == ["leader"]]
+            by_other = [times[pod] for pod in names if bound[pod] != ["leader"]]
+            assert min(by_leader) >= max(by_other, default=0.0)
+            assert not in_use(other)
+            (assignment,) = it.server.store.list(KIND)
+            assert not assignment["spec"]["replicas"]
 
 
-def test_replicas_place_pods_after_a_leader_without_sharding_ended(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with cluster(tmp_path) as it:
-            it.server.store.create(CRDS, DEFINITION)
-            it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
-            async with (
-                replica(it, "leader", configuration=LEADING) as leader,
-                replica(it, "replica-0", configuration=SHARDED) as first,
-            ):
-                await it.until(lambda: leader.is_leading)
-                before = add_work(it, 0, 20)
-                await it.until(lambda: all(it.node_of(name) for name in before))
-                assert {name for (name,) in binders(it).values()} == {"leader"}
-                await leader.stop()
-                await touch_until(it, lambda: all_in_use(first))
-                names = add_work(it, 20, 20)
-                await it.until(lambda: all(it.node_of(name) for name in names))
+async def test_replicas_place_pods_after_a_leader_without_sharding_ended(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
+        async with (
+            replica(it, "leader", configuration=LEADING) as leader,
+            replica(it, "replica-0", configuration=SHARDED) as first,
+        ):
+            await it.until(lambda: leader.is_leading)
+            before = add_work(it, 0, 20)
+            await it.until(lambda: all(it.node_of(name) for name in before))
+            assert {name for (name,) in binders(it).values()} == {"leader"}
+            await leader.stop()
+            await touch_until(it, lambda: all_in_use(first))
+            names = add_work(it, 20, 20)
+            await it.until(lambda: all(it.node_of(name) for name in names))
 
-                bound = binders(it)
-                assert all(len(each) == 1 for each in bound.values())
-                assert {name for pod in names for name in bound[pod]} == {"replica-0"}
-
-    freezing.run(play())
+            bound = binders(it)
+            assert all(len(each) == 1 for each in bound.values())
+            assert {name for pod in names for name in bound[pod]} == {"replica-0"}

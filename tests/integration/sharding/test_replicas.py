@@ -26,12 +26,12 @@ from tests.integration.sharding.shard_replicas import (
     SPACE,
     Process,
     Shards,
-    now,
     shards,
 )
 from tests.support import daemon_accounts
 from tests.support import frozen_processes as freezing
 from tests.support.builders import pod_object
+from tests.support.virtual_time import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

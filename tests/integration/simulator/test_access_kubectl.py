@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
-from tests.integration.daemon.test_prometheus import process, until
 from tests.support.commands import forked_program
 from tests.support.kubectl import Kubectl
+from tests.support.processes import started, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,7 +59,7 @@ async def access(folder: Path) -> AsyncIterator[Access]:
 async def test_kubectl_shows_the_current_user_over_tls(tmp_path: Path) -> None:
     async with access(tmp_path) as cluster:
         said = await cluster.kubectl("auth", "whoami")
-        assert [line.split(maxsplit=1) for line in said.out.splitlines()] == [
+        assert [line.split(maxsplit=1) for line in said.splitlines()] == [
             ["ATTRIBUTE", "VALUE"],
             ["Username", "admin"],
             ["Groups", "[system:masters system:authenticated]"],
@@ -68,68 +68,55 @@ async def test_kubectl_shows_the_current_user_over_tls(tmp_path: Path) -> None:
 
 async def test_kubectl_creates_a_token_with_the_rights_of_its_account(tmp_path: Path) -> None:
     async with access(tmp_path) as cluster:
-        token = (await cluster.kubectl("create", "token", "web", "--duration=20m")).out.strip()
+        token = (await cluster.kubectl("create", "token", "web", "--duration=20m")).strip()
         web = cluster.as_user("web", token)
-        assert WEB in (await web("auth", "whoami")).out
+        assert WEB in await web("auth", "whoami")
 
-        refused = await web("get", "pods")
-        assert refused.code == 1
-        assert refused.err == (
+        assert await web.refused("get", "pods") == (
             f'Error from server (Forbidden): pods is forbidden: User "{WEB}" cannot list resource "pods" in API '
             'group "" in the namespace "default"\n'
         )
         bind = ("create", "rolebinding", "v", "--clusterrole=view", "--serviceaccount=default:web")
-        assert (await cluster.kubectl(*bind)).code == 0
-        assert (await web("get", "pods")).code == 0
-        assert (await web("get", "pods", "--all-namespaces")).code == 1
+        await cluster.kubectl(*bind)
+        await web("get", "pods")
+        await web.refused("get", "pods", "--all-namespaces")
 
 
 async def test_kubectl_shows_the_rights_of_a_user(tmp_path: Path) -> None:
     async with access(tmp_path) as cluster:
         ask = ("auth", "can-i", "--as", WEB)
-        assert (await cluster.kubectl(*ask, "get", "pods")).out == "no\n"
-        made = await cluster.kubectl(
-            "create", "role", "r", "--verb=get", "--resource=pods", "--resource-name=a"
-        )
-        assert made.code == 0, made.err
-        bound = await cluster.kubectl("create", "rolebinding", "b", "--role=r", f"--user={WEB}")
-        assert bound.code == 0, bound.err
+        assert (await cluster.kubectl.run(*ask, "get", "pods")).out == "no\n"
+        await cluster.kubectl("create", "role", "r", "--verb=get", "--resource=pods", "--resource-name=a")
+        await cluster.kubectl("create", "rolebinding", "b", "--role=r", f"--user={WEB}")
 
-        assert (await cluster.kubectl(*ask, "get", "pods/a")).out == "yes\n"
-        assert (await cluster.kubectl(*ask, "get", "pods")).out == "no\n"
-        assert (await cluster.kubectl("auth", "can-i", "*", "*")).out == "yes\n"
-        listed = (await cluster.kubectl(*ask, "--list")).out.splitlines()
+        assert await cluster.kubectl(*ask, "get", "pods/a") == "yes\n"
+        assert (await cluster.kubectl.run(*ask, "get", "pods")).out == "no\n"
+        assert await cluster.kubectl("auth", "can-i", "*", "*") == "yes\n"
+        listed = (await cluster.kubectl(*ask, "--list")).splitlines()
         assert ["pods", "[]", "[a]", "[get]"] in [line.split() for line in listed]
 
 
 async def test_kubectl_cannot_apply_a_role_that_its_user_does_not_have(tmp_path: Path) -> None:
     async with access(tmp_path) as cluster:
         rules = ("--verb=get,create,patch", "--resource=roles.rbac.authorization.k8s.io")
-        assert (await cluster.kubectl("create", "clusterrole", "author", *rules)).code == 0
+        await cluster.kubectl("create", "clusterrole", "author", *rules)
         bind = ("create", "clusterrolebinding", "author", "--clusterrole=author", "--user=ann")
-        assert (await cluster.kubectl(*bind)).code == 0
+        await cluster.kubectl(*bind)
         ann = cluster.as_user("ann", "ann-token")
 
-        said = await ann("apply", "-f", "-", stdin=ROLE)
-
-        assert said.code == 1
         assert (
             'roles.rbac.authorization.k8s.io "wide" is forbidden: user "ann" '
             '(groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
-        ) in said.err
-        assert (await cluster.kubectl("apply", "-f", "-", stdin=ROLE)).code == 0
+        ) in await ann.refused("apply", "-f", "-", stdin=ROLE)
+        await cluster.kubectl("apply", "-f", "-", stdin=ROLE)
 
 
-def test_kubectl_without_the_authority_trusts_no_server(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with access(tmp_path) as cluster, access(tmp_path / "other") as other:
-            wrong = await cluster.kubectl("get", "pods", "--server", other.server.url)
-            assert wrong.code == 1
-            assert "x509: certificate signed by unknown authority" in wrong.err
-
+async def test_kubectl_without_the_authority_trusts_no_server(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    asyncio.run(scenario())
+    async with access(tmp_path) as cluster, access(tmp_path / "other") as other:
+        wrong = await cluster.kubectl.refused("get", "pods", "--server", other.server.url)
+        assert "x509: certificate signed by unknown authority" in wrong
 
 
 async def test_the_command_serves_a_cluster_with_rbac(tmp_path: Path) -> None:
@@ -137,20 +124,19 @@ async def test_the_command_serves_a_cluster_with_rbac(tmp_path: Path) -> None:
     kubectl = Kubectl(kubeconfig, tmp_path)
 
     async def is_up() -> bool:
-        return kubeconfig.exists() and (await kubectl("get", "--raw", "/readyz")).out == "ok"
+        return kubeconfig.exists() and (await kubectl.run("get", "--raw", "/readyz")).out == "ok"
 
     command = (forked_program(), "api-server", "--rbac", "--nodes", "1")
-    async with process(*command, "--kubeconfig", str(kubeconfig)):
+    async with started(*command, "--kubeconfig", str(kubeconfig)):
         await until(is_up)
-        assert "system:masters" in (await kubectl("auth", "whoami")).out
-        assert (await kubectl("get", "nodes", "--as", "somebody")).code == 1
-        assert (await kubectl("get", "nodes")).code == 0
+        assert "system:masters" in await kubectl("auth", "whoami")
+        await kubectl.refused("get", "nodes", "--as", "somebody")
+        await kubectl("get", "nodes")
 
 
 async def test_https_accepts_the_token_of_the_kubeconfig(tmp_path: Path) -> None:
     async with ApiServer(tls=True) as server:
         kubectl = Kubectl(server.write_kubeconfig(tmp_path / "config"), tmp_path)
-        said = await kubectl("get", "namespaces", "-o", "name")
-        assert "namespace/default" in said.out.splitlines(), said.err
-        stranger = await kubectl("get", "namespaces", "--token=another")
-        assert "You must be logged in to the server (Unauthorized)" in stranger.err
+        assert "namespace/default" in (await kubectl("get", "namespaces", "-o", "name")).splitlines()
+        stranger = await kubectl.refused("get", "namespaces", "--token=another")
+        assert "You must be logged in to the server (Unauthorized)" in stranger

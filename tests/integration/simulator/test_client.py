@@ -11,6 +11,7 @@ from kubernetes_asyncio import watch
 
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
+from tests.support.errors import raises
 from tests.unit.simulator.definitions import definition, widget, with_spec
 
 
@@ -31,10 +32,7 @@ def in_real_time(test: Any):
 
 @in_real_time
 async def test_the_client_library_reads_and_writes():
-    async with (
-        ApiServer(token="secret") as server,
-        k8s.ApiClient(configuration(server)) as api,
-    ):
+    async with ApiServer(token="secret") as server, k8s.ApiClient(configuration(server)) as api:
         for node in heterogeneous(20):
             server.store.create("nodes", node)
         core, apps = k8s.CoreV1Api(api), k8s.AppsV1Api(api)
@@ -51,9 +49,8 @@ async def test_the_client_library_reads_and_writes():
         assert (len(nodes.items), nodes.metadata.remaining_item_count) == (7, 13)
         assert bound.spec.node_name == nodes.items[0].metadata.name
         assert (await apps.list_deployment_for_all_namespaces()).items == []
-        with pytest.raises(k8s.ApiException) as caught:
+        with raises(k8s.ApiException, status=404):
             await core.read_namespaced_pod("absent", "default")
-        assert caught.value.status == 404
 
 
 @in_real_time
@@ -150,10 +147,7 @@ async def test_the_client_library_evicts_and_meets_budgets():
 
 @in_real_time
 async def test_the_client_library_defines_and_uses_custom_resources():
-    async with (
-        ApiServer(token="secret") as server,
-        k8s.ApiClient(configuration(server)) as api,
-    ):
+    async with ApiServer(token="secret") as server, k8s.ApiClient(configuration(server)) as api:
         extensions, custom = k8s.ApiextensionsV1Api(api), k8s.CustomObjectsApi(api)
         await extensions.create_custom_resource_definition(
             definition(schema=with_spec(size={"type": "integer", "minimum": 1}))

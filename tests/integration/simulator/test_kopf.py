@@ -11,10 +11,11 @@ import kopf
 import pytest
 
 from scheduler.simulator.server import ApiServer
+from tests.support.processes import until
 from tests.unit.simulator.definitions import definition, widget, with_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 pytestmark = pytest.mark.run(by=asyncio.run)
 
@@ -33,11 +34,7 @@ async def operator(registry: kopf.OperatorRegistry, url: str):
     def run() -> None:
         asyncio.run(
             kopf.operator(
-                registry=registry,
-                standalone=True,
-                namespaces=["default"],
-                stop_flag=stop,
-                ready_flag=ready,
+                registry=registry, standalone=True, namespaces=["default"], stop_flag=stop, ready_flag=ready
             )
         )
 
@@ -50,12 +47,6 @@ async def operator(registry: kopf.OperatorRegistry, url: str):
         stop.set()
         await asyncio.to_thread(thread.join, _PATIENCE_SECONDS)
         assert not thread.is_alive()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - it waits for another thread, or for what has no event
-            await asyncio.sleep(0.02)
 
 
 async def test_kopf_handles_config_maps():

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scheduler.simulator.external_controllers import KubeletOptions
 from scheduler.simulator.scenarios.clusters import uniform
 from scheduler.simulator.server import ApiServer
+from tests.support.kubectl import Kubectl, rows
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
-# Debian's own kubectl is of 2020 and too old, and no package registry has a newer one: CI cannot insist on it.
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 POD = """
 apiVersion: v1
@@ -31,49 +31,17 @@ spec:
 QUICK = KubeletOptions(admit_seconds=0, start_seconds=0, stop_seconds=0)
 
 
-class Kubectl:
-    """Runs kubectl with a kubeconfig and a home of its own."""
-
-    def __init__(self, kubeconfig: Path, home: Path) -> None:
-        self._environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig)}
-
-    async def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """Return what it prints; fails the test when kubectl does."""
-        process = await asyncio.create_subprocess_exec(
-            "kubectl",
-            *arguments,
-            env=self._environment,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
-        assert process.returncode == 0, err.decode()
-        return out.decode()
+@asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[tuple[ApiServer, Kubectl]]:
+    """A server with two nodes, and kubectl."""
+    async with ApiServer(controllers=True, kubelet=QUICK) as server:
+        for node in uniform(2):
+            server.store.create("nodes", node)
+        yield server, Kubectl(server.write_kubeconfig(folder / "config"), folder)
 
 
-@pytest.fixture
-def with_kubectl(tmp_path: Path):
-    """Run a test's coroutine function with a server and kubectl."""
-
-    def run(test: Any) -> None:
-        async def serve() -> None:
-            async with ApiServer(controllers=True, kubelet=QUICK) as server:
-                for node in uniform(2):
-                    server.store.create("nodes", node)
-                await test(server, Kubectl(server.write_kubeconfig(tmp_path / "config"), tmp_path))
-
-        asyncio.run(serve())
-
-    return run
-
-
-def rows(table: str) -> list[list[str]]:
-    return [line.split() for line in table.splitlines()]
-
-
-def test_kubectl_shows_its_usual_columns(with_kubectl: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_shows_its_usual_columns(tmp_path: Path):
+    async with cluster(tmp_path) as (server, kubectl):
         await kubectl("apply", "-f", "-", stdin=POD)
         head, row = rows(await kubectl("get", "pods"))
         assert head == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
@@ -89,11 +57,9 @@ def test_kubectl_shows_its_usual_columns(with_kubectl: Any):
         assert nodes[0] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
         assert nodes[1][:3] == ["node-0000", "Ready", "<none>"]
 
-    with_kubectl(test)
 
-
-def test_kubectl_apply_creates_changes_and_leaves_alone(with_kubectl: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_apply_creates_changes_and_leaves_alone(tmp_path: Path):
+    async with cluster(tmp_path) as (_, kubectl):
         said = [
             await kubectl("apply", "-f", "-", stdin=text)
             for text in (POD, POD, POD.replace("app: web", "app: x"))
@@ -101,21 +67,17 @@ def test_kubectl_apply_creates_changes_and_leaves_alone(with_kubectl: Any):
 
         assert said == ["pod/web created\n", "pod/web unchanged\n", "pod/web configured\n"]
 
-    with_kubectl(test)
 
-
-def test_kubectl_prints_whole_objects(with_kubectl: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_prints_whole_objects(tmp_path: Path):
+    async with cluster(tmp_path) as (_, kubectl):
         await kubectl("create", "-f", "-", stdin=POD)
         listed = json.loads(await kubectl("get", "nodes,pods", "-o", "json"))
         assert [item["kind"] for item in listed["items"]] == ["Node", "Node", "Pod"]
         assert "Node-Selectors" in await kubectl("describe", "pod", "web")
 
-    with_kubectl(test)
 
-
-def test_kubectl_creates_scales_and_deletes_a_deployment(with_kubectl: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_creates_scales_and_deletes_a_deployment(tmp_path: Path):
+    async with cluster(tmp_path) as (server, kubectl):
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
         await kubectl("scale", "deployment", "web", "--replicas=3")
         for _ in range(2):
@@ -131,20 +93,16 @@ def test_kubectl_creates_scales_and_deletes_a_deployment(with_kubectl: Any):
         await asyncio.sleep(0.5)
         assert server.store.list("pods") == []
 
-    with_kubectl(test)
 
-
-def test_kubectl_creates_and_deletes_a_namespace(with_kubectl: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_creates_and_deletes_a_namespace(tmp_path: Path):
+    async with cluster(tmp_path) as (_, kubectl):
         await kubectl("create", "namespace", "shop")
         assert ["shop", "Active"] in [row[:2] for row in rows(await kubectl("get", "namespaces"))]
         await kubectl("delete", "namespace", "shop")
 
-    with_kubectl(test)
 
-
-def test_kubectl_cordons_and_taints(with_kubectl: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_cordons_and_taints(tmp_path: Path):
+    async with cluster(tmp_path) as (server, kubectl):
         await kubectl("cordon", "node-0000")
         await kubectl("taint", "node", "node-0000", "a=b:NoSchedule")
         await asyncio.sleep(0.2)
@@ -152,11 +110,9 @@ def test_kubectl_cordons_and_taints(with_kubectl: Any):
         taints = {taint["key"] for taint in server.store.get("nodes", "node-0000")["spec"]["taints"]}
         assert taints == {"a", "node.kubernetes.io/unschedulable"}
 
-    with_kubectl(test)
 
-
-def test_kubectl_follows_pods(with_kubectl: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_follows_pods(tmp_path: Path):
+    async with cluster(tmp_path) as (server, kubectl):
         watching = asyncio.create_task(
             kubectl("get", "pods", "-w", "--request-timeout=3s", "--output-watch-events")
         )
@@ -167,8 +123,6 @@ def test_kubectl_follows_pods(with_kubectl: Any):
         seen = [row[:4] for row in rows(await watching)[1:]]
         assert seen[0] == ["ADDED", "web", "0/1", "Pending"]
         assert seen[-1] == ["MODIFIED", "web", "1/1", "Running"]
-
-    with_kubectl(test)
 
 
 GANG = """
@@ -195,8 +149,8 @@ spec:
 """
 
 
-def test_kubectl_applies_shows_and_deletes_groups_of_pods(with_kubectl: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_applies_shows_and_deletes_groups_of_pods(tmp_path: Path):
+    async with cluster(tmp_path) as (_, kubectl):
         applied = [(await kubectl("apply", "-f", "-", stdin=GANG)).split("\n")[:-1] for _ in range(2)]
         names = ("workload.scheduling.k8s.io/training", "podgroup.scheduling.k8s.io/workers-0", "pod/worker")
         assert applied == [[f"{name} {how}" for name in names] for how in ("created", "unchanged")]
@@ -213,5 +167,3 @@ def test_kubectl_applies_shows_and_deletes_groups_of_pods(with_kubectl: Any):
         assert rows(await kubectl("get", "podgroups"))[1:]
         await kubectl("delete", "pod", "worker")
         await kubectl("wait", "--for=delete", "podgroup/workers-0", "--timeout=20s")
-
-    with_kubectl(test)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,11 +14,13 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.external_controllers import KubeletOptions
 from scheduler.simulator.scenarios.clusters import uniform
 from scheduler.simulator.server import ApiServer
-from tests.support.binaries import needed_binary
+from tests.support.kubectl import Kubectl, rows
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+pytestmark = pytest.mark.run(by=asyncio.run)
 QUICK = KubeletOptions(admit_seconds=0, start_seconds=0.05, stop_seconds=0.05, job_seconds=0.2)
 
 DAEMONS = """
@@ -67,39 +69,6 @@ data: {colour: red}
 """
 
 
-class Kubectl:
-    """Runs kubectl with a kubeconfig and a home of its own."""
-
-    def __init__(self, binary: str, kubeconfig: Path, home: Path) -> None:
-        self._binary = binary
-        self._environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig)}
-
-    async def run(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        process = await asyncio.create_subprocess_exec(
-            self._binary,
-            *arguments,
-            env=self._environment,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
-
-    async def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """Return what it prints; fails the test when kubectl does."""
-        code, out, err = await self.run(*arguments, stdin=stdin)
-        assert code == 0, f"kubectl {' '.join(arguments)}: {err}"
-        return out
-
-    async def refused(self, *arguments: str, stdin: str = "") -> str:
-        """Return what it complains of; fails the test when it does not."""
-        code, _, err = await self.run(*arguments, stdin=stdin)
-        assert code != 0, f"kubectl {' '.join(arguments)}"
-        return err
-
-
 async def bind_forever(server: ApiServer) -> None:
     """Stand in for a scheduler: the node a pod is pinned to, else any that is not cordoned."""
     turn = 0
@@ -127,36 +96,23 @@ async def bind_forever(server: ApiServer) -> None:
                     raise
 
 
-@pytest.fixture
-def session(tmp_path: Path):
-    """Run a test's coroutine function with a server of three nodes, a scheduler and kubectl."""
-    binary = needed_binary("kubectl", "Kubernetes' own releases")
-
-    def run(test: Any) -> None:
-        async def serve() -> None:
-            async with ApiServer(controllers=True, kubelet=QUICK, normal_events=True) as server:
-                for node in uniform(3):
-                    server.store.create("nodes", node)
-                binding = asyncio.create_task(bind_forever(server))
-                try:
-                    kubeconfig = server.write_kubeconfig(tmp_path / "config")
-                    await test(server, Kubectl(binary, kubeconfig, tmp_path))
-                    assert not binding.done(), binding.result()
-                finally:
-                    binding.cancel()
-                    await asyncio.gather(binding, return_exceptions=True)
-
-        asyncio.run(serve())
-
-    return run
+@asynccontextmanager
+async def session(folder: Path) -> AsyncIterator[tuple[ApiServer, Kubectl]]:
+    """A server of three nodes, a scheduler and kubectl."""
+    async with ApiServer(controllers=True, kubelet=QUICK, normal_events=True) as server:
+        for node in uniform(3):
+            server.store.create("nodes", node)
+        binding = asyncio.create_task(bind_forever(server))
+        try:
+            yield server, Kubectl(server.write_kubeconfig(folder / "config"), folder)
+            assert not binding.done(), binding.result()
+        finally:
+            binding.cancel()
+            await asyncio.gather(binding, return_exceptions=True)
 
 
-def rows(table: str) -> list[list[str]]:
-    return [line.split() for line in table.splitlines()]
-
-
-def test_kubectl_discovers_the_resources_of_the_server(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_kubectl_discovers_the_resources_of_the_server(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         resources = {row[0]: row for row in rows(await kubectl("api-resources"))}
         assert resources["jobs"] == ["jobs", "batch/v1", "true", "Job"]
         assert resources["customresourcedefinitions"][1] == "crd,crds"
@@ -164,11 +120,9 @@ def test_kubectl_discovers_the_resources_of_the_server(session: Any):
         assert {"v1", "apps/v1", "batch/v1", "policy/v1", "apiextensions.k8s.io/v1"} <= set(versions)
         assert "Server Version: v1.36" in await kubectl("version")
 
-    session(test)
 
-
-def test_a_rollout_is_created_updated_and_undone(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_a_rollout_is_created_updated_and_undone(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         await kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=4")
         status = ("rollout", "status", "deployment/web", "--timeout=30s")
         assert "successfully rolled out" in await kubectl(*status)
@@ -191,11 +145,9 @@ def test_a_rollout_is_created_updated_and_undone(session: Any):
         await kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
         assert rows(await kubectl("get", "pods")) == []
 
-    session(test)
 
-
-def test_a_node_is_drained_within_its_budgets_and_uncordoned(session: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_a_node_is_drained_within_its_budgets_and_uncordoned(tmp_path: Path):
+    async with session(tmp_path) as (server, kubectl):
         await kubectl("apply", "-f", "-", stdin=DAEMONS)
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=6")
         await kubectl("create", "poddisruptionbudget", "web", "--selector=app=web", "--max-unavailable=50%")
@@ -215,22 +167,18 @@ def test_a_node_is_drained_within_its_budgets_and_uncordoned(session: Any):
         await kubectl("rollout", "restart", "daemonset/agent")
         await kubectl("rollout", "status", "daemonset/agent", "--timeout=30s")
 
-    session(test)
 
-
-def test_a_drain_that_a_budget_forbids_is_reported(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_a_drain_that_a_budget_forbids_is_reported(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
         await kubectl("create", "pdb", "web", "--selector=app=web", "--min-available=3")
         await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
         reported = await kubectl.refused("drain", "node-0000", "--ignore-daemonsets", "--timeout=2s")
         assert "Cannot evict pod as it would violate the pod's disruption budget." in reported
 
-    session(test)
 
-
-def test_jobs_are_created_awaited_and_described(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_jobs_are_created_awaited_and_described(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         await kubectl("create", "job", "good", "--image=busybox", "--", "sh", "-c", "sleep 0.2")
         await kubectl("wait", "--for=condition=complete", "job/good", "--timeout=30s")
         assert rows(await kubectl("get", "jobs"))[1][:3] == ["good", "Complete", "1/1"]
@@ -238,11 +186,9 @@ def test_jobs_are_created_awaited_and_described(session: Any):
         await kubectl("wait", "--for=jsonpath={.status.succeeded}=1", "job/good", "--timeout=30s")
         await kubectl("delete", "job", "good")
 
-    session(test)
 
-
-def test_custom_resources_work_like_built_in_ones(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_custom_resources_work_like_built_in_ones(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         await kubectl("apply", "-f", "-", stdin=DEFINITION)
         await kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=10s")
         said = [await kubectl("apply", "-f", "-", stdin=WIDGET) for _ in range(2)]
@@ -261,11 +207,9 @@ def test_custom_resources_work_like_built_in_ones(session: Any):
         await kubectl("delete", "crd", "widgets.example.com", "--timeout=20s")
         assert "could not find the requested resource" in await kubectl.refused("get", "widgets")
 
-    session(test)
 
-
-def test_server_side_apply_reports_and_overrides_conflicts(session: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_server_side_apply_reports_and_overrides_conflicts(tmp_path: Path):
+    async with session(tmp_path) as (server, kubectl):
         apply = ("apply", "--server-side", "-f", "-")
         assert await kubectl(*apply, stdin=CONFIG) == "configmap/settings serverside-applied\n"
         blue = CONFIG.replace("red", "blue")
@@ -278,11 +222,9 @@ def test_server_side_apply_reports_and_overrides_conflicts(session: Any):
         )
         assert [one["manager"] for one in shown["metadata"]["managedFields"]] == ["other"]
 
-    session(test)
 
-
-def test_objects_are_read_in_every_way(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_objects_are_read_in_every_way(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         for name, zone in (("a", "1"), ("b", "2")):
             await kubectl("run", name, "--image=nginx", f"--labels=zone={zone}")
         await kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=20s")
@@ -300,11 +242,9 @@ def test_objects_are_read_in_every_way(session: Any):
         assert "Status:" in await kubectl("describe", "pod", "a")
         assert "v1.36" in await kubectl("get", "--raw", "/version")
 
-    session(test)
 
-
-def test_objects_are_changed_in_every_way(session: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_objects_are_changed_in_every_way(tmp_path: Path):
+    async with session(tmp_path) as (server, kubectl):
         await kubectl("create", "configmap", "c", "--from-literal=a=1")
         await kubectl("create", "secret", "generic", "s", "--from-literal=password=x")
         await kubectl("label", "configmap", "c", "tier=front")
@@ -333,24 +273,20 @@ def test_objects_are_changed_in_every_way(session: Any):
         assert created == "deployment.apps/d\n"
         assert server.store.find("deployments", "d") is None
 
-    session(test)
 
-
-def test_a_kustomization_is_applied(session: Any, tmp_path: Path):
+async def test_a_kustomization_is_applied(tmp_path: Path):
     folder = tmp_path / "kustomization"
     folder.mkdir()
     (folder / "config.yaml").write_text(CONFIG)
     (folder / "kustomization.yaml").write_text("namePrefix: my-\nresources: [config.yaml]\n")
 
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+    async with session(tmp_path) as (_, kubectl):
         assert await kubectl("apply", "-k", str(folder)) == "configmap/my-settings created\n"
         assert await kubectl("diff", "-k", str(folder)) == ""
 
-    session(test)
 
-
-def test_events_are_listed(session: Any):
-    async def test(server: ApiServer, kubectl: Kubectl) -> None:
+async def test_events_are_listed(tmp_path: Path):
+    async with session(tmp_path) as (server, kubectl):
         server.store.create("pods", {"metadata": {"name": "big"}, "spec": {"containers": [
             {"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}]}})  # fmt: skip
         await asyncio.sleep(0.5)
@@ -358,11 +294,9 @@ def test_events_are_listed(session: Any):
             assert "OutOfcpu" in await kubectl(*command)
         assert "Node didn't have enough resource: cpu" in await kubectl("describe", "pod", "big")
 
-    session(test)
 
-
-def test_describe_shows_the_events_of_controllers_and_kubelets(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_describe_shows_the_events_of_controllers_and_kubelets(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         await kubectl("create", "deployment", "web", "--image=nginx", "--replicas=1")
         await kubectl("rollout", "status", "deployment/web", "--timeout=20s")
 
@@ -376,21 +310,17 @@ def test_describe_shows_the_events_of_controllers_and_kubelets(session: Any):
         for reason, message in (("Created", "Container created"), ("Started", "Container started")):
             assert re.search(rf"Normal +{reason} +\S+ +kubelet +{message}", described)
 
-    session(test)
 
-
-def test_unsupported_requests_to_a_node_are_refused_with_a_message(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_unsupported_requests_to_a_node_are_refused_with_a_message(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         await kubectl("run", "p", "--image=nginx")
         await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
         assert "containers are not run here" in await kubectl.refused("logs", "p")
         assert "containers are not run here" in await kubectl.refused("exec", "p", "--", "true")
 
-    session(test)
 
-
-def test_a_list_is_created_item_by_item_and_each_is_validated(session: Any):
-    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+async def test_a_list_is_created_item_by_item_and_each_is_validated(tmp_path: Path):
+    async with session(tmp_path) as (_, kubectl):
         maps = [
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": name}}
             for name in ("one", "two")
@@ -400,5 +330,3 @@ def test_a_list_is_created_item_by_item_and_each_is_validated(session: Any):
         assert (await kubectl("apply", "-f", "-", stdin=text)).count("configured") == 2
         odd = json.dumps({"apiVersion": "v1", "kind": "List", "items": [{**maps[0], "dota": {}}]})
         assert 'unknown field "dota"' in await kubectl.refused("apply", "-f", "-", stdin=odd)
-
-    session(test)

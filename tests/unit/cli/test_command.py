@@ -17,6 +17,7 @@ from scheduler.cli import main
 from scheduler.cli.command import _FIRST_STEPS, COMMANDS, _commands, _run
 from scheduler.version import VERSION
 from tests.support.commands import run_command
+from tests.support.errors import raises
 
 
 def test_garbage_collection_runs_during_a_command_but_skips_its_modules(
@@ -87,10 +88,8 @@ def test_the_version_is_printed() -> None:
 def test_completion_instructions_are_printed_for_a_shell(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with raises(SystemExit, code=0):
         _commands.main(["completion", shell], prog_name="racks-scheduler")
-
-    assert ended.value.code == 0
     assert f"_RACKS_SCHEDULER_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
@@ -149,10 +148,8 @@ def test_a_command_whose_package_is_missing_names_it(
     monkeypatch.setitem(sys.modules, "scheduler.cli.demo", None)  # so that it cannot be imported
     monkeypatch.setattr("sys.argv", ["custom-scheduler", "demo", "--exit"])
 
-    with pytest.raises(SystemExit) as ended:
+    with raises(SystemExit, code=1):
         main()
-
-    assert ended.value.code == 1
     assert capsys.readouterr() == (
         "",
         "error: scheduler.cli.demo is not installed: install custom-scheduler[tools]\n",

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from scheduler.framework.interface import ExtensionPoint
 
+_PRE_FILTER = [
+    "NodeAffinity",
+    "NodePorts",
+    "DeferredPodScheduling",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "NodeDeclaredFeatures",
+]
 DEFAULT_ORDER = {  # extension point -> its default plugins, in order
     ExtensionPoint.PRE_ENQUEUE: [
         "SchedulingGates",
@@ -12,37 +26,8 @@ DEFAULT_ORDER = {  # extension point -> its default plugins, in order
         "GangScheduling",
     ],
     ExtensionPoint.QUEUE_SORT: ["PrioritySort"],
-    ExtensionPoint.PRE_FILTER: [
-        "NodeAffinity",
-        "NodePorts",
-        "DeferredPodScheduling",
-        "NodeResourcesFit",
-        "VolumeRestrictions",
-        "NodeVolumeLimits",
-        "VolumeBinding",
-        "VolumeZone",
-        "PodTopologySpread",
-        "InterPodAffinity",
-        "DynamicResources",
-        "NodeDeclaredFeatures",
-    ],
-    ExtensionPoint.FILTER: [
-        "NodeUnschedulable",
-        "NodeName",
-        "TaintToleration",
-        "NodeAffinity",
-        "NodePorts",
-        "DeferredPodScheduling",
-        "NodeResourcesFit",
-        "VolumeRestrictions",
-        "NodeVolumeLimits",
-        "VolumeBinding",
-        "VolumeZone",
-        "PodTopologySpread",
-        "InterPodAffinity",
-        "DynamicResources",
-        "NodeDeclaredFeatures",
-    ],
+    ExtensionPoint.PRE_FILTER: _PRE_FILTER,
+    ExtensionPoint.FILTER: ["NodeUnschedulable", "NodeName", "TaintToleration", *_PRE_FILTER],
     ExtensionPoint.POST_FILTER: ["DynamicResources", "DefaultPreemption"],
     ExtensionPoint.POD_GROUP_POST_FILTER: ["DefaultPreemption"],
     ExtensionPoint.PRE_SCORE: [

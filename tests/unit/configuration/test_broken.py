@@ -149,15 +149,7 @@ def test_an_invalid_configuration_is_refused(text: str, expected: list[str]) -> 
             ],
             id="a negative duration and an old lock",
         ),
-    ],
-)
-def test_invalid_settings_are_named(body: str, expected: list[str]) -> None:
-    assert messages(body) == expected
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
+        # Profiles.
         pytest.param("profiles: {a: 1}", ["profiles: must be a list, was a mapping"], id="no list"),
         pytest.param("profiles: [null]", ["profiles[0]: must be a mapping, was null"], id="an empty entry"),
         pytest.param(
@@ -257,15 +249,7 @@ def test_invalid_settings_are_named(body: str, expected: list[str]) -> None:
             ],
             id="later errors of an invalid field are left out",
         ),
-    ],
-)
-def test_invalid_profiles_are_named(body: str, expected: list[str]) -> None:
-    assert messages(body) == expected
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
+        # Extenders.
         pytest.param(
             "extenders: [{filterVerb: filter}]", ["extenders[0].urlPrefix: is missing"], id="no address"
         ),
@@ -336,7 +320,7 @@ def test_invalid_profiles_are_named(body: str, expected: list[str]) -> None:
         ),
     ],
 )
-def test_invalid_extenders_are_named(body: str, expected: list[str]) -> None:
+def test_invalid_settings_profiles_and_extenders_are_named(body: str, expected: list[str]) -> None:
     assert messages(body) == expected
 
 

@@ -16,21 +16,11 @@ from tests.unit.configuration.old_versions import (
     of,
     old_weights_of,
 )
+from tests.unit.configuration.plugin_points import DEFAULT_ORDER
 
-FILTERS = [  # of v1beta2 and v1beta1, without the limits that NodeVolumeLimits replaced
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-]
+LATER = {"DeferredPodScheduling", "DynamicResources", "NodeDeclaredFeatures"}
+FILTERS = [name for name in DEFAULT_ORDER[ExtensionPoint.FILTER] if name not in LATER]
+"""Of v1beta2 and v1beta1, without the limits that NodeVolumeLimits replaced."""
 
 
 def test_the_defaults_of_v1beta3_are_the_current_ones() -> None:
@@ -44,9 +34,8 @@ def test_before_v1beta3_default_plugins_had_other_weights(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_default_filters_keep_their_order(version: str) -> None:
-    later = {"DeferredPodScheduling", "DynamicResources", "NodeDeclaredFeatures"}
     filters = names_at(of(version, ""), ExtensionPoint.FILTER)
-    assert [name for name in filters if name not in later] == FILTERS
+    assert [name for name in filters if name not in LATER] == FILTERS
 
 
 @pytest.mark.parametrize(

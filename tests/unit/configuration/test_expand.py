@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from scheduler.configuration.load import default
-from scheduler.configuration.profile_plugins import EnabledPlugin, expand, expand_profiles
+from scheduler.configuration.profile_plugins import EnabledPlugin, expand, expand_in_steps
 from scheduler.configuration.types import Plugin, Plugins, PluginSet, Profile
 from scheduler.errors import ConfigurationError
 from scheduler.framework.interface import ExtensionPoint
+from scheduler.loop_work import run_to_end
 from tests.unit.configuration.documents import parsed
 from tests.unit.configuration.plugin_points import DEFAULT_ORDER, POINTS
 
@@ -198,7 +199,7 @@ def test_every_profile_is_expanded_under_its_name() -> None:
           plugins: {score: {disabled: [{name: "*"}]}}
         """
     ).settings
-    expansions = expand_profiles(settings, POINTS)
+    expansions = run_to_end(expand_in_steps(settings, POINTS))
     assert list(expansions) == ["a", "b"]
     assert len(expansions["a"][SCORE]) == 9
     assert expansions["b"][SCORE] == ()
@@ -218,7 +219,7 @@ def test_profiles_that_sort_the_queue_differently_are_refused() -> None:
         """
     ).settings
     with pytest.raises(ConfigurationError) as caught:
-        expand_profiles(settings, {**POINTS, **ABC})
+        run_to_end(expand_in_steps(settings, {**POINTS, **ABC}))
     assert [str(error) for error in caught.value.errors] == [
         "profiles[3].plugins.bind: at least one bind plugin is needed, found none",
         "profiles[1].plugins.queueSort: must be the same in all profiles, was Sort, but PrioritySort in profiles[0]",
@@ -235,7 +236,7 @@ def test_the_same_queue_sort_may_be_enabled_in_two_ways() -> None:
           plugins: {queueSort: {enabled: [{name: PrioritySort}]}}
         """
     ).settings
-    assert len(expand_profiles(settings, POINTS)) == 2
+    assert len(run_to_end(expand_in_steps(settings, POINTS))) == 2
 
 
 def test_metrics_name_an_extension_point_as_kube_scheduler_does() -> None:
@@ -280,7 +281,7 @@ def test_groups_preempt_by_the_plugins_of_their_point_or_else_of_post_filter(
     version: str, plugins: str, expected: list[str]
 ) -> None:
     settings = parsed(f"emulatedVersion: '{version}'\nprofiles: [{{plugins: {{{plugins}}}}}]").settings
-    (expansion,) = expand_profiles(settings, PREEMPTING).values()
+    (expansion,) = run_to_end(expand_in_steps(settings, PREEMPTING)).values()
 
     assert [each.name for each in expansion[ExtensionPoint.POD_GROUP_POST_FILTER]] == expected
 
@@ -288,7 +289,7 @@ def test_groups_preempt_by_the_plugins_of_their_point_or_else_of_post_filter(
 def test_a_point_that_a_version_does_not_have_is_an_unknown_field() -> None:
     settings = parsed(f"emulatedVersion: '1.36'\nprofiles: [{{plugins: {{{NEW}}}}}]").settings
     with pytest.raises(ConfigurationError) as raised:
-        expand_profiles(settings, PREEMPTING)
+        run_to_end(expand_in_steps(settings, PREEMPTING))
 
     found = [str(each) for each in raised.value.errors]
     assert found == ['profiles[0].plugins.podGroupPostFilter: unknown field, did you mean "postFilter"?']

@@ -28,6 +28,7 @@ from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.generations import keep_what_needs_a_restart
 from scheduler.errors import ConfigurationError
 from scheduler.framework.interface import ExtensionPoint
+from scheduler.loop_work import run_to_end
 from tests.unit.configuration.documents import HEAD, messages, parsed
 from tests.unit.configuration.plugin_points import POINTS
 
@@ -190,12 +191,10 @@ def test_a_gate_without_effect_is_noted():
             "has no effect: it does not change decisions",
         ),
         ConfigurationNote(
-            "featureGates.OpportunisticBatching",
-            "has no effect: it does not change decisions",
+            "featureGates.OpportunisticBatching", "has no effect: it does not change decisions"
         ),
         ConfigurationNote(
-            "--feature-gates",
-            "InterPodAffinityHostnameFastPath has no effect: it does not change decisions",
+            "--feature-gates", "InterPodAffinityHostnameFastPath has no effect: it does not change decisions"
         ),
     )
 
@@ -214,7 +213,7 @@ def test_a_plugin_behind_a_gate_runs_only_while_it_is_on():
     off = with_gates(file, GangScheduling=False)
 
     def permits(configuration: object) -> list[str]:
-        expansion = profile_plugins.expand_profiles(configuration.settings, points)  # type: ignore[attr-defined]
+        expansion = run_to_end(profile_plugins.expand_in_steps(configuration.settings, points))  # type: ignore[attr-defined]
         return [each.name for each in expansion["custom-scheduler"][ExtensionPoint.PERMIT]]
 
     assert (permits(file), permits(off)) == (["GangScheduling"], [])

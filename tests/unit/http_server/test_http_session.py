@@ -487,34 +487,12 @@ async def test_a_streamed_response_is_sent_piece_by_piece() -> None:
             assert await it.reader.readexactly(9) == b"4\r\ntick\r\n"
 
 
-async def test_a_stream_ends_when_the_client_disconnects() -> None:
-    LEFT.clear()
-    async with client() as it:
-        it.say(GET.replace(b"/path", b"/endless"))
-        await it.reader.readuntil(b"\r\n\r\n")
-        it.writer.close()
-        await asyncio.sleep(5)
-
-        assert LEFT == ["left"]
-
-
 async def test_a_head_request_of_a_stream_gets_no_piece_of_it() -> None:
     async with client() as it:
         it.say(GET.replace(b"GET /path", b"HEAD /endless"), GET)
 
         assert b"tick" not in await it.reader.readuntil(b"\r\n\r\n")
         assert await it.answer() == (200, b"/path {}\n")
-
-
-async def test_an_idle_stream_ends_at_once_when_the_client_disconnects() -> None:
-    LEFT.clear()
-    async with client() as it:
-        it.say(GET.replace(b"/path", b"/idle"))
-        await it.reader.readuntil(b"tick")
-        it.writer.close()
-        await asyncio.sleep(0.1)
-
-        assert LEFT == ["left"]
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -557,13 +535,23 @@ async def test_a_handler_may_switch_to_another_protocol() -> None:
     assert b"Content-" not in head
 
 
-async def test_another_protocol_ends_when_the_client_disconnects() -> None:
+@pytest.mark.parametrize(
+    ("said", "begins", "seconds"),
+    [
+        pytest.param(GET.replace(b"/path", b"/endless"), b"\r\n\r\n", 5, id="a stream"),
+        pytest.param(GET.replace(b"/path", b"/idle"), b"tick", 0.1, id="an idle stream, at once"),
+        pytest.param(SWITCH, b"\r\n\r\n", 0.1, id="another protocol, at once"),
+    ],
+)
+async def test_a_long_answer_ends_when_the_client_disconnects(
+    said: bytes, begins: bytes, seconds: float
+) -> None:
     LEFT.clear()
     async with client() as it:
-        it.say(SWITCH)
-        await it.reader.readuntil(b"\r\n\r\n")
+        it.say(said)
+        await it.reader.readuntil(begins)
         it.writer.close()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(seconds)
 
         assert LEFT == ["left"]
 

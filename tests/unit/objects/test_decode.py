@@ -29,6 +29,7 @@ from scheduler.objects.decode import (
 from scheduler.objects.pod import spec_digest, trim_bound_pod
 from scheduler.objects.resources import DEFAULT_RULES
 from tests.support.builders import node_object, pod_object
+from tests.support.errors import raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,9 +202,8 @@ def test_a_field_of_the_wrong_type_is_named(
     ],
 )
 def test_an_error_names_the_pod_if_its_name_can_be_decoded(metadata: Any, key: str):
-    with pytest.raises(ObjectError) as caught:
+    with raises(ObjectError, key=key):
         decode_pod(encoded({"metadata": metadata, "spec": 3}))
-    assert caught.value.key == key
 
 
 def test_an_error_names_a_node_without_a_namespace():
@@ -269,9 +269,8 @@ def test_an_invalid_quantity_raises_when_the_object_is_decoded():
 def test_an_undecodable_pod_is_returned_as_untyped_json(fields: Any):
     found = pod_object("web", **fields)
 
-    with pytest.raises(ObjectError) as caught:
+    with raises(ObjectError, found=found):
         decode_pod(encoded(found))
-    assert caught.value.found == found
 
 
 def test_invalid_json_is_not_returned():
@@ -611,7 +610,5 @@ def test_an_object_keeps_everything_but_its_managed_fields():
 def test_a_pod_with_a_broken_part_has_its_name():
     raw = json.dumps({**pod_object("web"), "status": "@@"}).encode().replace(b'"@@"', b'{"a":1,,}')
 
-    with pytest.raises(ObjectError) as caught:
+    with raises(ObjectError, key="default/web"):
         decode_pod(raw)
-
-    assert caught.value.key == "default/web"

@@ -11,11 +11,13 @@ from scheduler.engine.runtime.adapters import outcomes_of, scores_of
 from scheduler.engine.runtime.plugin_classes import constructor_wants
 from scheduler.framework import (
     SKIP,
+    ActionType,
     ClusterObjects,
     CycleState,
     Features,
     PreFilterPlugin,
     PreScorePlugin,
+    QueueingHint,
     Status,
     TimeSlice,
 )
@@ -24,14 +26,7 @@ from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 
 if TYPE_CHECKING:
     from scheduler.errors import FieldError
-    from scheduler.framework import (
-        EventResource,
-        FilterPlugin,
-        Plugin,
-        PluginArgs,
-        QueueingHint,
-        ScorePlugin,
-    )
+    from scheduler.framework import EventResource, FilterPlugin, Plugin, PluginArgs, ScorePlugin
     from scheduler.objects.pod import PodInfo
     from tests.support.clusters import Cluster
 
@@ -47,14 +42,14 @@ def made(
     **args: Any,
 ) -> Any:
     """Create a plugin from arguments in the configuration's spelling; `table` is the cluster from which it reads objects."""
-    given: dict[str, Any] = {"args": msgspec.convert(args, plugin.Args)}
-    if ClusterObjects in constructor_wants(plugin).values():
-        given["objects"] = TableObjects(table or ClusterTable())
-    if TimeSlice in constructor_wants(plugin).values():
-        given["time_slice"] = time_slice or FakeTimeSlice()
-    if Features in constructor_wants(plugin).values():
-        given["features"] = features
-    return plugin(**given)
+    wants = constructor_wants(plugin)
+    offered: dict[Any, Any] = {
+        None: msgspec.convert(args, plugin.Args),
+        ClusterObjects: TableObjects(table or ClusterTable()),
+        TimeSlice: time_slice or FakeTimeSlice(),
+        Features: features,
+    }
+    return plugin(**{name: offered[wanted] for name, wanted in wants.items()})
 
 
 def faults(args: type[PluginArgs], **given: Any) -> list[str]:
@@ -89,8 +84,18 @@ def scores(plugin: ScorePlugin, pod: PodInfo, cluster: Cluster) -> dict[str, int
     return {node.name: int(found[row]) for row, node in enumerate(cluster.nodes)}
 
 
-def hint(plugin: Plugin, resource: EventResource, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
-    """Call the hint that the plugin registered for a kind of object."""
-    (registered,) = [each for each in plugin.events() if each.event.resource is resource]
-    assert registered.hint is not None
-    return registered.hint(pod, old, new)
+def requeues(
+    plugin: Plugin,
+    resource: EventResource,
+    pod: PodInfo,
+    old: Any,
+    new: Any,
+    action: ActionType = ActionType.ALL,
+) -> bool:
+    """Return whether an event requeues a pod; `action` selects one of several events of a kind."""
+    (registered,) = [
+        each for each in plugin.events() if each.event.resource is resource and each.event.action & action
+    ]
+    found = QueueingHint.QUEUE if registered.hint is None else registered.hint(pod, old, new)
+    assert isinstance(found, QueueingHint)
+    return found is QueueingHint.QUEUE

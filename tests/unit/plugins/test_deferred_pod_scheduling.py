@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.deferred_pod_scheduling import DISABLED, FITS, OTHER_NODE, DeferredPodScheduling
-from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import hint, reasons
+from tests.unit.plugins.plugin_calls import reasons, requeues
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -103,7 +103,5 @@ def test_its_node_requeues_a_pod_once_it_allows_preemption_for_resizes(old: Any,
     plugin = DeferredPodScheduling()
     (registered,) = plugin.events()
 
-    found = hint(plugin, EventResource.NODE, deferred(), old, new)
-
     assert registered.event.action == ActionType.ADD | ActionType.UPDATE_NODE_PREEMPTION_POLICY
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(plugin, EventResource.NODE, deferred(), old, new) is helps

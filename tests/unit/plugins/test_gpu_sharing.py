@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from plugins.gpu_sharing import NOTHING, GpuRequest, Gpus, GpuSharing, gpu_request
-from scheduler.framework import SKIP, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, Code, CycleState, EventResource
 from scheduler.testing.contract import verdict
 from tests.support.builders import node, pod
 from tests.unit.plugins.gpu_clusters import GpuCluster, gpu_node, gpu_pod
-from tests.unit.plugins.plugin_calls import hint
+from tests.unit.plugins.plugin_calls import requeues
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,7 @@ def test_pods_without_gpus_are_skipped():
 def test_a_pod_with_an_invalid_request_is_rejected_with_the_reason():
     cluster = GpuCluster(_NODES)
     status = cluster.made(GpuSharing).pre_filter(
-        CycleState(),
-        pod("p", annotations={"alibabacloud.com/gpu-milli": "half"}),
-        cluster.snapshot,
+        CycleState(), pod("p", annotations={"alibabacloud.com/gpu-milli": "half"}), cluster.snapshot
     )
 
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
@@ -185,26 +183,26 @@ def test_pods_without_recorded_gpus_count_on_the_fullest_gpus():
 
 
 @pytest.mark.parametrize(
-    ("left", "answer"),
-    [(gpu_pod("a", 100), QueueingHint.QUEUE), (pod("a"), QueueingHint.SKIP)],
+    ("left", "helps"),
+    [(gpu_pod("a", 100), True), (pod("a"), False)],
     ids=["that had a share", "that had none"],
 )
-def test_a_deleted_pod_requeues_pods_that_wait_for_gpus(left: Any, answer: QueueingHint):
+def test_a_deleted_pod_requeues_pods_that_wait_for_gpus(left: Any, helps: bool):
     plugin = GpuCluster([]).made(GpuSharing)
 
-    assert hint(plugin, EventResource.ASSIGNED_POD, gpu_pod("p", 300), left, None) is answer
+    assert requeues(plugin, EventResource.ASSIGNED_POD, gpu_pod("p", 300), left, None) is helps
 
 
 @pytest.mark.parametrize(
-    ("new", "answer"),
+    ("new", "helps"),
     [
-        pytest.param(gpu_node("n", 2, "T4"), QueueingHint.QUEUE, id="that has them"),
-        pytest.param(gpu_node("n", 1, "T4"), QueueingHint.SKIP, id="that has too few"),
-        pytest.param(gpu_node("n", 2, "G2"), QueueingHint.SKIP, id="that has others"),
-        pytest.param(node("n"), QueueingHint.SKIP, id="that has none"),
+        pytest.param(gpu_node("n", 2, "T4"), True, id="that has them"),
+        pytest.param(gpu_node("n", 1, "T4"), False, id="that has too few"),
+        pytest.param(gpu_node("n", 2, "G2"), False, id="that has others"),
+        pytest.param(node("n"), False, id="that has none"),
     ],
 )
-def test_a_node_requeues_pods_that_fit_on_it(new: Any, answer: QueueingHint):
+def test_a_node_requeues_pods_that_fit_on_it(new: Any, helps: bool):
     plugin = GpuCluster([]).made(GpuSharing)
 
-    assert hint(plugin, EventResource.NODE, gpu_pod("p", 1000, 2, models="T4"), None, new) is answer
+    assert requeues(plugin, EventResource.NODE, gpu_pod("p", 1000, 2, models="T4"), None, new) is helps

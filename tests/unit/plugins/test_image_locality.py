@@ -12,7 +12,7 @@ from scheduler.framework import CycleState
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import scores
+from tests.unit.plugins.plugin_calls import made, scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def test_larger_present_images_score_higher():
     nodes = cluster(having("both", a=500, b=1000), having("small", a=500, x=9999), having("none"))
 
     # Of 3 nodes, 2 have a and 1 has b; 23 MiB score nothing, 2 * 1000 MiB the maximum.
-    assert scores(ImageLocality(features=FakeFeatures()), running("a", "b"), nodes) == {
+    assert scores(made(ImageLocality), running("a", "b"), nodes) == {
         "both": (500 * 2 // 3 + 1000 // 3 - 23) * 100 // (2000 - 23),
         "small": (500 * 2 // 3 - 23) * 100 // (2000 - 23),
         "none": 0,
@@ -48,24 +48,20 @@ def test_larger_present_images_score_higher():
     ids=["nothing", "below the lowest", "the lowest", "a little", "the highest", "above the highest"],
 )
 def test_sizes_count_between_two_thresholds(size_mib: int, score: int):
-    assert scores(ImageLocality(features=FakeFeatures()), running("a"), cluster(having("n", a=size_mib))) == {
-        "n": score
-    }
+    assert scores(made(ImageLocality), running("a"), cluster(having("n", a=size_mib))) == {"n": score}
 
 
 def test_an_image_on_few_nodes_counts_less():
     nodes = cluster(having("has-it", a=1000), *(having(f"n{number}") for number in range(3)))
 
-    assert scores(ImageLocality(features=FakeFeatures()), running("a"), nodes)["has-it"] == (
-        250 - 23
-    ) * 100 // (1000 - 23)
+    assert scores(made(ImageLocality), running("a"), nodes)["has-it"] == (250 - 23) * 100 // (1000 - 23)
 
 
 def test_init_containers_are_counted_in_both_sums():
     nodes = cluster(having("n", a=1000))
     init = [{"name": "i", "image": "a"}]
 
-    assert scores(ImageLocality(features=FakeFeatures()), running("b", initContainers=init), nodes) == {
+    assert scores(made(ImageLocality), running("b", initContainers=init), nodes) == {
         "n": (1000 - 23) * 100 // (2000 - 23)
     }
 
@@ -91,17 +87,12 @@ def test_a_pod_with_volumes_only_scores_as_in_upstream():
     nodes = cluster(having("has-it", a=500), having("none"))
     volumes = [{"name": "v", "image": {"reference": "a"}}]
 
-    assert scores(ImageLocality(features=FakeFeatures()), running(volumes=volumes), nodes) == {
-        "has-it": 100,
-        "none": 0,
-    }
+    assert scores(made(ImageLocality), running(volumes=volumes), nodes) == {"has-it": 100, "none": 0}
 
 
 def scored(cache: Cache) -> dict[str, int]:
     snapshot = cache.snapshot()
-    found = scores_of(
-        ImageLocality(features=FakeFeatures()), CycleState(), running("a"), snapshot, snapshot.all_rows
-    )
+    found = scores_of(made(ImageLocality), CycleState(), running("a"), snapshot, snapshot.all_rows)
     assert found is not None
     return {each.name: int(found[row]) for row, each in enumerate(cache.table.nodes)}
 
@@ -138,11 +129,11 @@ def test_very_many_images_score_as_a_few_do(seed: int, monkeypatch: pytest.Monke
     wanted = pod(
         "p", containers=[{"name": f"c{number}", "image": random.choice(names)} for number in range(15)]
     )
-    expected = scores(ImageLocality(features=FakeFeatures()), wanted, nodes)
+    expected = scores(made(ImageLocality), wanted, nodes)
 
     monkeypatch.setattr("plugins.image_locality._FEW", 0)
 
-    assert scores(ImageLocality(features=FakeFeatures()), wanted, nodes) == expected
+    assert scores(made(ImageLocality), wanted, nodes) == expected
 
 
 @pytest.mark.parametrize("count", [50, 500])
@@ -159,7 +150,7 @@ def test_each_node_is_read_once_for_all_images_of_a_pod(count: int, monkeypatch:
     snapshot = nodes.snapshot()
     monkeypatch.setattr("scheduler.snapshot.images._images", counted)
 
-    ImageLocality(features=FakeFeatures()).score(
+    made(ImageLocality).score(
         CycleState(), running(*(f"i{number}" for number in range(count))), snapshot, snapshot.all_rows
     )
 

@@ -5,21 +5,12 @@ from typing import Any
 import pytest
 
 from plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from scheduler.framework import (
-    SKIP,
-    ActionType,
-    Code,
-    CycleState,
-    EventResource,
-    NeedsTime,
-    PreFilterResult,
-    QueueingHint,
-)
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, NeedsTime, PreFilterResult
 from scheduler.objects.selectors import Requirement
 from scheduler.testing.fakes import FakeTimeSlice
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import faults, made, reasons, requeues, scores
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -212,33 +203,27 @@ def test_invalid_arguments_are_reported_with_their_paths():
     ],
 )
 def test_nodes_that_match_now_requeue_a_pod(old: Any, new: Any, helps: bool):
-    found = hint(affinity(), EventResource.NODE, asking(zone="1"), old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(affinity(), EventResource.NODE, asking(zone="1"), old, new) is helps
 
 
-@pytest.mark.parametrize(
-    ("zone", "verdict"),
-    [("1", QueueingHint.QUEUE), ("2", QueueingHint.SKIP)],
-    ids=["selected", "not selected"],
-)
-def test_a_pod_with_an_invalid_term_is_requeued_by_nodes_of_its_selector(zone: str, verdict: QueueingHint):
+@pytest.mark.parametrize(("zone", "helps"), [("1", True), ("2", False)], ids=["selected", "not selected"])
+def test_a_pod_with_an_invalid_term_is_requeued_by_nodes_of_its_selector(zone: str, helps: bool):
     each = asking(required(labels(expression("pool", "Gt", "x"))), zone="1")
     other = required(labels(expression("pool", "Exists")))
 
     came = node("n", labels={"zone": zone})
-    assert hint(affinity(), EventResource.NODE, each, None, came) is verdict
-    assert hint(affinity(), EventResource.NODE, asking(other, zone="1"), None, came) is QueueingHint.SKIP
+    assert requeues(affinity(), EventResource.NODE, each, None, came) is helps
+    assert not requeues(affinity(), EventResource.NODE, asking(other, zone="1"), None, came)
 
 
 def test_a_node_outside_the_added_affinity_requeues_no_pod():
     plugin = affinity(addedAffinity=required(labels(expression("pool", "Exists"))))
 
-    def after(**node_labels: str) -> QueueingHint:
-        return hint(plugin, EventResource.NODE, asking(zone="1"), None, node("n", labels=node_labels))
+    def after(**node_labels: str) -> bool:
+        return requeues(plugin, EventResource.NODE, asking(zone="1"), None, node("n", labels=node_labels))
 
-    assert after(zone="1") is QueueingHint.SKIP
-    assert after(zone="1", pool="x") is QueueingHint.QUEUE
+    assert not after(zone="1")
+    assert after(zone="1", pool="x")
 
 
 def test_it_registers_for_the_events_of_upstream():
@@ -307,6 +292,6 @@ class TestVeryManyTerms:
         (event,) = affinity().events()
         each = asking(self.many)
 
-        assert hint(affinity(), EventResource.NODE, each, None, new) is QueueingHint.QUEUE
+        assert requeues(affinity(), EventResource.NODE, each, None, new)
         assert event.waits_for_keys is not None
         assert event.waits_for_keys(each) is None

@@ -10,11 +10,11 @@ from plugins.node_declared_features import (
     NodeDeclaredFeatures,
     required_features,
 )
-from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import hint, reasons
+from tests.unit.plugins.plugin_calls import made, reasons, requeues
 
 REASON = "node(s) didn't match Pod's required features"
 RESTARTING = {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
@@ -55,10 +55,7 @@ def test_the_needs_of_a_pod_follow_from_its_spec(spec: dict[str, Any], required:
 
 
 def test_a_pod_without_needs_is_skipped():
-    assert (
-        NodeDeclaredFeatures(features=FakeFeatures()).pre_filter(CycleState(), pod("p"), cluster().snapshot())
-        is SKIP
-    )
+    assert made(NodeDeclaredFeatures).pre_filter(CycleState(), pod("p"), cluster().snapshot()) is SKIP
 
 
 def test_up_to_1_35_user_namespaces_are_unknown_and_the_message_names_the_feature():
@@ -78,7 +75,7 @@ def test_nodes_without_a_feature_are_rejected_as_unresolvable():
         node("both", declaredFeatures=[RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK, "Later"]),
     )
     wanting = pod("p", containers=[RESTARTING], **HOST_NETWORK)
-    plugin, state, snapshot = NodeDeclaredFeatures(features=FakeFeatures()), CycleState(), nodes.snapshot()
+    plugin, state, snapshot = made(NodeDeclaredFeatures), CycleState(), nodes.snapshot()
 
     assert reasons(plugin, wanting, nodes) == dict.fromkeys(("none", "one", "other"), (REASON,))
     plugin.pre_filter(state, wanting, snapshot)
@@ -89,9 +86,9 @@ def test_nodes_without_a_feature_are_rejected_as_unresolvable():
 def test_a_node_needs_only_the_features_of_the_pod():
     nodes = cluster(node("one", declaredFeatures=[RESTART_ALL_CONTAINERS]), node("none"))
 
-    assert reasons(
-        NodeDeclaredFeatures(features=FakeFeatures()), pod("p", containers=[RESTARTING]), nodes
-    ) == {"none": (REASON,)}
+    assert reasons(made(NodeDeclaredFeatures), pod("p", containers=[RESTARTING]), nodes) == {
+        "none": (REASON,)
+    }
 
 
 @pytest.mark.parametrize(
@@ -104,11 +101,9 @@ def test_a_node_needs_only_the_features_of_the_pod():
     ],
 )  # fmt: skip
 def test_a_change_of_declared_features_requeues_the_pod(old: Any, new: Any, helps: bool):
-    found = hint(
-        NodeDeclaredFeatures(features=FakeFeatures()), EventResource.NODE, pod("p", **HOST_NETWORK), old, new
+    assert (
+        requeues(made(NodeDeclaredFeatures), EventResource.NODE, pod("p", **HOST_NETWORK), old, new) is helps
     )
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
 @pytest.mark.parametrize(
@@ -121,25 +116,20 @@ def test_a_change_of_declared_features_requeues_the_pod(old: Any, new: Any, help
     ],
 )
 def test_an_update_of_its_own_needs_requeues_the_pod(old: Any, new: Any, helps: bool):
-    found = hint(
-        NodeDeclaredFeatures(features=FakeFeatures()), EventResource.POD, pod("p", **HOST_NETWORK), old, new
+    assert (
+        requeues(made(NodeDeclaredFeatures), EventResource.POD, pod("p", **HOST_NETWORK), old, new) is helps
     )
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
 def test_it_registers_for_general_pod_updates():
-    found = {
-        each.event.resource: each.event.action
-        for each in NodeDeclaredFeatures(features=FakeFeatures()).events()
-    }
+    found = {each.event.resource: each.event.action for each in made(NodeDeclaredFeatures).events()}
 
     assert found[EventResource.POD] is ActionType.UPDATE
     assert found[EventResource.NODE] == ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE
 
 
 def test_pods_with_the_same_needs_share_their_results():
-    signature = NodeDeclaredFeatures(features=FakeFeatures()).signature
+    signature = made(NodeDeclaredFeatures).signature
 
     assert signature(pod("a", **HOST_NETWORK)) == signature(pod("b", cpu="1", **HOST_NETWORK))
     assert signature(pod("a")) != signature(pod("b", containers=[RESTARTING]))

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from plugins.node_ports import NodePorts
-from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.support.counted_labels import lines_run
-from tests.unit.plugins.plugin_calls import hint, reasons
+from tests.unit.plugins.plugin_calls import reasons, requeues
 
 
 def holding(name: str, *ports: int, where: str = "", **fields: Any) -> Any:
@@ -66,9 +66,7 @@ def test_a_pod_does_not_conflict_with_itself():
     ],
 )
 def test_a_deleted_pod_with_the_port_requeues_a_pod_that_needs_it(deleted: Any, helps: bool):
-    found = hint(NodePorts(), EventResource.POD, holding("p", 80), deleted, None)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(NodePorts(), EventResource.POD, holding("p", 80), deleted, None) is helps
 
 
 def test_any_new_node_requeues_a_pod():

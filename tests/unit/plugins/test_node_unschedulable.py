@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from plugins.node_unschedulable import REASON, NodeUnschedulable
-from scheduler.framework import Code, EventResource, QueueingHint
+from scheduler.framework import Code, EventResource
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import hint, reasons
+from tests.unit.plugins.plugin_calls import reasons, requeues
 
 CORDONED, OPEN = node("cordoned", unschedulable=True), node("open")
 TAINT = "node.kubernetes.io/unschedulable"
@@ -50,9 +50,7 @@ def test_a_pod_that_tolerates_the_cordon_taint_goes_there(toleration: dict[str, 
     ],
 )
 def test_uncordoned_nodes_requeue_a_pod(old: object, new: object, helps: bool):
-    found = hint(NodeUnschedulable(), EventResource.NODE, pod("p"), old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(NodeUnschedulable(), EventResource.NODE, pod("p"), old, new) is helps
 
 
 def test_only_its_own_toleration_of_the_cordon_requeues_a_pod():
@@ -60,12 +58,6 @@ def test_only_its_own_toleration_of_the_cordon_requeues_a_pod():
     tolerant = [{"key": TAINT, "operator": "Exists"}]
     unrelated = [{"key": "other", "operator": "Exists"}]
 
-    assert (
-        hint(plugin, EventResource.POD, mine, mine, pod("mine", tolerations=tolerant)) is QueueingHint.QUEUE
-    )
-    assert (
-        hint(plugin, EventResource.POD, mine, mine, pod("mine", tolerations=unrelated)) is QueueingHint.SKIP
-    )
-    assert (
-        hint(plugin, EventResource.POD, mine, mine, pod("other", tolerations=tolerant)) is QueueingHint.SKIP
-    )
+    assert requeues(plugin, EventResource.POD, mine, mine, pod("mine", tolerations=tolerant))
+    assert not requeues(plugin, EventResource.POD, mine, mine, pod("mine", tolerations=unrelated))
+    assert not requeues(plugin, EventResource.POD, mine, mine, pod("other", tolerations=tolerant))

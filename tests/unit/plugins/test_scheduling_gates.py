@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from plugins.scheduling_gates import SchedulingGates
-from scheduler.framework import ActionType, Code, EventResource, QueueingHint
+from scheduler.framework import ActionType, Code, EventResource
 from tests.support.builders import pod
-from tests.unit.plugins.plugin_calls import hint
+from tests.unit.plugins.plugin_calls import requeues
 
 
 def test_a_pod_without_gates_is_admitted():
@@ -20,8 +20,8 @@ def test_a_gated_pod_waits_and_the_message_names_all_gates():
 def test_only_the_removal_of_its_own_gates_requeues_a_pod():
     plugin, mine, other = SchedulingGates(), pod("mine", gates=["a"]), pod("other")
 
-    assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE
-    assert hint(plugin, EventResource.POD, mine, other, other) is QueueingHint.SKIP
+    assert requeues(plugin, EventResource.POD, mine, mine, pod("mine"))
+    assert not requeues(plugin, EventResource.POD, mine, other, other)
     assert [each.event.action for each in plugin.events()] == [
         ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     ]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from plugins.taint_toleration import REASON, TaintToleration
-from scheduler.framework import Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import Code, CycleState, EventResource
 from scheduler.objects.v1 import Toleration, Tolerations
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import hint, reasons, scores
+from tests.unit.plugins.plugin_calls import made, reasons, requeues, scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,18 +22,16 @@ EVERYTHING = [{"operator": "Exists"}]
 def test_untolerated_taints_are_rejected_as_unresolvable():
     snapshot = cluster(node("a", taints=["k=v:NoSchedule"])).snapshot()
 
-    outcomes = TaintToleration(features=FakeFeatures()).filter(
-        CycleState(), pod("p"), snapshot, snapshot.all_rows
-    )
+    outcomes = made(TaintToleration).filter(CycleState(), pod("p"), snapshot, snapshot.all_rows)
 
     assert outcomes.of(0) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) had untolerated taint(s)",))
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_hard_taints_are_rejected(effect: str):
-    assert reasons(
-        TaintToleration(features=FakeFeatures()), pod("p"), cluster(node("a", taints=[f"k:{effect}"]))
-    ) == {"a": (REASON,)}
+    assert reasons(made(TaintToleration), pod("p"), cluster(node("a", taints=[f"k:{effect}"]))) == {
+        "a": (REASON,)
+    }
 
 
 def test_the_untolerated_taints_are_listed():
@@ -41,22 +39,15 @@ def test_the_untolerated_taints_are_listed():
     snapshot = cluster(node("n", taints=taints)).snapshot()
     waiting = pod("p", tolerations=[{"key": "c", "operator": "Exists"}])
 
-    assert TaintToleration(features=FakeFeatures()).why(waiting, snapshot, snapshot.node_info(0)) == [
+    assert made(TaintToleration).why(waiting, snapshot, snapshot.node_info(0)) == [
         "does not tolerate a=1:NoSchedule",
         "does not tolerate b:NoExecute",
     ]
-    assert TaintToleration(features=FakeFeatures()).why(waiting, snapshot, None) is None
+    assert made(TaintToleration).why(waiting, snapshot, None) is None
 
 
 def test_soft_taints_are_not_rejected():
-    assert (
-        reasons(
-            TaintToleration(features=FakeFeatures()),
-            pod("p"),
-            cluster(node("a", taints=["k:PreferNoSchedule"])),
-        )
-        == {}
-    )
+    assert reasons(made(TaintToleration), pod("p"), cluster(node("a", taints=["k:PreferNoSchedule"]))) == {}
 
 
 def test_one_untolerated_taint_among_many_is_enough():
@@ -64,9 +55,7 @@ def test_one_untolerated_taint_among_many_is_enough():
     tolerations = [{"key": key, "operator": "Exists"} for key in "ac"]
 
     assert reasons(
-        TaintToleration(features=FakeFeatures()),
-        pod("p", tolerations=tolerations),
-        cluster(node("n", taints=taints)),
+        made(TaintToleration), pod("p", tolerations=tolerations), cluster(node("n", taints=taints))
     )
 
 
@@ -101,7 +90,7 @@ def test_tolerations_that_compare_numbers_count_in_scores_and_hints():
     plugin = TaintToleration(features=COMPARING)
 
     assert scores(plugin, waiting, cluster(soft, node("bare"))) == {"soft": 100, "bare": 100}
-    assert hint(plugin, EventResource.NODE, waiting, None, tainted) is QueueingHint.QUEUE
+    assert requeues(plugin, EventResource.NODE, waiting, None, tainted)
 
 
 def test_nodes_with_fewer_soft_taints_score_higher():
@@ -112,7 +101,7 @@ def test_nodes_with_fewer_soft_taints_score_higher():
         node("forbidding", taints=["a:NoSchedule"]),
     )
 
-    found = scores(TaintToleration(features=FakeFeatures()), pod("p"), nodes)
+    found = scores(made(TaintToleration), pod("p"), nodes)
 
     assert found == {"none": 100, "one": 67, "three": 0, "forbidding": 100}
 
@@ -122,19 +111,14 @@ def test_a_toleration_of_another_effect_does_not_count_for_scores():
 
     def tainted_score(effect: str) -> int:
         tolerations = [{"key": "a", "operator": "Exists", "effect": effect}]
-        return scores(TaintToleration(features=FakeFeatures()), pod("p", tolerations=tolerations), nodes)[
-            "tainted"
-        ]
+        return scores(made(TaintToleration), pod("p", tolerations=tolerations), nodes)["tainted"]
 
     assert tainted_score("NoSchedule") == 0
     assert tainted_score("PreferNoSchedule") == tainted_score("") == 100
 
 
 def test_nodes_without_taints_all_have_the_best_score():
-    assert scores(TaintToleration(features=FakeFeatures()), pod("p"), cluster(node("a"), node("b"))) == {
-        "a": 100,
-        "b": 100,
-    }
+    assert scores(made(TaintToleration), pod("p"), cluster(node("a"), node("b"))) == {"a": 100, "b": 100}
 
 
 def test_only_feasible_nodes_set_the_scale():
@@ -143,7 +127,7 @@ def test_only_feasible_nodes_set_the_scale():
         node("b"),
         node("far", taints=[f"{key}:PreferNoSchedule" for key in "abcd"]),
     ).snapshot()
-    plugin, state, feasible = TaintToleration(features=FakeFeatures()), CycleState(), np.array([0, 1])
+    plugin, state, feasible = made(TaintToleration), CycleState(), np.array([0, 1])
 
     plugin.pre_score(state, pod("p"), snapshot, feasible)
     raw = plugin.score(state, pod("p"), snapshot, feasible)
@@ -173,27 +157,20 @@ TAINTED, OTHER_TAINT, FREE = (
 def test_a_node_with_tolerated_taints_now_requeues_a_pod(
     old: object, new: object, tolerations: list[dict[str, str]], helps: bool
 ):
-    found = hint(
-        TaintToleration(features=FakeFeatures()),
-        EventResource.NODE,
-        pod("p", tolerations=tolerations),
-        old,
-        new,
+    assert (
+        requeues(made(TaintToleration), EventResource.NODE, pod("p", tolerations=tolerations), old, new)
+        is helps
     )
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
 def test_any_new_toleration_of_its_own_requeues_a_pod():
-    plugin, mine, other = TaintToleration(features=FakeFeatures()), pod("mine"), pod("other")
+    plugin, mine, other = made(TaintToleration), pod("mine"), pod("other")
 
-    assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE
-    assert hint(plugin, EventResource.POD, mine, other, other) is QueueingHint.SKIP
+    assert requeues(plugin, EventResource.POD, mine, mine, pod("mine"))
+    assert not requeues(plugin, EventResource.POD, mine, other, other)
 
 
-def test_thousands_of_tolerations_are_read_once_for_any_nodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_thousands_of_tolerations_are_read_once_for_any_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     build = Tolerations.__init__
 
@@ -206,7 +183,7 @@ def test_thousands_of_tolerations_are_read_once_for_any_nodes(
     nodes = cluster(*(node(f"n{number}", taints=[f"k{number}:NoSchedule"]) for number in range(100)))
     many = [{"key": f"k{number}", "operator": "Exists"} for number in range(50, 1050)]
 
-    refused = reasons(TaintToleration(features=FakeFeatures()), pod("p", tolerations=many), nodes)
+    refused = reasons(made(TaintToleration), pod("p", tolerations=many), nodes)
 
     assert refused.keys() == {f"n{number}" for number in range(50)}
     assert len(read) <= 2 * len(many)

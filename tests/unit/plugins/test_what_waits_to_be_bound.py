@@ -7,20 +7,16 @@ from random import Random
 
 import pytest
 
-from scheduler.configuration.load import default
-from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.engine.cycle.scheduling import schedule_pod
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from tests.bench.across_nodes import KINDS, pending, running_cluster
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 
 NODES = 300
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_data_between_extension_points_do_not_grow_with_the_cluster(kind: str):
-    framework = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
+    framework = frameworks()["custom-scheduler"]
     cache = running_cluster(NODES, kind)
     [placed] = pending(kind, 1)
     state = schedule_pod(framework, placed, cache.snapshot(), nominated={}, random=Random(1)).state

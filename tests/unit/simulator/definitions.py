@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduler.simulator.external_controllers import KubeletOptions, simulated_controllers
+from tests.support.virtual_time import LoopClock
+from tests.unit.simulator.a_store import AStore, node
 
 if TYPE_CHECKING:
-    from tests.unit.simulator.a_store import AStore
+    from collections.abc import AsyncIterator
 
 Object = dict[str, Any]
 
@@ -52,9 +54,15 @@ def widget(name: str, **fields: Any) -> Object:
 
 @asynccontextmanager
 async def running(
-    store: AStore, *, kubelet: bool | KubeletOptions = True, controllers: bool = True, **others: Any
+    store: AStore,
+    *nodes: Object,
+    kubelet: bool | KubeletOptions = True,
+    controllers: bool = True,
+    **others: Any,
 ):
-    """Let all who live in a cluster work on a store."""
+    """Let all who live in a cluster work on a store, after some nodes were added."""
+    for each in nodes:
+        store.create("nodes", each)
     there = simulated_controllers(store, kubelet=kubelet, controllers=controllers, **others)
     for controller in there:
         controller.start()
@@ -63,3 +71,11 @@ async def running(
     finally:
         for controller in there:
             controller.stop()
+
+
+@asynccontextmanager
+async def one_node() -> AsyncIterator[AStore]:
+    """Let all who live in a cluster of the node n1 work on its store, in the time of the loop."""
+    store = AStore(clock=LoopClock())
+    async with running(store, node("n1")):
+        yield store

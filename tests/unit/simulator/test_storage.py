@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scheduler.simulator.apimachinery.selectors import Selector
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.storage import Storage, Versions
+from tests.support.errors import raises
 
 EVERYTHING = Selector()
 RED = Selector("", (lambda obj: obj["metadata"].get("colour") == "red",))
@@ -109,10 +110,13 @@ def test_history_is_bounded_and_earlier_versions_are_expired():
     versions = [put(storage, "a") for _ in range(4)]
 
     assert [version for _, _, version in events(storage, EVERYTHING, versions[1])] == versions[2:]
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError,
+        code=410,
+        reason="Expired",
+        message=f"too old resource version: {versions[0]} ({versions[1]})",
+    ):
         storage.watch(EVERYTHING, lambda: None, after=versions[0])
-    assert (caught.value.code, caught.value.reason) == (410, "Expired")
-    assert caught.value.message == f"too old resource version: {versions[0]} ({versions[1]})"
 
 
 def test_after_a_compaction_only_the_current_version_can_be_resumed():

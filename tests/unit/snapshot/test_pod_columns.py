@@ -37,7 +37,7 @@ from scheduler.snapshot import (
 )
 from scheduler.snapshot.pod_counts import PodCounts
 from tests.support import builders
-from tests.support.counted_labels import CountedLabels
+from tests.support.counted_labels import CountedLabels, calls_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -390,9 +390,7 @@ def test_a_changed_pod_is_not_compared_with_each_of_many_queries(
     assert {tuple(table.snapshot().pods_matching(query)) for query in queries} == {(count,)}
 
 
-def test_long_queries_are_cached_up_to_a_number_of_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_long_queries_are_cached_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_counts, "_DESCRIBED_BYTES", 50_000)
     table = ClusterTable()
     table.add_node(builders.node("node"))
@@ -487,17 +485,8 @@ def test_a_pod_is_not_compared_with_queries_for_other_namespaces() -> None:
     assert pod.labels.reads <= 1
 
 
-def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    compared = []
-    matches = PodQuery.matches
-
-    def counted(query: PodQuery, pod: Any) -> bool:
-        compared.append(pod.namespace)
-        return matches(query, pod)
-
-    monkeypatch.setattr(PodQuery, "matches", counted)
+def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = calls_of(monkeypatch, PodQuery, "matches")
     counts = PodCounts()
     theirs = [Counted("theirs", CountedLabels(app=f"a{number}")) for number in range(100)]
     for pod in theirs:
@@ -505,7 +494,7 @@ def test_a_new_query_is_not_compared_with_pods_of_other_namespaces(
     counts.count(2, Counted("mine", CountedLabels(app="a")), 1)
 
     assert counts.column(without("l0", "mine"), 4).view(4).tolist() == [0, 0, 1, 0]
-    assert compared == ["mine"]
+    assert [pod.namespace for _, pod in compared] == ["mine"]
 
 
 def test_cached_queries_are_bounded_by_the_size_of_their_requirements() -> None:

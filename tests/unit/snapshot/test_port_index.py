@@ -7,8 +7,8 @@ from scheduler.snapshot.port_index import PortIndex
 from tests.support.counted_labels import lines_run
 
 
-def many(first: int, count: int = 100) -> tuple[HostPort, ...]:
-    return tuple(HostPort(f"10.0.0.{port % 8}", "TCP", port) for port in range(first, first + count))
+def many(first: int) -> tuple[HostPort, ...]:
+    return tuple(HostPort(f"10.0.0.{port % 8}", "TCP", port) for port in range(first, first + 100))
 
 
 def filled(rows: int) -> PortIndex:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,10 @@ from scheduler.errors import ConfigurationError
 from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 FLAGZ = """
 custom-scheduler flagz
@@ -45,25 +48,21 @@ class FakeDaemon:
         self.consistency = SimpleNamespace()
 
 
-def told(
-    story: Callable[[FakeDaemon, asyncio.Event, Callable[[str], Awaitable[str]]], Awaitable[None]],
-) -> None:
-    async def scenario() -> None:
-        daemon, stop = FakeDaemon(), asyncio.Event()
-        app = pages(daemon, default(), stop=stop, clock=ManualClock(), flags={"v": "2"})  # type: ignore[arg-type]
-        async with serving(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+@asynccontextmanager
+async def answering() -> AsyncIterator[tuple[FakeDaemon, asyncio.Event, Callable[[str], Awaitable[str]]]]:
+    daemon, stop = FakeDaemon(), asyncio.Event()
+    app = pages(daemon, default(), stop=stop, clock=ManualClock(), flags={"v": "2"})  # type: ignore[arg-type]
+    async with serving(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
 
-            async def ask(path: str) -> str:
-                async with session.get(f"http://127.0.0.1:{port}{path}") as response:
-                    return await response.text()
+        async def ask(path: str) -> str:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+                return await response.text()
 
-            await story(daemon, stop, ask)
-
-    asyncio.run(scenario())
+        yield daemon, stop, ask
 
 
-def test_the_checks_are_those_of_kube_scheduler() -> None:
-    async def story(daemon: FakeDaemon, _: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
+async def test_the_checks_are_those_of_kube_scheduler() -> None:
+    async with answering() as (daemon, _, ask):
         daemon.has_synced = True
         assert await ask("/healthz?verbose") == "[+]leaderElection ok\nhealthz check passed\n"
         assert await ask("/livez?verbose") == "[+]ping ok\nlivez check passed\n"
@@ -72,11 +71,9 @@ def test_the_checks_are_those_of_kube_scheduler() -> None:
             == "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\n[+]plugins ok\nreadyz check passed\n"
         )
 
-    told(story)
 
-
-def test_a_daemon_is_ready_once_it_has_read_the_cluster_and_until_it_is_to_stop() -> None:
-    async def story(daemon: FakeDaemon, stop: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
+async def test_a_daemon_is_ready_once_it_has_read_the_cluster_and_until_it_is_to_stop() -> None:
+    async with answering() as (daemon, stop, ask):
         assert "[-]sched-handler-sync failed" in await ask("/readyz")
         daemon.has_synced = True
         assert await ask("/readyz") == "ok"
@@ -85,11 +82,9 @@ def test_a_daemon_is_ready_once_it_has_read_the_cluster_and_until_it_is_to_stop(
         assert await ask("/readyz/shutdown") == "internal server error: process is shutting down\n"
         assert await ask("/livez") == "ok"
 
-    told(story)
 
-
-def test_a_daemon_with_suspended_plugins_is_not_ready() -> None:
-    async def story(daemon: FakeDaemon, _: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
+async def test_a_daemon_with_suspended_plugins_is_not_ready() -> None:
+    async with answering() as (daemon, _, ask):
         daemon.has_synced = True
         daemon.parts.budget.paused = ["One", "Two"]
         assert "[-]plugins failed" in await ask("/readyz")
@@ -100,11 +95,9 @@ def test_a_daemon_with_suspended_plugins_is_not_ready() -> None:
         assert await ask("/livez") == "ok"
         assert await ask("/healthz") == "ok"
 
-    told(story)
 
-
-def test_the_status_describes_the_current_process() -> None:
-    async def story(_: FakeDaemon, __: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
+async def test_the_status_describes_the_current_process() -> None:
+    async with answering() as (_, _, ask):
         metrics = await ask("/metrics")
         (began,) = re.findall("^process_start_time_seconds (.*)$", metrics, re.MULTILINE)
         started = datetime.fromtimestamp(float(began), UTC).ctime()
@@ -112,8 +105,6 @@ def test_the_status_describes_the_current_process() -> None:
         assert f"Started: {started[:-4]}UTC {started[-4:]}\n" in told
         assert "Paths: /configz /debug /flagz /healthz /livez /metrics /readyz /version\n" in told
         assert await ask("/flagz") == FLAGZ
-
-    told(story)
 
 
 def test_a_leader_whose_lease_has_expired_is_not_healthy() -> None:

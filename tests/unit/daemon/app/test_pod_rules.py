@@ -15,11 +15,12 @@ from scheduler.framework.interface import Needs
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_identity
 from scheduler.loop_work import run_to_end
-from scheduler.objects import pod_affinity, selectors
+from scheduler.objects import pod_affinity
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.resources import PodRules
 from scheduler.objects.v1 import Pod
 from tests.support.builders import pod, pod_object
+from tests.support.counted_labels import calls_of
 
 WHOLE = PodRules(as_a_whole=True)
 STATUS = {
@@ -82,13 +83,7 @@ def test_a_pod_that_was_decoded_with_its_line_is_not_decoded_again(decoded: Pod 
 def test_terms_of_a_pod_decoded_in_steps_are_parsed_in_a_step_of_their_own(
     monkeypatch: pytest.MonkeyPatch, node: str, n_terms: int
 ):
-    parsed: list[str] = []
-
-    def read(*arguments: Any) -> Any:
-        parsed.append("a selector")
-        return selectors.read_label_selector(*arguments)
-
-    monkeypatch.setattr(pod_affinity, "read_label_selector", read)
+    parsed = calls_of(monkeypatch, pod_affinity, "read_label_selector")
     terms = [
         {"topologyKey": "zone", "labelSelector": {"matchLabels": {node + "app": f"{n}"}}}
         for n in range(n_terms)

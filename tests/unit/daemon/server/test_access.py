@@ -20,10 +20,12 @@ from scheduler.kube.http.endpoint import Endpoint
 from tests.unit.daemon.server.one_request import some_pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from scheduler.kube.http.request import Request, Response
+
+pytestmark = pytest.mark.run(by=asyncio.run)
 
 USERS = {
     "of-prometheus": {
@@ -149,14 +151,6 @@ async def scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
         await runner.cleanup()
 
 
-def run(folder: Path, story: Callable[[Scene], Any], **options: Any) -> None:
-    async def scenario() -> None:
-        async with scene(folder, **options) as it:
-            await story(it)
-
-    asyncio.run(scenario())
-
-
 @pytest.mark.parametrize(
     ("path", "authorization", "status"),
     [
@@ -178,17 +172,15 @@ def run(folder: Path, story: Callable[[Scene], Any], **options: Any) -> None:
         pytest.param("/nothing", "Bearer of-an-admin", 404, id="a missing page for an administrator"),
     ],
 )
-def test_pages_need_the_permission_of_the_api_server(
+async def test_pages_need_the_permission_of_the_api_server(
     tmp_path: Path, path: str, authorization: str, status: int
 ) -> None:
-    async def story(it: Scene) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(path, authorization) == status
 
-    run(tmp_path, story)
 
-
-def test_a_refusal_has_the_message_of_kubernetes(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_refusal_has_the_message_of_kubernetes(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         _, text = await it.ask(METRICS)
         assert json.loads(text) == {
             "kind": "Status",
@@ -200,11 +192,9 @@ def test_a_refusal_has_the_message_of_kubernetes(tmp_path: Path) -> None:
             "code": 403,
         }
 
-    run(tmp_path, story)
 
-
-def test_the_reviews_contain_all_fields_of_the_user(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_the_reviews_contain_all_fields_of_the_user(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         await it.status_of(METRICS, "Bearer of-prometheus")
         user = USERS["of-prometheus"]
         assert it.reviewer.asked == [
@@ -232,11 +222,9 @@ def test_the_reviews_contain_all_fields_of_the_user(tmp_path: Path) -> None:
             ),
         ]
 
-    run(tmp_path, story)
 
-
-def test_review_results_are_cached_for_ten_seconds(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_review_results_are_cached_for_ten_seconds(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         for it.now in (0.0, 9.9):
             assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
             assert await it.status_of(METRICS, "Bearer wrong") == 401
@@ -246,17 +234,13 @@ def test_review_results_are_cached_for_ten_seconds(tmp_path: Path) -> None:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         assert (it.reviewer.times(TOKEN_REVIEWS), it.reviewer.times(ACCESS_REVIEWS)) == (3, 2)
 
-    run(tmp_path, story)
 
-
-def test_the_cached_result_of_one_user_is_not_used_for_another(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_the_cached_result_of_one_user_is_not_used_for_another(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         assert await it.status_of(METRICS, "Bearer of-nobody-much") == 403
         assert await it.status_of(METRICS) == 403
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
-
-    run(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -266,10 +250,10 @@ def test_the_cached_result_of_one_user_is_not_used_for_another(tmp_path: Path) -
         pytest.param(ACCESS_REVIEWS, 500, id="the access review fails"),
     ],
 )
-def test_no_request_is_permitted_while_the_api_server_does_not_answer(
+async def test_no_request_is_permitted_while_the_api_server_does_not_answer(
     tmp_path: Path, broken: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(it: Scene) -> None:
+    async with scene(tmp_path) as it:
         it.reviewer.broken[broken] = 403
         assert await it.status_of(METRICS, "Bearer of-prometheus") == status
         assert await it.status_of("/healthz") == 200
@@ -278,8 +262,6 @@ def test_no_request_is_permitted_while_the_api_server_does_not_answer(
         it.reviewer.broken.clear()
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
 
-    run(tmp_path, story)
-
 
 HOUR = 3600.0
 PROMETHEUS = "Bearer of-prometheus"
@@ -287,10 +269,10 @@ PROMETHEUS = "Bearer of-prometheus"
 
 @pytest.mark.parametrize("broken", [[TOKEN_REVIEWS], [ACCESS_REVIEWS], [TOKEN_REVIEWS, ACCESS_REVIEWS]])
 @pytest.mark.parametrize("status", [0, 403, 429, 503])
-def test_metrics_access_is_cached_for_an_hour_of_api_server_outage(
+async def test_metrics_access_is_cached_for_an_hour_of_api_server_outage(
     tmp_path: Path, broken: list[str], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(it: Scene) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, PROMETHEUS) == 200
         it.reviewer.broken = dict.fromkeys(broken, status)
         for it.now in (10.0, 1000.0, HOUR - 1):
@@ -303,11 +285,9 @@ def test_metrics_access_is_cached_for_an_hour_of_api_server_outage(
         it.reviewer.broken.clear()
         assert await it.status_of(METRICS, PROMETHEUS) == 200
 
-    run(tmp_path, story)
 
-
-def test_a_cached_result_is_only_for_metrics_and_for_its_user(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_cached_result_is_only_for_metrics_and_for_its_user(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, PROMETHEUS) == 200
         assert await it.status_of("/version", "Bearer of-an-admin") == 200
         assert await it.status_of(METRICS, "Bearer of-nobody-much") == 403
@@ -321,20 +301,15 @@ def test_a_cached_result_is_only_for_metrics_and_for_its_user(tmp_path: Path) ->
         async with it.asking(METRICS, PROMETHEUS, method="POST") as response:
             assert response.status == 500, "reading was allowed, and nothing else"
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     ("revoked", "refused", "later"),
-    [
-        pytest.param("token", 401, 401, id="a token"),
-        pytest.param("right", 403, 500, id="the right to read"),
-    ],
+    [pytest.param("token", 401, 401, id="a token"), pytest.param("right", 403, 500, id="the right to read")],
 )
-def test_revoked_access_does_not_return_in_an_outage(
+async def test_revoked_access_does_not_return_in_an_outage(
     tmp_path: Path, revoked: str, refused: int, later: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(it: Scene) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, PROMETHEUS) == 200
         it.now = 10.0
         if revoked == "token":
@@ -346,11 +321,9 @@ def test_revoked_access_does_not_return_in_an_outage(
         it.reviewer.broken = {TOKEN_REVIEWS: 503, ACCESS_REVIEWS: 503}
         assert await it.status_of(METRICS, PROMETHEUS) == later
 
-    run(tmp_path, story)
 
-
-def test_a_scraper_gets_a_response_in_time_from_a_silent_server(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_scraper_gets_a_response_in_time_from_a_silent_server(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, PROMETHEUS) == 200
         patience: list[float] = []
         send = it.connection.send
@@ -366,16 +339,12 @@ def test_a_scraper_gets_a_response_in_time_from_a_silent_server(tmp_path: Path) 
         assert await it.status_of(METRICS) == 403
         assert patience == [2.0, 2.0, 10.0, 10.0]
 
-    run(tmp_path, story)
 
-
-def test_a_malformed_review_permits_nothing(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_malformed_review_permits_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         it.reviewer.garbled = True
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 401
         assert await it.status_of(METRICS) == 500
-
-    run(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -389,19 +358,17 @@ def test_a_malformed_review_permits_nothing(tmp_path: Path) -> None:
         pytest.param([], "/healthz", 403, id="nothing"),
     ],
 )
-def test_public_pages_are_configurable(
+async def test_public_pages_are_configurable(
     tmp_path: Path, always_allowed: list[str], path: str, status: int
 ) -> None:
-    async def story(it: Scene) -> None:
+    async with scene(tmp_path, always_allowed=always_allowed) as it:
         assert await it.status_of(path) == status
 
-    run(tmp_path, story, always_allowed=always_allowed)
 
-
-def test_unknown_tokens_are_reviewed_at_a_bounded_rate_and_others_get_429(
+async def test_unknown_tokens_are_reviewed_at_a_bounded_rate_and_others_get_429(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(it: Scene) -> None:
+    async with scene(tmp_path) as it:
         said = [await it.status_of(METRICS, f"Bearer {number}") for number in range(50)]
         assert said == [401] * 10 + [429] * 40
         assert it.reviewer.times(TOKEN_REVIEWS) == 10
@@ -417,11 +384,9 @@ def test_unknown_tokens_are_reviewed_at_a_bounded_rate_and_others_get_429(
         reported = [record for record in caplog.records if record.name == "scheduler.daemon.server.access"]
         assert len(reported) == 1
 
-    run(tmp_path, story)
 
-
-def test_a_client_over_the_limit_gets_retry_after(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_client_over_the_limit_gets_retry_after(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         for number in range(10):
             await it.status_of(METRICS, f"Bearer {number}")
         async with it.asking(METRICS, "Bearer another") as response:
@@ -433,8 +398,6 @@ def test_a_client_over_the_limit_gets_retry_after(tmp_path: Path) -> None:
             {"retryAfterSeconds": 1},
         )
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize(
     "guess",
@@ -444,8 +407,8 @@ def test_a_client_over_the_limit_gets_retry_after(tmp_path: Path) -> None:
         pytest.param(("/{}", "Bearer of-nobody-much"), id="paths of a user without rights"),
     ],
 )
-def test_a_known_client_is_answered_during_any_guesses(tmp_path: Path, guess: tuple[str, str]) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_known_client_is_answered_during_any_guesses(tmp_path: Path, guess: tuple[str, str]) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         path, authorization = guess
         for it.now in (1.0, 20.0, 3000.0):
@@ -457,19 +420,15 @@ def test_a_known_client_is_answered_during_any_guesses(tmp_path: Path, guess: tu
             assert len(it.reviewer.asked) - before <= 21
             assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
 
-    run(tmp_path, story)
 
-
-def test_a_known_client_is_not_rate_limited_on_other_pages(tmp_path: Path) -> None:
-    async def story(it: Scene) -> None:
+async def test_a_known_client_is_not_rate_limited_on_other_pages(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
         said = {
             await it.status_of(f"/debug/explain/shop/{number}", "Bearer of-prometheus")
             for number in range(50)
         }
         assert said == {403}
-
-    run(tmp_path, story)
 
 
 def test_a_thousand_digests_of_unknown_tokens_are_cached() -> None:
@@ -495,26 +454,23 @@ def request_of(token: str) -> ServerRequest:
     return ServerRequest("GET", METRICS, {}, headers, "10.0.0.1", shows_certificate=False, read=read)
 
 
-def test_an_object_may_be_read_with_the_right_of_the_client_only(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        web_pod, other = ReadObject("", "pods", "default", "web"), ReadObject("", "pods", "default", "other")
-        async with scene(tmp_path) as it:
-            request = request_of("of-prometheus")
-            assert not await request.may_read(web_pod), "before the request is admitted, nothing may be read"
-            assert await it.access.refusal(request) is None
-            assert await request.may_read(web_pod)
-            assert not await request.may_read(other)
-            asked = it.reviewer.times(ACCESS_REVIEWS)
-            assert await request.may_read(web_pod)
-            assert it.reviewer.times(ACCESS_REVIEWS) == asked, "the result is cached"
+async def test_an_object_may_be_read_with_the_right_of_the_client_only(tmp_path: Path) -> None:
+    web_pod, other = ReadObject("", "pods", "default", "web"), ReadObject("", "pods", "default", "other")
+    async with scene(tmp_path) as it:
+        request = request_of("of-prometheus")
+        assert not await request.may_read(web_pod), "before the request is admitted, nothing may be read"
+        assert await it.access.refusal(request) is None
+        assert await request.may_read(web_pod)
+        assert not await request.may_read(other)
+        asked = it.reviewer.times(ACCESS_REVIEWS)
+        assert await request.may_read(web_pod)
+        assert it.reviewer.times(ACCESS_REVIEWS) == asked, "the result is cached"
 
-            admin = request_of("of-an-admin")
-            assert await it.access.refusal(admin) is None
-            assert await admin.may_read(other)
+        admin = request_of("of-an-admin")
+        assert await it.access.refusal(admin) is None
+        assert await admin.may_read(other)
 
-            it.now += 20
-            it.reviewer.broken[ACCESS_REVIEWS] = 500
-            with pytest.raises(ApiError):
-                await request.may_read(web_pod)
-
-    asyncio.run(scenario())
+        it.now += 20
+        it.reviewer.broken[ACCESS_REVIEWS] = 500
+        with pytest.raises(ApiError):
+            await request.may_read(web_pod)

@@ -19,10 +19,10 @@ WANTED = ("a",) * 100 + ("b",) * 156
 HELD = ("a",) * 90 + (NOBODY,) * 10 + ("b",) * 155 + (FORMER,)
 
 
-def found(body: bytes, version: str = "7") -> bytes:
+def found(body: bytes) -> bytes:
     """Return the object as the API server answers it."""
     obj = msgspec.json.decode(body)
-    obj["metadata"]["resourceVersion"] = version
+    obj["metadata"]["resourceVersion"] = "7"
     return msgspec.json.encode(obj)
 
 
@@ -65,10 +65,7 @@ def test_a_changed_object_keeps_its_other_fields() -> None:
         (of({"name": ""}), 'spec.replicas[0].name: must be the name of a Lease, was ""'),
         (of({"name": "../x"}), 'spec.replicas[0].name: must be the name of a Lease, was "../x"'),
         (of({"name": "a"}, {"name": "a"}), 'spec.replicas[1].name: must be in one entry only, was "a"'),
-        (
-            of({"name": "a", "held": "0-3,2"}),
-            "spec.replicas[0].held: bucket 2 belongs to a already",
-        ),
+        (of({"name": "a", "held": "0-3,2"}), "spec.replicas[0].held: bucket 2 belongs to a already"),
         (
             of({"name": "a", "wanted": "5"}, {"name": "b", "wanted": "4-6"}),
             "spec.replicas[1].wanted: bucket 5 belongs to a already",

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
@@ -260,11 +260,7 @@ class Cluster:
         cycles = Cycles(
             parts,
             replace(
-                NO_API_SERVER,
-                writer=self.api,
-                recorders=self.api,
-                reader=self.api,
-                spawn=self.tasks.spawn,
+                NO_API_SERVER, writer=self.api, recorders=self.api, reader=self.api, spawn=self.tasks.spawn
             ),
             is_leading=lambda: self.is_leading,
             random=Random(seed),
@@ -279,6 +275,11 @@ class Cluster:
         self.api.handler = self.pods
         for name in nodes:
             self.nodes.on_add(node(name))
+
+    def pop(self) -> QueuedPodInfo:
+        queued = self.queue.pop()
+        assert queued is not None, "nothing to pop"
+        return queued
 
     def place_of(self, name: str) -> Place:
         return self.queue.place_of(pod(name).uid)
@@ -311,11 +312,11 @@ class Cluster:
         return assumed[0] if assumed else None
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[Self]:
         """Run the scheduler in the block, and stop it gracefully."""
         task = asyncio.create_task(self.scheduler.run())
         try:
-            yield
+            yield self
         finally:
             self.scheduler.stop()
             await task

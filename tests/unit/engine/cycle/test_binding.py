@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +29,7 @@ from tests.support.builders import node, pod
 from tests.unit.engine.cycle.cluster import Cluster, Event, Patch, terminating
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
 WEB = pod("web")
 POD_DELETE = (EventWithHint(ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)),)
@@ -50,9 +51,17 @@ async def bound(cluster: Cluster, name: str = "web") -> None:
     await cluster.until(lambda: cluster.node_of(name) and not cluster.binding.under_way)
 
 
+@asynccontextmanager
+async def waiting_pod(*plugins: Any) -> AsyncIterator[Cluster]:
+    """A cluster in which the pod web waits at Permit, by default for ten minutes at most."""
+    async with Cluster(*(plugins or (Permit("Hold", Wait(600)),))).running() as cluster:
+        cluster.api.create(WEB)
+        await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        yield cluster
+
+
 async def test_a_bound_pod_leaves_the_queue_with_an_event():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.create(WEB)
         await bound(cluster)
 
@@ -68,8 +77,7 @@ async def test_a_bound_pod_leaves_the_queue_with_an_event():
 
 
 async def test_an_unchanged_node_is_not_evaluated_again_before_a_binding():
-    cluster = Cluster(fit := puppets.NodeFilter("Fit"))
-    async with cluster.running():
+    async with Cluster(fit := puppets.NodeFilter("Fit")).running() as cluster:
         cluster.api.create(WEB)
         await bound(cluster)
 
@@ -77,10 +85,7 @@ async def test_an_unchanged_node_is_not_evaluated_again_before_a_binding():
 
 
 async def test_a_node_that_changed_after_the_decision_is_evaluated_again_before_a_binding():
-    cluster = Cluster(fit := puppets.NodeFilter("Fit"), Permit("Hold", Wait(60)))
-    async with cluster.running():
-        cluster.api.create(WEB)
-        await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+    async with waiting_pod(fit := puppets.NodeFilter("Fit"), Permit("Hold", Wait(60))) as cluster:
         cluster.nodes.on_update(node("n1"), node("n1", labels={"new": "label"}))
         cluster.waiting_pods.allow(WEB.uid, "Hold")
         await bound(cluster)
@@ -89,8 +94,7 @@ async def test_a_node_that_changed_after_the_decision_is_evaluated_again_before_
 
 
 async def test_a_bound_pod_stays_assumed_until_the_watch_confirms_it():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.create(WEB)
         cluster.api.watch_seconds = 60
         await bound(cluster)
@@ -110,8 +114,7 @@ def test_a_pod_that_is_on_our_node_is_bound_after_any_response(
     status: int, watch_seconds: float, caplog: pytest.LogCaptureFixture
 ):
     async def scenario() -> None:
-        cluster = Cluster()
-        async with cluster.running():
+        async with Cluster().running() as cluster:
             cluster.api.create(WEB)
             cluster.api.watch_seconds = watch_seconds
             cluster.api.answers = [(ApiError(status, "", "who knows"), True)]
@@ -153,8 +156,7 @@ async def test_a_pod_that_is_found_bound_elsewhere_is_forgotten_and_not_retried(
 
 @pytest.mark.parametrize("successor", [None, pod("web", uid="another")], ids=["deleted", "recreated"])
 async def test_a_pod_that_is_found_deleted_is_forgotten_and_not_retried(successor: Any):
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.create(WEB)
         cluster.api.pods.clear()
         if successor is not None:
@@ -180,8 +182,7 @@ async def test_the_capacity_of_a_pod_that_is_found_deleted_requeues_others():
 
 
 async def test_a_bind_with_an_unknown_outcome_is_retried():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.create(WEB)
         cluster.api.answers = [ApiError(0, "", "no answer")]
         cluster.api.reads = [ApiError(0, "", "none again")]
@@ -194,8 +195,7 @@ async def test_a_bind_with_an_unknown_outcome_is_retried():
 
 
 async def test_a_pod_that_cannot_be_read_back_is_retried():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.create(WEB)
         cluster.api.answers = [ApiError(409, "Conflict", "no")]
         cluster.api.reads = [ObjectError("Pod", "default/web", "spec", "odd")]
@@ -205,8 +205,7 @@ async def test_a_pod_that_cannot_be_read_back_is_retried():
 
 
 async def test_a_refused_bind_is_an_error_and_is_retried_after_a_backoff():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.create(WEB)
         cluster.api.answers = [
             ApiError(403, "Forbidden", "not allowed"),
@@ -232,8 +231,7 @@ async def test_a_failed_bind_releases_its_reservations_and_requeues_others():
     waits = Permit(
         "Hold", lambda _state, each, _node: Status.unschedulable("no") if each.name == "other" else None
     )
-    cluster = Cluster(reserve, waits)
-    async with cluster.running():
+    async with Cluster(reserve, waits).running() as cluster:
         cluster.api.create(pod("other"))
         await cluster.until(lambda: cluster.place_of("other") is Place.UNSCHEDULABLE)
         reserve.calls.clear()
@@ -264,8 +262,7 @@ async def test_pre_bind_comes_before_bind_and_post_bind_after_it():
 
 
 async def test_a_pod_that_waits_in_pre_bind_is_nominated_first():
-    cluster = Cluster(puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300)))
-    async with cluster.running():
+    async with Cluster(puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300))).running() as cluster:
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.binding.under_way)
         assert cluster.api.patches == [Patch("default/web", None, "n1")]
@@ -274,8 +271,9 @@ async def test_a_pod_that_waits_in_pre_bind_is_nominated_first():
 
 
 async def test_a_pod_without_work_in_pre_bind_is_not_nominated():
-    cluster = Cluster(puppets.PreBind("A", pre_bind_pre_flight=SKIP, pre_bind=KeyError("run")))
-    async with cluster.running():
+    async with Cluster(
+        puppets.PreBind("A", pre_bind_pre_flight=SKIP, pre_bind=KeyError("run"))
+    ).running() as cluster:
         cluster.api.create(WEB)
         await bound(cluster)
 
@@ -293,8 +291,7 @@ async def test_a_pod_without_work_in_pre_bind_is_not_nominated():
 @pytest.mark.parametrize("kind", [puppets.PreBind, puppets.Bind])
 async def test_a_failure_after_permit_is_retried_after_backoff(kind: Any, answer: Any, reason: str):
     plugin = kind("A", **{kind.__name__.lower().replace("preb", "pre_b"): answer})
-    cluster = Cluster(plugin)
-    async with cluster.running():
+    async with Cluster(plugin).running() as cluster:
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.notes("web"))
         assert cluster.place_of("web") is Place.BACKOFF
@@ -308,8 +305,9 @@ async def test_a_failure_after_permit_is_retried_after_backoff(kind: Any, answer
 
 
 async def test_a_failing_pre_flight_is_an_error_and_releases_the_waiting_pod():
-    cluster = Cluster(Permit("Hold", Wait(600)), puppets.PreBind("A", pre_bind_pre_flight=KeyError("x")))
-    async with cluster.running():
+    async with Cluster(
+        Permit("Hold", Wait(600)), puppets.PreBind("A", pre_bind_pre_flight=KeyError("x"))
+    ).running() as cluster:
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.notes("web"))
 
@@ -319,10 +317,7 @@ async def test_a_failing_pre_flight_is_an_error_and_releases_the_waiting_pod():
 
 class TestPermit:
     async def test_a_waiting_pod_is_bound_once_it_is_allowed(self):
-        cluster = Cluster(Permit("Hold", Wait(600)))
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        async with waiting_pod() as cluster:
             await asyncio.sleep(60)
             assert cluster.api.binds == []
             assert cluster.api.patches == [Patch("default/web", None, "n1")]
@@ -332,10 +327,7 @@ class TestPermit:
             await bound(cluster)
 
     async def test_a_waiting_pod_that_is_rejected_waits_for_events_of_the_rejecting_plugin(self):
-        cluster = Cluster(Permit("Hold", Wait(600)))
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        async with waiting_pod() as cluster:
             cluster.waiting_pods.reject(WEB.uid, "Hold", "not today")
             await cluster.until(lambda: cluster.notes("web"))
 
@@ -352,10 +344,7 @@ class TestPermit:
             "Hold",
             lambda _state, each, _node: Wait(600) if each.name == "web" else Status.unschedulable("no"),
         )
-        cluster = Cluster(refuse)
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        async with waiting_pod(refuse) as cluster:
             cluster.api.create(pod("other"))
             await cluster.until(lambda: cluster.place_of("other") is Place.UNSCHEDULABLE)
             cluster.waiting_pods.reject(WEB.uid, "Hold", "not today")
@@ -364,8 +353,7 @@ class TestPermit:
             assert len(cluster.notes("web")) == 1
 
     async def test_a_waiting_pod_is_rejected_at_its_timeout(self):
-        cluster = Cluster(Permit("Hold", Wait(90)))
-        async with cluster.running():
+        async with Cluster(Permit("Hold", Wait(90))).running() as cluster:
             cluster.api.create(WEB)
             begin = cluster.clock.monotonic()
             await cluster.until(lambda: cluster.notes("web"))
@@ -375,8 +363,7 @@ class TestPermit:
             assert cluster.clock.monotonic() - begin == pytest.approx(90, abs=1)
 
     async def test_many_pods_wait_at_permit_at_once(self):
-        cluster = Cluster(Permit("Hold", Wait(600)))
-        async with cluster.running():
+        async with Cluster(Permit("Hold", Wait(600))).running() as cluster:
             for number in range(20):
                 cluster.api.create(pod(f"p{number}"))
             await cluster.until(lambda: len(list(cluster.waiting_pods.waiting())) == 20)
@@ -392,8 +379,7 @@ class TestReserveAndPermitAtOnce:
         plugin = kind("A", **{method: Status.unschedulable("b", "a", "b")})
         cluster = Cluster(plugin)
         cluster.api.create(WEB)
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
 
         assert run_now(cluster.schedule_one(queued)) is None
         assert cluster.notes("web") == ["0/1 nodes are available: 1 a, 2 b."]
@@ -405,8 +391,7 @@ class TestReserveAndPermitAtOnce:
     def test_a_rejection_without_reason_has_a_message_without_one(self):
         cluster = Cluster(Reserve("A", reserve=Status.unschedulable()))
         cluster.api.create(WEB)
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         run_now(cluster.schedule_one(queued))
 
         assert cluster.notes("web") == ["0/1 nodes are available:"]
@@ -414,8 +399,7 @@ class TestReserveAndPermitAtOnce:
     def test_a_pending_plugin_is_recorded(self):
         cluster = Cluster(Reserve("A", reserve=Status(Code.PENDING, ("soon",))))
         cluster.api.create(WEB)
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         run_now(cluster.schedule_one(queued))
 
         assert queued.pending_plugins == {"A"}
@@ -424,8 +408,7 @@ class TestReserveAndPermitAtOnce:
         plugin = Reserve("A", reserve=KeyError("x"))
         cluster = Cluster(plugin)
         cluster.api.create(WEB)
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         run_now(cluster.schedule_one(queued))
 
         assert cluster.notes("web") == ["running Reserve plugin \"A\": KeyError: 'x'"]
@@ -437,8 +420,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(pod("first"))
         cluster.api.create(pod("second"))
         for _ in range(2):
-            queued = cluster.queue.pop()
-            assert queued is not None
+            queued = cluster.pop()
             run_now(cluster.schedule_one(queued))
 
         assert cluster.place_of("first") is Place.UNSCHEDULABLE
@@ -447,10 +429,7 @@ class TestReserveAndPermitAtOnce:
 
 class TestEventsDuringBinding:
     async def test_a_pod_deleted_while_it_waits_at_permit_is_rejected_and_gone(self):
-        cluster = Cluster(Permit("Hold", Wait(600)))
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        async with waiting_pod() as cluster:
             cluster.api.delete("default/web")
             await cluster.until(lambda: not cluster.binding.under_way, seconds=5)
 
@@ -460,8 +439,7 @@ class TestEventsDuringBinding:
             assert cluster.api.events == []
 
     async def test_a_pod_deleted_during_binding_frees_its_capacity_at_once(self):
-        cluster = Cluster()
-        async with cluster.running():
+        async with Cluster().running() as cluster:
             cluster.api.bind_seconds = 30
             cluster.api.create(WEB)
             await cluster.until(lambda: cluster.api.binds)
@@ -484,8 +462,7 @@ class TestEventsDuringBinding:
         def unreserve(_state: Any, each: Any, _node: str) -> None:
             reserved.discard(each.name)
 
-        cluster = Cluster(Reserve("One", reserve=reserve, unreserve=unreserve))
-        async with cluster.running():
+        async with Cluster(Reserve("One", reserve=reserve, unreserve=unreserve)).running() as cluster:
             cluster.api.bind_seconds = 30
             cluster.api.create(WEB)
             await cluster.until(lambda: cluster.api.binds)
@@ -500,10 +477,7 @@ class TestEventsDuringBinding:
             assert cluster.clock.monotonic() < 100
 
     async def test_a_pod_that_terminates_while_it_waits_at_permit_is_rejected(self):
-        cluster = Cluster(Permit("Hold", Wait(600)))
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        async with waiting_pod() as cluster:
             cluster.api.update(terminating("web"))
             await cluster.until(lambda: not cluster.binding.under_way, seconds=5)
             await asyncio.sleep(30)
@@ -514,8 +488,7 @@ class TestEventsDuringBinding:
             cluster.api.delete("default/web")
 
     async def test_a_returned_pod_has_its_newest_version(self):
-        cluster = Cluster()
-        async with cluster.running():
+        async with Cluster().running() as cluster:
             cluster.api.bind_seconds = 30
             cluster.api.answers = [ApiError(403, "Forbidden", "no")]
             cluster.api.create(WEB)
@@ -529,8 +502,7 @@ class TestEventsDuringBinding:
             assert queued.pod is newest
 
     async def test_an_update_of_an_unconfirmed_bound_pod_does_not_requeue_it(self):
-        cluster = Cluster()
-        async with cluster.running():
+        async with Cluster().running() as cluster:
             cluster.api.create(WEB)
             cluster.api.watch_seconds = 60
             await bound(cluster)
@@ -553,10 +525,7 @@ class TestEventsDuringBinding:
             assert cluster.place_of("web") is Place.IN_FLIGHT
 
     async def test_a_waiting_pod_bound_by_another_scheduler_stays_on_its_node(self):
-        cluster = Cluster(Permit("Hold", Wait(60)))
-        async with cluster.running():
-            cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+        async with waiting_pod() as cluster:
             cluster.api.update(WEB.placed_on("n9"))
             await cluster.until(lambda: not cluster.binding.under_way)
 

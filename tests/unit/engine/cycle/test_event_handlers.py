@@ -15,10 +15,10 @@ from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place, scheduling_queue
 from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
-from scheduler.framework.events import pod_changes
 from scheduler.objects.decode import decode_pod
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import node, pod, pod_object
+from tests.support.counted_labels import calls_of
 from tests.unit.engine.cycle.cluster import Cluster, Event, terminating
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def happenings(cluster: Cluster) -> Happenings:
 def reject(cluster: Cluster, name: str, **more: Any) -> None:
     """Let the plugin Picky reject a pod's first attempt."""
     cluster.pods.on_add(pod(name, **more))
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
     cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Picky"])
 
 
@@ -149,8 +148,7 @@ class TestPods:
 
     def test_the_binding_of_an_assumed_pod_confirms_it(self, cluster: Cluster):
         cluster.pods.on_add(WEB)
-        queued = cluster.queue.pop()
-        assert queued is not None
+        cluster.pop()
         cluster.cache.assume(WEB, "n1")
         cluster.pods.on_update(WEB, ON_NODE)
 
@@ -429,8 +427,7 @@ class TestUndecodablePods:
     def test_a_running_attempt_does_not_requeue_an_undecodable_pod(self, cluster: Cluster):
         cluster.framework.filtering._filter[0].plugin.answer = KeyError("x")  # type: ignore[attr-defined]
         cluster.api.create(WEB)
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         self.see(cluster, unreadable("web"))
         run_now(cluster.schedule_one(queued))
 
@@ -466,14 +463,7 @@ def test_a_change_of_a_pod_is_compared_at_most_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, old: PodInfo, new: PodInfo
 ):
     cluster.pods.on_add(old)
-    interpreted: list[PodInfo] = []
-
-    def counting(before: PodInfo, after: PodInfo, **options: bool) -> list[ClusterEvent]:
-        interpreted.append(after)
-        return pod_changes(before, after, **options)
-
-    monkeypatch.setattr(event_handlers, "pod_changes", counting)
-    monkeypatch.setattr(scheduling_queue, "pod_changes", counting)
+    compared = [calls_of(monkeypatch, module, "pod_changes") for module in (event_handlers, scheduling_queue)]
     cluster.pods.on_update(old, new)
 
-    assert interpreted == ([] if new is ON_NODE else [new])
+    assert [after for calls in compared for _, after in calls] == ([] if new is ON_NODE else [new])

@@ -27,8 +27,7 @@ def handle(
 ) -> Place:
     """Let an attempt at a pod fail while the API server has a newer version."""
     cluster.queue.add(WEB)
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
     cluster.nominator.add(WEB, nominated_before)
     if newest is not None:
         cluster.api.seen[WEB.key] = newest

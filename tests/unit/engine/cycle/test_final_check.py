@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.registry import IN_TREE
-from scheduler.configuration.load import default
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt
 from scheduler.engine.cycle.binding import final_check
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
 from scheduler.framework.reasons import Cause
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import node, pod, pod_object
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 from tests.support.scripted_plugins import framework_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-FRAMEWORK = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
+FRAMEWORK = frameworks()["custom-scheduler"]
 
 
 class Chosen:

@@ -45,8 +45,7 @@ def cluster() -> Iterator[Cluster]:
 def rejected(cluster: Cluster, priority: int = 0) -> bool:
     """Try a pod of this scheduler that requests one CPU; return whether it is rejected."""
     cluster.api.create(pod("ours", cpu="1", priority=priority))
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
     choice = run_now(cluster.schedule_one(queued))
     return choice is None
 

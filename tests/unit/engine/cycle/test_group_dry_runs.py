@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scheduler.engine.cycle.group_pass import GroupPasses, Pass, PassOptions
 from scheduler.engine.cycle.group_preemption import _Absent
 from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions
@@ -97,18 +99,27 @@ def test_during_a_pause_the_victims_count_and_the_members_do_not() -> None:
     assert decided == ["m0", "m1"], "members on unchanged nodes are not decided again"
 
 
-def test_a_member_on_a_changed_node_is_tried_again() -> None:
-    it = Scene([2, 2], [4, 2, 3], 2)
+@pytest.mark.parametrize(
+    ("nodes", "is_removed", "expected"),
+    [([4, 2, 3], False, ["n1", "n2"]), ([2, 2, 4], True, ["n0", "n1"])],
+    ids=["changed", "removed"],
+)
+def test_a_member_on_a_changed_or_removed_node_is_tried_again(
+    nodes: list[int], is_removed: bool, expected: list[str]
+) -> None:
+    it = Scene([2, 2], nodes, 2)
 
     def meanwhile(count: int) -> set[str]:
-        if count == 2:
+        if count == 2 and is_removed:
+            it.cache.remove_node("n2")
+        elif count == 2:
             it.cache.add_pod(pod("other", cpu="3", node="n0"))
             return {"n0"}
         return set()
 
     tried, decided, _ = run_dry(it, [], meanwhile)
     assert decided == ["m0", "m1", "m0"]
-    assert sorted(each.node_name for each in tried.assumed) == ["n1", "n2"]
+    assert sorted(each.node_name for each in tried.assumed) == expected
 
 
 def test_a_group_does_not_fit_after_another_pod_took_its_node_in_a_pause() -> None:
@@ -122,19 +133,6 @@ def test_a_group_does_not_fit_after_another_pod_took_its_node_in_a_pause() -> No
 
     tried, _, _ = run_dry(it, [], meanwhile)
     assert not tried.is_enough
-
-
-def test_a_member_on_a_removed_node_is_tried_again() -> None:
-    it = Scene([2, 2], [2, 2, 4], 2)
-
-    def meanwhile(count: int) -> set[str]:
-        if count == 2:
-            it.cache.remove_node("n2")
-        return set()
-
-    tried, decided, _ = run_dry(it, [], meanwhile)
-    assert decided == ["m0", "m1", "m0"]
-    assert sorted(each.node_name for each in tried.assumed) == ["n0", "n1"]
 
 
 def test_a_victim_that_is_deleted_in_a_pause_does_not_count_afterwards() -> None:

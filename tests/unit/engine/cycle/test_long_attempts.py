@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from tests.support.virtual_time import LoopClock
 from tests.unit.engine.cycle.cluster import PROFILE, Cluster, terminating
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import AsyncIterator, Generator
 
     from scheduler.objects.pod import PodInfo
 
@@ -95,6 +95,17 @@ def cluster_with(*plugins: Any, **options: Any) -> Cluster:
     return Cluster(*plugins, budget=LoopBudget(now, used=now), **options)
 
 
+@asynccontextmanager
+async def long_attempt() -> AsyncIterator[tuple[Cluster, Hungry]]:
+    """A cluster in the middle of a very long attempt at the pod heavy."""
+    plugin = Hungry()
+    cluster = cluster_with(plugin)
+    cluster.api.create(hungry("heavy", 100_000))
+    async with cluster.running():
+        await cluster.until(lambda: plugin.seconds)
+        yield cluster, plugin
+
+
 async def test_other_pods_are_bound_while_a_long_attempt_runs() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
@@ -164,22 +175,14 @@ async def test_a_pod_deleted_during_a_long_attempt_is_dropped_and_its_work_close
 
 
 async def test_a_pod_changed_during_a_long_attempt_is_tried_in_its_new_version() -> None:
-    plugin = Hungry()
-    cluster = cluster_with(plugin)
-    cluster.api.create(hungry("heavy", 100_000))
-    async with cluster.running():
-        await cluster.until(lambda: plugin.seconds)
+    async with long_attempt() as (cluster, plugin):
         cluster.api.update(pod("heavy", labels={"steps": "0"}))
         await cluster.until(lambda: cluster.node_of("heavy"), seconds=1)
     assert plugin.closed == ["heavy"]
 
 
 async def test_a_pod_that_terminates_during_a_long_attempt_is_skipped() -> None:
-    plugin = Hungry()
-    cluster = cluster_with(plugin)
-    cluster.api.create(hungry("heavy", 100_000))
-    async with cluster.running():
-        await cluster.until(lambda: plugin.seconds)
+    async with long_attempt() as (cluster, _):
         cluster.api.update(terminating("heavy"))
         await cluster.until(lambda: cluster.notes("heavy"), seconds=1)
     assert cluster.notes("heavy") == ["skip schedule deleting pod: default/heavy"]
@@ -187,11 +190,7 @@ async def test_a_pod_that_terminates_during_a_long_attempt_is_skipped() -> None:
 
 
 async def test_a_pod_bound_by_another_scheduler_during_a_long_attempt_is_dropped() -> None:
-    plugin = Hungry()
-    cluster = cluster_with(plugin)
-    cluster.api.create(hungry("heavy", 100_000))
-    async with cluster.running():
-        await cluster.until(lambda: plugin.seconds)
+    async with long_attempt() as (cluster, plugin):
         cluster.api.update(cluster.api.pods["default/heavy"].placed_on("n1"))
         await cluster.until(lambda: cluster.place_of("heavy") is Place.OUTSIDE, seconds=1)
         assert plugin.closed == ["heavy"]
@@ -199,11 +198,7 @@ async def test_a_pod_bound_by_another_scheduler_during_a_long_attempt_is_dropped
 
 
 async def test_a_reload_during_a_long_attempt_starts_it_again() -> None:
-    plugin = Hungry()
-    cluster = cluster_with(plugin)
-    cluster.api.create(hungry("heavy", 100_000))
-    async with cluster.running():
-        await cluster.until(lambda: plugin.seconds)
+    async with long_attempt() as (cluster, plugin):
         binder = cluster.framework.plugins.all()[-1]
         sort = cluster.framework.plugins.all()[0]
         cluster.profiles.swap({PROFILE: framework_of(sort, binder, budget=cluster.parts.budget)})
@@ -318,11 +313,8 @@ async def test_only_a_few_long_attempts_run_in_turn_and_the_others_wait() -> Non
 
 
 async def test_shutdown_closes_the_work_and_leaves_the_pod_to_the_next_leader() -> None:
-    plugin = Hungry()
-    cluster = cluster_with(plugin)
-    cluster.api.create(hungry("heavy", 100_000))
-    async with cluster.running():
-        await cluster.until(lambda: plugin.seconds)
+    async with long_attempt() as (cluster, plugin):
+        assert not plugin.closed
     assert plugin.closed == ["heavy"]
     assert cluster.scheduler.has_in_hand(pod("heavy").uid)
     assert not cluster.api.events

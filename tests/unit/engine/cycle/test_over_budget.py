@@ -184,8 +184,7 @@ def test_a_plugin_stopped_at_any_line_leaves_correct_state_and_later_decisions(s
     stopped = 0
     for number in range(8):
         cluster.api.create(web(number))
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         after, late = random.randrange(1, 6000), random.choice([0.1, 0.4])
         assumed = budget.run(partial(attempt, cluster, queued), after, late)
         cluster.cache.check()
@@ -267,8 +266,7 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_quarantined(
 ) -> None:
     cluster = Cluster(NodeFilter("Endless", goes_on), budget=quick)
     cluster.api.create(pod("web"))
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
 
     assert attempt(cluster, queued) is None
     [note] = cluster.notes("web")
@@ -300,8 +298,7 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_quarantined(
 def test_a_pod_stopped_at_any_extension_point_is_quarantined(quick: LoopBudget, plugins: list[Any]) -> None:
     cluster = Cluster(*plugins, SchedulingGates(), nodes=("n1", "n2"), budget=quick)
     cluster.api.create(pod("web"))
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
 
     assert attempt(cluster, queued) is None
     [note] = cluster.notes("web")
@@ -327,8 +324,7 @@ def test_without_the_timer_the_time_is_checked_between_plugins() -> None:
             lambda: now, seconds=0.05
         )
         cluster.api.create(pod("web"))
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         said.append((attempt(cluster, queued), cluster.notes("web")))
 
     thread = threading.Thread(target=work)
@@ -425,8 +421,9 @@ async def test_deferred_changes_are_applied_after_an_attempt_over_budget() -> No
 
     gated = pod("web", schedulingGates=[{"name": "example.com/hold"}])
     slow = Permit("Slow", lambda _, asked, __: goes_on() if asked.name == "slow" else None)
-    cluster = Cluster(SchedulingGates(), slow, budget=LoopBudget(loop.time, seconds=0.5))
-    async with cluster.running():
+    async with Cluster(
+        SchedulingGates(), slow, budget=LoopBudget(loop.time, seconds=0.5)
+    ).running() as cluster:
         cluster.api.create(gated)
         cluster.api.create(pod("slow"))
         await cluster.until(lambda: cluster.node_of("web"), seconds=60)
@@ -447,8 +444,7 @@ def test_cached_results_are_dropped_when_a_plugin_is_stopped(quick: LoopBudget) 
     asked: list[int] = []
     for name in ("first", "second", "third", "bad", "fourth", "fifth", "sixth"):
         cluster.api.create(pod(name))
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         kept.calls.clear()
         attempt(cluster, queued)
         asked.append(len(kept.calls))
@@ -520,8 +516,7 @@ def test_an_endless_hint_is_called_once_and_requeues_the_pods(quick: LoopBudget)
     cluster = Cluster(plugin, budget=quick)
     for number in range(5):
         cluster.api.create(pod(f"web-{number}"))
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         attempt(cluster, queued)
     cluster.nodes.on_add(node("n2"))
 
@@ -555,8 +550,7 @@ def test_an_endless_hint_key_is_called_once_and_requeues_the_pods(quick: LoopBud
     cluster = Cluster(Silent(), budget=quick)
     for number in range(5):
         cluster.api.create(pod(f"web-{number}"))
-        queued = cluster.queue.pop()
-        assert queued is not None
+        queued = cluster.pop()
         attempt(cluster, queued)
     cluster.nodes.on_add(node("n2"))
 

@@ -32,8 +32,7 @@ def begun(*plugins: Plugin) -> Cluster:
         assert cluster.queue.pop() is not None
     cluster.queue.nominate(NOMINATED.uid, "n1")
     cluster.api.create(pod("low", cpu="1"))
-    low = cluster.queue.pop()
-    assert low is not None
+    low = cluster.pop()
     assert run_now(cluster.schedule_one(low)) is None
     assert cluster.place_of("low") is Place.UNSCHEDULABLE
     return cluster
@@ -92,9 +91,7 @@ async def test_an_unwritten_nomination_ends_with_its_pod():
 
 
 @pytest.mark.parametrize("refused_by", ["Filter", "Reserve"])
-async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_it(
-    refused_by: str,
-) -> None:
+async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_it(refused_by: str) -> None:
     cluster = begun(puppets.Reserve("No", Status.unschedulable("no")))
     if refused_by == "Filter":
         cluster.nodes.on_update(node("n1", cpu="2"), node("n1", cpu="1"))
@@ -118,13 +115,11 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
         cluster.nodes.on_add(node(name, cpu=cpu))
     status = {"nominatedNodeName": "n1"} if is_written else {}
     cluster.api.create(pod("nominated", cpu="2", priority=5, status=status))
-    nominated = cluster.queue.pop()
-    assert nominated is not None
+    nominated = cluster.pop()
     cluster.queue.nominate(NOMINATED.uid, "n1")
     cluster.api.create(pod("higher", cpu="1", node="n1"))
     cluster.api.create(pod("low", cpu="1"))
-    low = cluster.queue.pop()
-    assert low is not None
+    low = cluster.pop()
     assert run_now(cluster.schedule_one(low)) is None
     assert cluster.place_of("low") is Place.UNSCHEDULABLE
     assumed = run_now(cluster.schedule_one(nominated))
@@ -142,12 +137,7 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
         ("us", 60.0, Place.GATED),
         ("nobody", 60.0, Place.ACTIVE),
     ],
-    ids=[
-        "watched at once",
-        "watched late",
-        "not watched, not even the binding",
-        "the preemptor releases it",
-    ],
+    ids=["watched at once", "watched late", "not watched, not even the binding", "the preemptor releases it"],
 )
 async def test_a_preemptor_is_not_retried_while_its_victims_stay(
     bound_by: str, watch_seconds: float, place: Place

@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plugins.registry import IN_TREE
-from scheduler.configuration.load import default
 from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.cycle.sampling import NodeSampling
 from scheduler.engine.cycle.scheduling import DecisionOptions, decide, run_now
 from scheduler.engine.cycle.verdict import with_verdict
 from scheduler.engine.runtime.cached_scores import Scores
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from tests.support.builders import node, pod
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 from tests.support.scripted_plugins import NodeScore, framework_of
 from tests.support.snapshots import snapshot_of
 
@@ -30,7 +26,7 @@ N_NODES = 24
 @pytest.mark.parametrize("has_spread", [False, True], ids=["cached totals", "normalized scores"])
 def test_the_best_of_the_preferred_nodes_is_chosen_or_the_best_of_all(seed: int, *, has_spread: bool) -> None:
     random = Random(seed)
-    framework = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
+    framework = frameworks()["custom-scheduler"]
     cache = Cache()
     for number in range(N_NODES):
         cache.add_node(node(f"n{number}", cpu=str(random.randint(1, 4)), labels={"zone": f"z{number % 3}"}))

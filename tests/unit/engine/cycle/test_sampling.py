@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from scheduler.engine.cycle.attempt import Decision
-    from scheduler.snapshot import Snapshot
 
 PROFILE = "custom-scheduler"
 SCORER = Score(answer=lambda _state, _pod, nodes, _rows: np.zeros(nodes.n_nodes, dtype=np.int64))
@@ -130,11 +129,11 @@ def _names(n_nodes: int) -> list[str]:
 SNAPSHOT = snapshot_of(*_names(300))
 
 
-def _decide(*plugins: Any, sampling: NodeSampling, snapshot: Snapshot = SNAPSHOT, **more: Any) -> Decision:
+def _decide(*plugins: Any, sampling: NodeSampling, **more: Any) -> Decision:
     return schedule_pod(
         framework_of(*plugins),
         pod("web"),
-        snapshot,
+        SNAPSHOT,
         nominated={},
         random=Random(1),
         sampling=sampling,
@@ -156,9 +155,7 @@ def test_only_the_nodes_found_are_ranked_and_the_next_pod_continues_after_them()
 
 def test_without_scorers_feasible_nodes_are_chosen_in_turn() -> None:
     sampling = NodeSampling({PROFILE: 100})
-    even = NodeFilter(
-        answer=lambda _state, _pod, node: Status.unschedulable("odd") if node.row % 2 else None,
-    )
+    even = NodeFilter(answer=lambda _state, _pod, node: Status.unschedulable("odd") if node.row % 2 else None)
 
     assert [_decide(even, sampling=sampling).node_name for _ in range(3)] == ["n000", "n002", "n004"]
 
@@ -196,9 +193,7 @@ def test_an_exhaustive_search_evaluates_every_node_and_keeps_the_start() -> None
 
 
 def test_an_exhaustive_search_ranks_a_single_feasible_node() -> None:
-    only = NodeFilter(
-        answer=lambda _state, _pod, node: None if node.row == 7 else Status.unschedulable("no"),
-    )
+    only = NodeFilter(answer=lambda _state, _pod, node: None if node.row == 7 else Status.unschedulable("no"))
 
     decision = _decide(only, SCORER, sampling=NodeSampling({PROFILE: 100}), exhaustive=True)
 

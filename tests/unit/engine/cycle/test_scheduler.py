@@ -81,8 +81,7 @@ def with_terms(name: str, count: int) -> PodInfo:
 
 
 async def test_pods_do_not_wait_until_the_affinity_terms_of_a_bound_pod_are_counted():
-    cluster = Cluster(slice_seconds=0.005)
-    async with cluster.running():
+    async with Cluster(slice_seconds=0.005).running() as cluster:
         await asyncio.sleep(1)
         cluster.api.create(with_terms("greedy", 6000))
         for name in ("a", "b", "c"):
@@ -100,24 +99,11 @@ async def test_pods_do_not_wait_until_the_affinity_terms_of_a_bound_pod_are_coun
     assert cluster.counts.late == 1
 
 
-async def test_affinity_terms_of_a_few_pods_are_counted_before_the_first_attempt():
+@pytest.mark.parametrize(("terms", "waits"), [(1000, True), (6000, False)], ids=["few", "very many"])
+async def test_a_first_attempt_waits_until_few_affinity_terms_are_counted(terms: int, waits: bool):
     cluster = Cluster(slice_seconds=0.005)
     for number in range(5):
-        cluster.api.create(with_terms(f"there-{number}", 1000))
-    cluster.api.create(pod("web"))
-    were_counted = []
-    cluster.scheduler.at_work = lambda asked: were_counted.append(asked and not cluster.cache.is_behind)
-
-    async with cluster.running():
-        await cluster.until(lambda: cluster.api.binds)
-
-    assert were_counted == [True, None]
-
-
-async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
-    cluster = Cluster(slice_seconds=0.005)
-    for number in range(5):
-        cluster.api.create(with_terms(f"there-{number}", 6000))
+        cluster.api.create(with_terms(f"there-{number}", terms))
     cluster.api.create(pod("web"))
     were_counted = []
     cluster.scheduler.at_work = lambda asked: were_counted.append(asked and not cluster.cache.is_behind)
@@ -126,7 +112,7 @@ async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
         await cluster.until(lambda: cluster.api.binds)
         await cluster.until(lambda: not cluster.cache.is_behind)
 
-    assert were_counted == [False, None]
+    assert were_counted == [waits, None]
 
 
 async def test_the_pod_of_the_current_attempt_is_reported_until_the_attempt_ends():
@@ -233,8 +219,7 @@ def test_a_pod_that_is_already_counted_is_not_placed_again():
     cluster = Cluster()
     cluster.queue.add(WEB)
     cluster.cache.add_pod(WEB.placed_on("n1"))
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
 
     assert run_now(cluster.schedule_one(queued)) is None
     assert cluster.place_of("web") is Place.OUTSIDE
@@ -244,8 +229,7 @@ def test_a_pod_that_is_already_counted_is_not_placed_again():
 def test_a_pod_of_a_removed_profile_is_dropped():
     cluster = Cluster()
     cluster.queue.add(WEB)
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
     cluster.profiles.swap({"another": cluster.framework})
 
     assert run_now(cluster.schedule_one(queued)) is None
@@ -256,16 +240,14 @@ def test_a_nomination_counts_at_once_and_keeps_others_off_the_node():
     full = puppets.NodeFilter("Full", Status.unschedulable("full"))
     cluster = Cluster(full, puppets.PostFilter("Evict", PostFilterResult(Status(Code.SUCCESS), "n1")))
     cluster.api.create(pod("high", priority=9))
-    queued = cluster.queue.pop()
-    assert queued is not None
+    queued = cluster.pop()
     run_now(cluster.schedule_one(queued))
     assert cluster.nominator.node_of(queued.pod.uid) == "n1"
     assert cluster.api.patches[-1].nominated_node_name == "n1"
 
     full.answer = at_most(1)
     cluster.api.create(pod("low", priority=0))
-    low = cluster.queue.pop()
-    assert low is not None
+    low = cluster.pop()
     run_now(cluster.schedule_one(low))
     assert cluster.notes("low") == ["0/1 nodes are available: 1 Too many pods."]
 
@@ -277,8 +259,7 @@ async def test_a_plugin_that_awaits_a_cancelled_task_fails_one_attempt():
         await task
 
     full = puppets.NodeFilter("Full", Status.unschedulable("full"))
-    cluster = Cluster(full, puppets.PostFilter("Evict", waits))
-    async with cluster.running():
+    async with Cluster(full, puppets.PostFilter("Evict", waits)).running() as cluster:
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.notes("web"), seconds=5)
         full.answer = None
@@ -299,8 +280,7 @@ async def test_a_nomination_ends_when_the_pod_is_placed():
 
 
 async def test_a_rejected_pod_whose_nomination_is_not_renewed_loses_it():
-    cluster = Cluster(Room("Room", at_most(0)))
-    async with cluster.running():
+    async with Cluster(Room("Room", at_most(0))).running() as cluster:
         cluster.api.create(pod("web", status={"nominatedNodeName": "n1"}))
         await cluster.until(lambda: cluster.api.patches)
 
@@ -309,8 +289,7 @@ async def test_a_rejected_pod_whose_nomination_is_not_renewed_loses_it():
 
 
 async def test_shutdown_finishes_the_current_bindings():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.bind_seconds = 5
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.api.binds)
@@ -320,8 +299,7 @@ async def test_shutdown_finishes_the_current_bindings():
 
 
 async def test_shutdown_does_not_wait_for_pods_at_permit(caplog: pytest.LogCaptureFixture):
-    cluster = Cluster(puppets.Permit("Hold", Wait(600)))
-    async with cluster.running():
+    async with Cluster(puppets.Permit("Hold", Wait(600))).running() as cluster:
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.binding.under_way)
         begin = cluster.clock.monotonic()
@@ -334,8 +312,7 @@ async def test_shutdown_does_not_wait_for_pods_at_permit(caplog: pytest.LogCaptu
 
 
 async def test_pods_dropped_at_shutdown_are_not_reported_as_errors():
-    cluster = Cluster(puppets.Permit("Hold", Wait(600)))
-    async with cluster.running():
+    async with Cluster(puppets.Permit("Hold", Wait(600))).running() as cluster:
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.binding.under_way)
 
@@ -344,8 +321,7 @@ async def test_pods_dropped_at_shutdown_are_not_reported_as_errors():
 
 
 async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
-    cluster = Cluster()
-    async with cluster.running():
+    async with Cluster().running() as cluster:
         cluster.api.bind_seconds = 30
         cluster.api.answers = [ApiError(403, "Forbidden", "no")]
         cluster.api.create(WEB)
@@ -356,8 +332,7 @@ async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
 
 async def test_an_update_that_helps_a_waiting_pod_wakes_the_loop():
     gate = puppets.Gate("Gate", lambda each: None if each.labels else Status.unschedulable("unlabelled"))
-    cluster = Cluster(gate)
-    async with cluster.running():
+    async with Cluster(gate).running() as cluster:
         cluster.api.create(WEB)
         await asyncio.sleep(60)
         assert cluster.place_of("web") is Place.GATED

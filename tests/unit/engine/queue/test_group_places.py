@@ -24,14 +24,12 @@ PRECEDENCE = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 UIDS = ("a", "b", "c", "d")
 
 
-def of_group(name: str, group: str = "g") -> PodInfo:
-    return pod(name, schedulingGroup={"podGroupName": group})
+def of_group(name: str) -> PodInfo:
+    return pod(name, schedulingGroup={"podGroupName": "g"})
 
 
 @given(st.lists(st.tuples(st.sampled_from(UIDS), st.sampled_from([*Place]), st.sampled_from([G, H, None]))))
-def test_the_counts_are_those_of_a_slow_count(
-    steps: Sequence[tuple[str, Place, GroupKey | None]],
-) -> None:
+def test_the_counts_are_those_of_a_slow_count(steps: Sequence[tuple[str, Place, GroupKey | None]]) -> None:
     places, groups = Places(), GroupPlaces()
     keys: dict[str, GroupKey | None] = {}
     for at, (uid, end, key) in enumerate(steps):

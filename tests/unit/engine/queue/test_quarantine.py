@@ -29,9 +29,7 @@ def put_aside(cluster: Cluster, times: int = 1) -> None:
     cluster.queue.check()
 
 
-def told(
-    times: int, *, name: str = "web", observed: int = 0, reason: str = "SchedulerError", **more: Any
-) -> PodInfo:
+def told(times: int, *, observed: int = 0, reason: str = "SchedulerError", **more: Any) -> PodInfo:
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -39,7 +37,7 @@ def told(
         "message": f'running "Slow" filter plugin: over budget: stopped{message(times)}',
         "observedGeneration": observed,
     }
-    return pod(name, status={"conditions": [condition]}, **more)
+    return pod("web", status={"conditions": [condition]}, **more)
 
 
 def test_the_pause_doubles_from_a_minute_up_to_half_an_hour() -> None:

@@ -12,6 +12,7 @@ from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.engine.runtime.budget import LoopBudget
 from tests.recording.memory_recording import Tape
+from tests.support.errors import raises
 from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -57,10 +58,8 @@ class TestDriven:
         driven = drive(work([]))
         driven.send(None)
         driven.throw(LostError())
-        with pytest.raises(StopIteration) as ended:
+        with raises(StopIteration, value=["lost", "came"]):
             driven.send(None)
-
-        assert ended.value.value == ["lost", "came"]
 
     def test_closing_the_driver_closes_the_work(self, drive: Drive) -> None:
         said: list[str] = []

@@ -41,9 +41,9 @@ def only(*names: str) -> PreFilterResult:
     return PreFilterResult(frozenset(names))
 
 
-def refusing(*names: str, reason: str = "no") -> Any:
+def refusing(*names: str) -> Any:
     """A function for filter_node."""
-    return lambda _state, _pod, node: Status.unschedulable(reason) if node.name in names else None
+    return lambda _state, _pod, node: Status.unschedulable("no") if node.name in names else None
 
 
 def pre_filtered(*plugins: PreFilterPlugin) -> tuple[Status, AttemptState, Diagnosis]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from plugins.registry import IN_TREE
-from scheduler.configuration.load import default
-from scheduler.engine.runtime.profiles import build_frameworks
-from scheduler.engine.runtime.registry import Registry
 from scheduler.framework import ActionType, ClusterEvent, EventResource
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import frameworks
 
 
 def heard_by(plugin: str) -> list[ClusterEvent]:
-    built = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)
+    built = frameworks()
     return [event.event for event in built["custom-scheduler"].events[plugin]]
 
 

@@ -10,23 +10,15 @@ import pytest
 from plugins.default_binder import DefaultBinder
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import parse
-from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.framework import (
-    EVERYTHING,
-    EventWithHint,
-    FilterPlugin,
-    PluginArgs,
-    ScorePlugin,
-    Status,
-)
+from scheduler.framework import EVERYTHING, EventWithHint, FilterPlugin, PluginArgs, ScorePlugin, Status
 from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
 from scheduler.framework.interface import ExtensionPoint
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE, frameworks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from scheduler.engine.runtime.framework import Framework
@@ -50,7 +42,7 @@ def built(
 ) -> dict[str, Framework]:
     registry = Registry({**IN_TREE, **{plugin.__name__: plugin for plugin in plugins}})
     given = {**OFFLINE, PodBinder: BINDER, **(capabilities or {})}
-    return build_frameworks(parse(HEAD + profiles, "my.yaml", folder), registry, lambda _profile: given)
+    return frameworks(parse(HEAD + profiles, "my.yaml", folder), registry, given)
 
 
 def enabling(*names: str, config: str = "") -> str:
@@ -121,12 +113,12 @@ def test_missing_upstream_plugins_are_left_out_with_one_warning(caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         registry = Registry({name: IN_TREE[name] for name in ("PrioritySort", "DefaultBinder")})
         two = parse(f"{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n")
-        frameworks = build_frameworks(two, registry, lambda _profile: OFFLINE)
+        built = frameworks(two, registry)
 
     [record] = caplog.records
     assert record.getMessage() == "Plugins of kube-scheduler that this scheduler does not have are left out"
     assert "NodeResourcesFit" in vars(record)["plugins"]
-    assert [len(framework.plugins.all()) for framework in frameworks.values()] == [2, 2]
+    assert [len(framework.plugins.all()) for framework in built.values()] == [2, 2]
 
 
 def test_a_plugin_is_one_instance_at_all_its_points_and_another_in_each_profile():
@@ -217,76 +209,15 @@ class WantsWeb(Bare):
     def __init__(self, *, web: HttpGet, events: PodEvents) -> None: ...
 
 
-class Stillborn(Bare):
-    name = "Stillborn"
-    api_version = 1
-
-    def __init__(self) -> None:
-        raise OSError("no licence server")
+def bare(name: str, **members: Any) -> type[Plugin]:
+    return type(name, (Bare,), {"name": name, "api_version": 1, **members})
 
 
-class RaisingEvents(Bare):
-    name = "RaisingEvents"
-    api_version = 1
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(_: object) -> None:
+        raise error
 
-    def events(self) -> Any:
-        raise RuntimeError("not now")
-
-
-class ExitingEvents(Bare):
-    name = "ExitingEvents"
-    api_version = 1
-
-    def events(self) -> Any:
-        raise SystemExit(0)
-
-
-class OddEvents(Bare):
-    name = "OddEvents"
-    api_version = 1
-
-    def events(self) -> Any:
-        return ["NodeAdd"]
-
-
-class OddEvent(Bare):
-    name = "OddEvent"
-    api_version = 1
-
-    def events(self) -> Any:
-        return [EventWithHint("NodeAdd")]  # type: ignore[arg-type]
-
-
-class NoEvents(Bare):
-    name = "NoEvents"
-    api_version = 1
-
-    def events(self) -> Any:
-        return None
-
-
-class TextVersion(Bare):
-    name = "TextVersion"
-    api_version = 1
-
-    def version(self) -> Any:
-        return "today"
-
-
-class TrueVersion(Bare):
-    name = "TrueVersion"
-    api_version = 1
-
-    def version(self) -> Any:
-        return True
-
-
-class EarlyVersion(Bare):
-    name = "EarlyVersion"
-    api_version = 1
-
-    def version(self) -> Any:
-        raise AttributeError("no data yet")
+    return fail
 
 
 class BareAgain(Bare): ...
@@ -307,15 +238,15 @@ class RaisingArgs(Bare):
         pytest.param([Positional], "profiles[0].plugins: plugin Positional: Positional is not a valid plugin:", id="not whole"),
         pytest.param([HastyRefresh], "plugin HastyRefresh: refresh_seconds: a positive number of seconds or None is expected, was 0", id="refresh_seconds from a constructor"),
         pytest.param([WantsWeb], "plugin WantsWeb: needs HttpGet, which is not available here", id="a capability that is not there"),
-        pytest.param([Stillborn], "profiles[0].plugins: plugin Stillborn: cannot be built: OSError: no licence server", id="constructor raises"),
-        pytest.param([RaisingEvents], "plugin RaisingEvents: events: RuntimeError: not now", id="events raises"),
-        pytest.param([ExitingEvents], "plugin ExitingEvents: events: SystemExit: 0", id="events exits"),
-        pytest.param([OddEvents], "plugin OddEvents: events: EventWithHint of a ClusterEvent is expected, was 'NodeAdd'", id="events of text"),
-        pytest.param([OddEvent], "plugin OddEvent: events: EventWithHint of a ClusterEvent is expected", id="a hint for text"),
-        pytest.param([NoEvents], "plugin NoEvents: events: TypeError", id="no events"),
-        pytest.param([TextVersion], "plugin TextVersion: version: a whole number is expected, was 'today'", id="version of text"),
-        pytest.param([TrueVersion], "plugin TrueVersion: version: a whole number is expected, was True", id="version of a truth value"),
-        pytest.param([EarlyVersion], "plugin EarlyVersion: version: AttributeError: no data yet", id="version raises"),
+        pytest.param([bare("Stillborn", __init__=raising(OSError("no licence server")))], "profiles[0].plugins: plugin Stillborn: cannot be built: OSError: no licence server", id="constructor raises"),
+        pytest.param([bare("RaisingEvents", events=raising(RuntimeError("not now")))], "plugin RaisingEvents: events: RuntimeError: not now", id="events raises"),
+        pytest.param([bare("ExitingEvents", events=raising(SystemExit(0)))], "plugin ExitingEvents: events: SystemExit: 0", id="events exits"),
+        pytest.param([bare("OddEvents", events=lambda _: ["NodeAdd"])], "plugin OddEvents: events: EventWithHint of a ClusterEvent is expected, was 'NodeAdd'", id="events of text"),
+        pytest.param([bare("OddEvent", events=lambda _: [EventWithHint("NodeAdd")])], "plugin OddEvent: events: EventWithHint of a ClusterEvent is expected", id="a hint for text"),
+        pytest.param([bare("NoEvents", events=lambda _: None)], "plugin NoEvents: events: TypeError", id="no events"),
+        pytest.param([bare("TextVersion", version=lambda _: "today")], "plugin TextVersion: version: a whole number is expected, was 'today'", id="version of text"),
+        pytest.param([bare("TrueVersion", version=lambda _: True)], "plugin TrueVersion: version: a whole number is expected, was True", id="version of a truth value"),
+        pytest.param([bare("EarlyVersion", version=raising(AttributeError("no data yet")))], "plugin EarlyVersion: version: AttributeError: no data yet", id="version raises"),
         pytest.param([Bare, BareAgain], "profiles[0].plugins: Bare and BareAgain are both called 'Bare'", id="two of one name"),
         pytest.param([RaisingArgs], "plugin RaisingArgs: Args: ArithmeticError: who knows", id="arguments whose validation raises"),
     ],
@@ -364,7 +295,7 @@ def test_errors_of_all_profiles_come_at_once():
         for name in ("a", "b")
     )
 
-    found = faults(profiles, Stillborn)
+    found = faults(profiles, bare("Stillborn", __init__=raising(OSError())))
 
     assert [fault.partition(":")[0] for fault in found] == ["profiles[0].plugins", "profiles[1].plugins"]
 

@@ -113,8 +113,8 @@ def test_after_faults_each_bucket_is_in_use(seed: int, plan: list[tuple[str, int
 NAMES = ("a", "b")
 
 
-def holder(name: str = "a") -> BucketHolder:
-    made = BucketHolder(name, DURATIONS)
+def holder() -> BucketHolder:
+    made = BucketHolder("a", DURATIONS)
     made.renewed(0.0)
     return made
 
@@ -127,9 +127,9 @@ def test_a_free_bucket_is_claimed_and_used_after_the_cache_has_the_bindings_of_t
     it.saw(Assignment(2, NAMES, ("a", "b")))
     assert it.state(0, 1.0) is BucketState.CLAIMED
     it.caught_up(1)
-    assert not it.may_decide(0, 1.0)
+    assert it.state(0, 1.0) is BucketState.CLAIMED
     it.caught_up(2)
-    assert it.may_decide(0, 1.0)
+    assert it.state(0, 1.0) is BucketState.IN_USE
     assert it.state(1, 1.0) is BucketState.OTHERS
 
 
@@ -139,15 +139,14 @@ def test_a_bucket_is_released_when_its_last_binding_has_ended():
     it.caught_up(1)
     it.under_way = lambda: {0}
     it.saw(Assignment(2, ("b", "b"), ("a", "b")))
-    assert not it.may_decide(0, 1.0)
-    assert it.may_send(0, 1.0)
+    assert it.state(0, 1.0) is BucketState.RELEASING
     assert it.change(1.0) is None
     it.under_way = set[int]
     it.unanswered(0, 1.0)
     assert it.change(1.0 + DURATIONS.binding) is None  # it may arrive until then, and the clock may be wrong
     quiet = 1.0 + DURATIONS.binding + DURATIONS.clock_error
     assert it.change(quiet) == Assignment(2, ("b", "b"), (NOBODY, "b"))
-    assert not it.may_decide(0, quiet)
+    assert it.state(0, quiet) is BucketState.RELEASING
 
 
 def test_a_bucket_whose_release_was_refused_is_used_again_if_it_is_wanted_again():
@@ -158,7 +157,7 @@ def test_a_bucket_whose_release_was_refused_is_used_again_if_it_is_wanted_again(
     assert it.change(1.0) is not None
     it.saw(Assignment(3, NAMES, ("a", "b")))  # another update was faster
 
-    assert it.may_decide(0, 1.0)
+    assert it.state(0, 1.0) is BucketState.IN_USE
 
 
 def test_nothing_is_used_or_written_after_the_renew_deadline_or_after_the_lease_was_taken():
@@ -166,15 +165,15 @@ def test_nothing_is_used_or_written_after_the_renew_deadline_or_after_the_lease_
     it.saw(Assignment(1, NAMES, ("a", NOBODY)))
     it.caught_up(1)
     late = DURATIONS.renew_deadline
-    assert it.may_decide(0, late - 0.1)
+    assert it.state(0, late - 0.1) is BucketState.IN_USE
     assert it.state(0, late) is BucketState.EXPIRED
     it.saw(Assignment(2, ("a", "a"), ("a", NOBODY)))
     assert it.change(late) is None
     it.renewed(5.0)
-    assert it.may_decide(0, late)  # nobody took the Lease meanwhile
+    assert it.state(0, late) is BucketState.IN_USE  # nobody took the Lease meanwhile
     it.lost()
     it.renewed(8.0)
-    assert not it.may_send(0, late)
+    assert it.state(0, late) is BucketState.EXPIRED
 
 
 def test_an_older_version_of_the_assignment_is_ignored():

@@ -166,7 +166,8 @@ class World:
             users = [
                 each.name
                 for each in self.replicas
-                if each.name not in self.faults.stopped and each.holder.may_decide(bucket, each.clock)
+                if each.name not in self.faults.stopped
+                and each.holder.state(bucket, each.clock) is BucketState.IN_USE
             ]
             if len(users) > 1:
                 self.violations.append(f"{self.now}: {users} use bucket {bucket}")
@@ -230,7 +231,7 @@ class Replica:
                 self._writes_until = now + WRITE_TIMEOUT
                 self.world.send(self, lambda: self.world.server.write_assignment(changed), self._wrote)
         for bucket in range(BUCKETS):
-            if self.holder.may_decide(bucket, now) and self.world.random.random() < 0.5:
+            if self.holder.state(bucket, now) is BucketState.IN_USE and self.world.random.random() < 0.5:
                 self._place(bucket)
         if self.name in self.world.faults.leaders and now >= self._next_lead:
             self._next_lead = now + ASK_EVERY
@@ -294,7 +295,7 @@ class Replica:
 
         def bind() -> None:
             now = self.clock
-            if not self.holder.may_send(bucket, now):
+            if self.holder.state(bucket, now) not in {BucketState.IN_USE, BucketState.RELEASING}:
                 self._under_way[bucket] -= 1
                 return
             state = {"open": True}

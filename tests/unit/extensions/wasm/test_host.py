@@ -27,13 +27,12 @@ SNAPSHOT = cluster(*NODES).snapshot()
 POD = pod("web", cpu="1")
 
 
-def saying(read: str, *, point: str = "filter", result: str = "i32") -> bytes:
+def saying(read: str) -> bytes:
     """A guest that rejects with a function's result as the reason."""
-    code = "(i32.const 2)" if result == "i32" else "(i64.const 2)"
     return wat(
-        f"""(func (export "{point}") (result {result})
+        f"""(func (export "filter") (result i32)
           (call $reason (i32.const 4096) {read})
-          {code})""",
+          (i32.const 2))""",
         data="n1",
     )
 

@@ -12,7 +12,6 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.reloader import named_files
-from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.errors import ConfigurationError
 from scheduler.extensions.wasm.guest_source import GuestArgs
@@ -20,7 +19,7 @@ from scheduler.extensions.wasm.library import GuestLibrary
 from scheduler.framework import PodEvents, WaitingPods
 from scheduler.framework.interface import ExtensionPoint
 from tests.support.guests import EVEN_NODES, LAST_DIGIT, KeptEvents, NoWaitingPods, wat
-from tests.support.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE, frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +40,8 @@ def profile(name: str, args: str = "", *, scheduler: str = "custom-scheduler") -
 
 def built(folder: Path, *profiles: str, library: GuestLibrary | None = None) -> dict[str, Framework]:
     given = {**OFFLINE, PodEvents: KeptEvents(), WaitingPods: NoWaitingPods()}
-    return build_frameworks(
-        parse(HEAD + "".join(profiles), "my.yaml", folder),
-        Registry(IN_TREE, library or GuestLibrary()),
-        lambda _profile: given,
-    )
+    registry = Registry(IN_TREE, library or GuestLibrary())
+    return frameworks(parse(HEAD + "".join(profiles), "my.yaml", folder), registry, given)
 
 
 def filters(framework: Framework) -> list[str]:

@@ -17,7 +17,7 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
 from tests.support.frozen_processes import Freezer
-from tests.support.virtual_time import LoopClock, next_poll
+from tests.support.virtual_time import LoopClock, next_poll, now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -151,10 +151,6 @@ async def candidates(folder: Path) -> AsyncIterator[Candidates]:
     """Run a server on a Unix socket in `folder`."""
     async with ApiServer(clock=LoopClock(), socket_path=folder / "s") as server, AsyncExitStack() as stack:
         yield Candidates(server, stack)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def until(holds: Any, *, seconds: float = 120.0) -> float:

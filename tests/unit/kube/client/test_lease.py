@@ -12,13 +12,13 @@ from scheduler.errors import NotLeadingError
 from scheduler.kube.client import lease
 from scheduler.kube.client.lease import JITTER_FACTOR, new_identity
 from scheduler.simulator.faults import requests
+from tests.support.virtual_time import now
 from tests.unit.kube.client.candidates import (
     DEADLINE_SECONDS,
     LEASE_SECONDS,
     RETRY_SECONDS,
     Candidates,
     candidates,
-    now,
     until,
 )
 

@@ -10,6 +10,7 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.client.outages import ASK_SECONDS, SILENCE_SECONDS, Outages
 from scheduler.kube.http.request import Request
+from tests.support.virtual_time import now
 from tests.unit.kube.client.scripted_server import (
     Answer,
     NoAnswer,
@@ -57,10 +58,6 @@ async def case() -> AsyncIterator[Case]:
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from scheduler.errors import ApiError, ObjectError
 from scheduler.kube.client.requests import ApiPodReader
 from tests.support.builders import pod_object
+from tests.support.errors import raises
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, failure, scripted_server
 
 PATH = "/api/v1/namespaces/default/pods/web"
@@ -59,10 +60,8 @@ async def test_a_refusal_of_a_starting_server_is_not_accepted():
 
 
 async def test_a_lasting_refusal_is_raised():
-    with pytest.raises(ApiError) as caught:
+    with raises(ApiError, status=403):
         await read(*[failure(403, "Forbidden")] * 5, BOUND)
-
-    assert caught.value.status == 403
 
 
 async def test_an_undecodable_pod_is_an_error():

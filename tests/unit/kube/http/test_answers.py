@@ -9,6 +9,7 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import CONNECTION_LOST, ApiConnection
 from scheduler.kube.http.request import Request
+from tests.support.errors import raises
 from tests.unit.kube.http.raw_server import OK, Visit, raw_server
 
 GET = Request("GET", "/a")
@@ -65,10 +66,8 @@ async def test_a_partial_response_is_a_lost_connection_and_nothing_is_sent_again
         visit.say(answer)
 
     async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
-        with pytest.raises(ApiError) as caught:
+        with raises(ApiError, status=0, reason=CONNECTION_LOST):
             await connection.send(request_)
-
-        assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
         assert len(server.requests) == 1
 
 

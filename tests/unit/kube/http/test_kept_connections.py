@@ -13,6 +13,7 @@ from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.pool import CONNECT_SECONDS, IDLE_SECONDS
 from scheduler.kube.http.protocol import HttpProtocol
 from scheduler.kube.http.request import Request
+from tests.support.errors import raises
 from tests.unit.kube.client.scripted_server import Answer, scripted_server
 from tests.unit.kube.http.raw_server import OK, Visit, always_ok, raw_server
 
@@ -112,9 +113,8 @@ async def test_an_idempotent_request_without_a_response_is_sent_again(method: st
         if times == 2:
             assert (await connection.send(request)).status == 200
         else:
-            with pytest.raises(ApiError) as caught:
+            with raises(ApiError, reason=CONNECTION_LOST):
                 await connection.send(request)
-            assert caught.value.reason == CONNECTION_LOST
 
         assert len(server.requests) == times
 
@@ -131,10 +131,8 @@ async def test_a_request_sent_once_is_not_reported_as_unsent():
         await visit.request()
 
     async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
-        with pytest.raises(ApiError) as caught:
+        with raises(ApiError, status=0, reason=CONNECTION_LOST):
             await connection.send(Request("DELETE", "/a"), before_sending=check)
-
-        assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
         assert len(server.requests) == 1
 
 
@@ -145,10 +143,8 @@ class Nowhere(Endpoint):
 
 async def test_connecting_has_a_timeout():
     async with ApiConnection(Nowhere("http://localhost")) as connection:
-        with pytest.raises(ApiError) as caught:
+        with raises(ApiError, reason=NOT_CONNECTED):
             await connection.send(POST)
-
-        assert caught.value.reason == NOT_CONNECTED
         assert asyncio.get_running_loop().time() == pytest.approx(CONNECT_SECONDS)
 
 
@@ -201,9 +197,7 @@ async def test_closing_ends_current_requests_and_starts_no_others(request_: Requ
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
 
 
-async def test_a_response_of_a_cancelled_request_is_not_part_of_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_a_response_of_a_cancelled_request_is_not_part_of_the_next_one(monkeypatch: pytest.MonkeyPatch):
     complete = HttpProtocol._complete
 
     def complete_and_cancel(protocol: HttpProtocol) -> None:

@@ -40,10 +40,10 @@ def using(
     return pod(name, **{"containers": [container], "resourceClaims": references, **spec})
 
 
-def kit(device: dict[str, Any], *objects: Any, features: FakeFeatures, cpu: str = "4") -> Kit:
+def kit(device: dict[str, Any], *objects: Any, features: FakeFeatures) -> Kit:
     slices = resource_slice("", [device], pool="p", allNodes=True)
     claims = objects or (resource_claim("one"),)
-    return Kit(node("a", cpu=cpu), node("b", cpu="2"), device_class(), slices, *claims, features=features)
+    return Kit(node("a", cpu="4"), node("b", cpu="2"), device_class(), slices, *claims, features=features)
 
 
 def count(it: Kit, there: Any) -> None:

@@ -12,7 +12,7 @@ from plugins.dynamic_resources.plugin import (
     keys_of_claim_change,
     reads_of_claims,
 )
-from scheduler.framework import SKIP, ActionType, Code, EventResource, QueueingHint, Status
+from scheduler.framework import SKIP, ActionType, Code, EventResource, Status
 from scheduler.testing.devices import (
     CLASS,
     allocation,
@@ -25,7 +25,7 @@ from scheduler.testing.devices import (
 from tests.support.builders import node, pod
 from tests.support.counted_labels import lines_run
 from tests.unit.plugins.dynamic_resources.kit import Kit
-from tests.unit.plugins.plugin_calls import hint
+from tests.unit.plugins.plugin_calls import requeues
 
 WEB = pod("web", resourceClaims=claims_of("one"))
 OTHER = pod("other")
@@ -159,16 +159,14 @@ GIVEN = allocation("gpu-0", node="n")
 def test_a_claim_requeues_its_pods_and_released_devices_requeue_all(old: Any, new: Any, helps: bool):
     kit = Kit(resource_claim("one"))
 
-    answer = hint(kit.plugin, EventResource.RESOURCE_CLAIM, WEB, old, new)
-
-    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(kit.plugin, EventResource.RESOURCE_CLAIM, WEB, old, new) is helps
 
 
 def test_released_devices_do_not_requeue_a_pod_whose_own_claims_are_missing():
     plugin = Kit(resource_claim("two")).plugin
     old, new = resource_claim("two", allocated=GIVEN), resource_claim("two")
 
-    assert hint(plugin, EventResource.RESOURCE_CLAIM, WEB, old, new) is QueueingHint.SKIP
+    assert not requeues(plugin, EventResource.RESOURCE_CLAIM, WEB, old, new)
 
 
 MANY = [f"claim-{number}" for number in range(1000)]
@@ -186,21 +184,25 @@ MANY = [f"claim-{number}" for number in range(1000)]
 def test_a_change_of_a_claim_costs_as_much_for_a_pod_with_1000_claims(old: Any, new: Any, helps: bool):
     kit, many = Kit(*map(resource_claim, MANY)), pod("web", resourceClaims=claims_of(*MANY))
     assert len(many.resource_claim_keys) == len(MANY), "read once for each version of the pod"
-    answers: list[QueueingHint] = []
+    answers: list[bool] = []
 
-    lines = lines_run(lambda: answers.append(hint(kit.plugin, EventResource.RESOURCE_CLAIM, many, old, new)))
+    lines = lines_run(
+        lambda: answers.append(requeues(kit.plugin, EventResource.RESOURCE_CLAIM, many, old, new))
+    )
 
-    assert answers == [QueueingHint.QUEUE if helps else QueueingHint.SKIP]
+    assert answers == [helps]
     assert lines < 500
 
 
 def test_a_deleted_pod_with_1000_claims_requeues_pods_without_reading_them():
     kit, gone = Kit(*map(resource_claim, MANY)), pod("gone", resourceClaims=claims_of(*MANY))
-    answers: list[QueueingHint] = []
+    answers: list[bool] = []
 
-    lines = lines_run(lambda: answers.append(hint(kit.plugin, EventResource.ASSIGNED_POD, WEB, gone, None)))
+    lines = lines_run(
+        lambda: answers.append(requeues(kit.plugin, EventResource.ASSIGNED_POD, WEB, gone, None))
+    )
 
-    assert answers == [QueueingHint.QUEUE]
+    assert answers == [True]
     assert lines < 500
 
 
@@ -216,9 +218,7 @@ def test_a_pod_status_that_names_its_claims_requeues_the_pod(new: Any, helps: bo
     plugin = Kit(resource_claim("web-gpu-xyz", owner=pod("web"))).plugin
     waiting = pod("web", resourceClaims=TEMPLATE)
 
-    answer = hint(plugin, EventResource.POD, waiting, waiting, new)
-
-    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(plugin, EventResource.POD, waiting, waiting, new) is helps
 
 
 def test_it_registers_for_all_events_that_add_devices():
@@ -298,13 +298,13 @@ CLAIM_CHANGES = [(None, FREE), (None, ITS_OWN), (FREE, TAKEN), (TAKEN, FREE), (F
 
 @pytest.mark.parametrize(("old", "new"), CLAIM_CHANGES)
 def test_keys_exclude_only_pods_that_the_change_of_a_claim_does_not_help(old: Any, new: Any):
-    results: dict[Any, QueueingHint] = {}
+    results: dict[Any, bool] = {}
     keys = keys_of_claim_change(old, new)
     for each in (pod("none"), WEB, NAMED_TWICE, OF_TEMPLATE, UNNAMED, NOT_THE_OWNER):
-        result = hint(Kit(FREE, ITS_OWN).plugin, EventResource.RESOURCE_CLAIM, each, old, new)
+        result = requeues(Kit(FREE, ITS_OWN).plugin, EventResource.RESOURCE_CLAIM, each, old, new)
         is_touched = keys is None or set(keys) & set(claims_waited_for(each))
 
-        assert is_touched or result is QueueingHint.SKIP, each
+        assert is_touched or not result, each
         assert results.setdefault(reads_of_claims(each), result) is result
     assert len(results) == 5, "pods with the same named claim are asked once"
 

@@ -7,12 +7,12 @@ import pytest
 
 from plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from plugins.inter_pod_affinity.terms import Domains
-from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource
 from scheduler.snapshot import Interned
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import faults, made, reasons, requeues, scores
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -583,9 +583,7 @@ _ANYWHERE = asking(near(term(namespaceSelector={})))
 def test_a_change_of_a_pod_requeues_the_pods_that_it_may_help(
     waiting: PodInfo, old: PodInfo | None, new: PodInfo | None, helps: bool
 ):
-    expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
-
-    assert hint(plugin(), EventResource.POD, waiting, old, new) is expected
+    assert requeues(plugin(), EventResource.POD, waiting, old, new) is helps
 
 
 @pytest.mark.parametrize(
@@ -608,8 +606,7 @@ def test_fewer_pods_requeue_it_before_kubernetes_1_36(
 ):
     """The expected values follow from plugins/interpodaffinity/plugin.go of kube-scheduler v1.34, v1.35 and v1.36."""
     helps = {
-        version: hint(plugin(features=FakeFeatures(version)), EventResource.POD, waiting, old, new)
-        is QueueingHint.QUEUE
+        version: requeues(plugin(features=FakeFeatures(version)), EventResource.POD, waiting, old, new)
         for version in ("1.34", "1.35", "1.36")
     }
 
@@ -641,8 +638,8 @@ def test_one_term_of_anti_affinity_is_enough_since_kubernetes_1_37(
 ):
     asked = plugin(features=FakeFeatures("1.37"))
 
-    assert (hint(asked, EventResource.POD, waiting, old, new) is QueueingHint.QUEUE) is helps
-    assert hint(plugin(), EventResource.POD, waiting, old, new) is QueueingHint.SKIP
+    assert requeues(asked, EventResource.POD, waiting, old, new) is helps
+    assert not requeues(plugin(), EventResource.POD, waiting, old, new)
 
 
 _ZONED = node("a", labels={"zone": "1"})
@@ -684,9 +681,7 @@ _BARE = node("a")
 def test_a_change_of_a_node_requeues_the_pods_that_it_may_help(
     waiting: PodInfo, old: Any, new: Any, helps: bool
 ):
-    expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
-
-    assert hint(plugin(), EventResource.NODE, waiting, old, new) is expected
+    assert requeues(plugin(), EventResource.NODE, waiting, old, new) is helps
 
 
 def test_domains_with_a_positive_number_are_found_by_domain_also_where_a_row_differs():

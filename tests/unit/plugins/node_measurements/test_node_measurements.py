@@ -60,10 +60,10 @@ def expected(
     return None if found is None else found.tolist()
 
 
-def measured(values: dict[str, float], *, settle: float = 100.0, at: float = 0.0) -> NodeMeasurement:
+def measured(values: dict[str, float], *, settle: float = 100.0) -> NodeMeasurement:
     made = NodeMeasurement(period_seconds=10.0, settle_seconds=settle, instance_is="Any")
-    made.asking(at)
-    made.learn(values, at)
+    made.asking(0.0)
+    made.learn(values, 0.0)
     return made
 
 

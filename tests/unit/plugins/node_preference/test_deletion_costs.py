@@ -38,9 +38,9 @@ def order_of(found: Preference, replicas: int) -> FillOrder:
     return order
 
 
-def kept(found: Preference, pods: list[int], left: int, *, replicas: int = 10) -> list[int]:
+def kept(found: Preference, pods: list[int], left: int) -> list[int]:
     """Return how many pods are left on each set after a scale-down."""
-    order = order_of(found, replicas)
+    order = order_of(found, 10)
     costs = [(cost, place) for place, count in enumerate(pods) for cost in order.costs(place, count)]
     remaining = Counter(place for _, place in sorted(costs, reverse=True)[:left])
     return [remaining[place] for place in range(len(pods))]

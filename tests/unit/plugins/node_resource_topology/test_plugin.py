@@ -15,17 +15,18 @@ from plugins.node_resource_topology.topologies import Topologies
 from plugins.node_resource_topology.topology_objects import NODE_TOPOLOGIES
 from scheduler.configuration.profile_plugins import decode_args
 from scheduler.errors import ConfigurationError
-from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime
 from scheduler.loop_work import run_to_end
 from scheduler.testing.builders import snapshot_of
 from tests.support.builders import node, pod
+from tests.support.counted_labels import calls_of
 from tests.unit.plugins.node_resource_topology.numa_cluster import (
     NumaCluster,
     container,
     node_topology,
     numa_pod,
 )
-from tests.unit.plugins.plugin_calls import hint
+from tests.unit.plugins.plugin_calls import requeues
 
 ZONE = {"cpu": "4", "memory": "8Gi"}
 LARGE = numa_pod("p", {"cpu": "6", "memory": "1Gi"})
@@ -119,20 +120,13 @@ def test_pods_are_skipped_in_a_cluster_without_objects():
 def test_equal_pods_are_evaluated_again_only_on_changed_nodes(monkeypatch: pytest.MonkeyPatch):
     cluster = NumaCluster(*(node_topology(f"n{number}", ZONE) for number in range(20)))
     plugin = cluster.made()
-    evaluated: list[int] = []
-
-    def counted(table: Any, slots: Any, request: Any) -> Any:
-        evaluated.append(len(slots))
-        return unaligned(table, slots, request)
-
-    unaligned = module.unaligned
-    monkeypatch.setattr(module, "unaligned", counted)
+    evaluated = calls_of(monkeypatch, module, "unaligned")
     for name in ("a", "b", "c"):
         assert len(cluster.rejected(plugin, numa_pod(name, {"cpu": "6", "memory": "1Gi"}))) == 20
     cluster.store["n3"] = node_topology("n3", {"cpu": "6", "memory": "1Gi"})
     assert len(cluster.rejected(plugin, LARGE)) == 19
 
-    assert evaluated == [20, 1]
+    assert [len(slots) for _, slots, _ in evaluated] == [20, 1]
 
 
 def test_many_objects_are_read_in_steps_while_the_pod_waits():
@@ -179,34 +173,32 @@ def test_results_follow_nodes_that_come_and_go():
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("change", "helps"),
     [
-        pytest.param(
-            {"metadata": {"name": "n", "resourceVersion": "2"}}, QueueingHint.SKIP, id="a heartbeat"
-        ),
-        pytest.param({"zones": []}, QueueingHint.QUEUE, id="other amounts"),
-        pytest.param({"attributes": []}, QueueingHint.QUEUE, id="other settings"),
-        pytest.param({"topologyPolicies": ["None"]}, QueueingHint.QUEUE, id="an old policy"),
+        pytest.param({"metadata": {"name": "n", "resourceVersion": "2"}}, False, id="a heartbeat"),
+        pytest.param({"zones": []}, True, id="other amounts"),
+        pytest.param({"attributes": []}, True, id="other settings"),
+        pytest.param({"topologyPolicies": ["None"]}, True, id="an old policy"),
         pytest.param(
             {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": "x"}}},
-            QueueingHint.QUEUE,
+            True,
             id="a fingerprint",
         ),
     ],
 )
-def test_which_changes_of_an_object_requeue_pods(change: dict[str, Any], expected: QueueingHint):
+def test_which_changes_of_an_object_requeue_pods(change: dict[str, Any], helps: bool):
     old = node_topology("n", ZONE)
     resource = EventResource.of(NODE_TOPOLOGIES)
 
-    assert hint(NumaCluster().made(), resource, LARGE, old, {**old, **change}) is expected
+    assert requeues(NumaCluster().made(), resource, LARGE, old, {**old, **change}) is helps
 
 
 def test_added_and_deleted_objects_requeue_pods():
     plugin, obj = NumaCluster().made(), node_topology("n", ZONE)
     resource = EventResource.of(NODE_TOPOLOGIES)
 
-    assert hint(plugin, resource, LARGE, None, obj) is QueueingHint.QUEUE
-    assert hint(plugin, resource, LARGE, obj, None) is QueueingHint.QUEUE
+    assert requeues(plugin, resource, LARGE, None, obj)
+    assert requeues(plugin, resource, LARGE, obj, None)
 
 
 def test_deleted_pods_and_changed_nodes_requeue_pods():

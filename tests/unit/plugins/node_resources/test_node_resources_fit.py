@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
-from scheduler.framework import ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import ActionType, Code, CycleState, EventResource
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import faults, made, reasons, requeues, scores
 
 GPU = "nvidia.com/gpu"
 
@@ -180,10 +180,7 @@ NODES = cluster(
     node("empty", cpu="4", memory="4Gi"),
     node("half", cpu="4", memory="4Gi"),
     node("full", cpu="4", memory="4Gi"),
-    pods=[
-        pod("a", cpu="2", memory="2Gi", node="half"),
-        pod("b", cpu="4", memory="4Gi", node="full"),
-    ],
+    pods=[pod("a", cpu="2", memory="2Gi", node="half"), pod("b", cpu="4", memory="4Gi", node="full")],
 )
 NEXT = pod("p", cpu="1", memory="1Gi")
 
@@ -343,9 +340,7 @@ RATIO = "RequestedToCapacityRatio"
         ),
         pytest.param(
             strategy(RATIO),
-            [
-                "scoringStrategy.requestedToCapacityRatio: must be given when type is RequestedToCapacityRatio",
-            ],
+            ["scoringStrategy.requestedToCapacityRatio: must be given when type is RequestedToCapacityRatio"],
             id="no ratio",
         ),
         pytest.param(
@@ -385,9 +380,9 @@ def test_invalid_arguments_are_all_reported_at_once_with_their_paths(
     assert faults(NodeResourcesFitArgs, **args) == expected
 
 
-def resized(name: str, cpu: str, *, allocated: str = "", where: str = "n", **requests: Any) -> Any:
+def resized(name: str, cpu: str, *, allocated: str = "", **requests: Any) -> Any:
     status = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": allocated}}}]}
-    return pod(name, cpu=cpu, node=where, requests=requests, status=status if allocated else None)
+    return pod(name, cpu=cpu, node="n", requests=requests, status=status if allocated else None)
 
 
 PENDING = pod("pending", cpu="1")
@@ -419,9 +414,7 @@ PENDING = pod("pending", cpu="1")
     ],
 )
 def test_pods_that_free_resources_requeue_a_pod(old: Any, new: Any, helps: bool):
-    found = hint(fit(), EventResource.POD, PENDING, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(fit(), EventResource.POD, PENDING, old, new) is helps
 
 
 @pytest.mark.parametrize(
@@ -442,17 +435,13 @@ def test_pods_that_free_resources_requeue_a_pod(old: Any, new: Any, helps: bool)
     ],
 )
 def test_nodes_with_more_capacity_requeue_a_pod(old: Any, new: Any, helps: bool):
-    found = hint(fit(), EventResource.NODE, PENDING, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(fit(), EventResource.NODE, PENDING, old, new) is helps
 
 
 def test_a_node_without_an_ignored_resource_does_not_requeue_a_pod_as_upstream():
     each = pod("p", requests={GPU: 1})
 
-    found = hint(fit(ignoredResources=[GPU]), EventResource.NODE, each, None, node("n"))
-
-    assert found is QueueingHint.SKIP
+    assert not requeues(fit(ignoredResources=[GPU]), EventResource.NODE, each, None, node("n"))
 
 
 def device_class(name: str, resource: str | None) -> dict[str, Any]:
@@ -479,9 +468,7 @@ def device_class(name: str, resource: str | None) -> dict[str, Any]:
 def test_device_classes_with_an_extended_resource_requeue_a_pod(old: Any, new: Any, helps: bool):
     each = pod("p", requests={GPU: 1, "deviceclass.resource.kubernetes.io/mine": 1})
 
-    found = hint(fit(), EventResource.DEVICE_CLASS, each, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(fit(), EventResource.DEVICE_CLASS, each, old, new) is helps
 
 
 def test_device_classes_requeue_no_pod_without_extended_resources_of_devices():

@@ -12,7 +12,7 @@ from plugins.dynamic_resources.devices import ClassTotals, Counted, Devices
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.daemon.app.capabilities import TableObjects
-from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
+from scheduler.framework import CycleState, EventResource, Placement
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import AllocationResult
 from scheduler.snapshot import object_key
@@ -27,7 +27,7 @@ from scheduler.testing.devices import (
 from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
-from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import made, reasons, requeues, scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,9 +136,7 @@ def test_pods_with_scored_devices_have_no_signature(plugin: Any, args: dict[str,
 def test_a_node_with_devices_may_help(old: Any, new: Any, helps: bool):
     plugin = made(NodeResourcesFit, table=with_devices(node("n"), devices={}).kept)
 
-    answer = hint(plugin, EventResource.NODE, pod("p", requests={GPU: 2}), old, new)
-
-    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(plugin, EventResource.NODE, pod("p", requests={GPU: 2}), old, new) is helps
 
 
 STRATEGY = {"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]}
@@ -226,9 +224,7 @@ def test_placement_scores_ignore_devices():
     assert plugin.score_placement(group, Placement("rack", np.array([0])), members, nodes.snapshot()) == 25
 
 
-def test_devices_are_evaluated_once_for_all_pods_and_again_in_changed_slices(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_devices_are_evaluated_once_for_all_pods_and_again_in_changed_slices(monkeypatch: pytest.MonkeyPatch):
     sized = device_class("sized", f'device.attributes["{DRIVER}"].size > 0', extended_resource=GPU)
     slices = [
         resource_slice(f"n{number}", [{"name": "x", "attributes": {"size": {"int": number + 1}}}])
@@ -270,11 +266,7 @@ def test_allocated_devices_and_nodes_are_counted_again_after_changes():
         found = totals.of(snapshot, GPU)
         assert found is not None
         return dict(
-            zip(
-                snapshot.names,
-                zip(found.capacity.tolist(), found.taken.tolist(), strict=True),
-                strict=True,
-            )
+            zip(snapshot.names, zip(found.capacity.tolist(), found.taken.tolist(), strict=True), strict=True)
         )
 
     assert counted() == {"a": (2, 0), "b": (2, 0)}

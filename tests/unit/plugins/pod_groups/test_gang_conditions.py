@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.pod_groups.gang_scheduling import GroupConditions
-from plugins.pod_groups.objects import Condition, PodGroupObject, PodGroupStatus
+from plugins.pod_groups.objects import PodGroupObject, PodGroupStatus
 from scheduler.configuration.feature_gates import features_of
 from scheduler.framework import Code, Status
 from scheduler.objects.decode import typed_object
-from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.meta import Condition, ObjectMeta
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.testing.fakes import FakeApi, FakeBackground
 

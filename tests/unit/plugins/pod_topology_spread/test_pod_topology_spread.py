@@ -8,13 +8,13 @@ import pytest
 
 from plugins.pod_topology_spread.constraints import pods_by_domain
 from plugins.pod_topology_spread.plugin import PodTopologySpread
-from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource
 from scheduler.objects.v1 import Toleration
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeFeatures
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
-from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
+from tests.unit.plugins.plugin_calls import made, reasons, requeues, scores
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -82,11 +82,7 @@ class TestFilter:
 
     def test_the_first_violated_constraint_gives_the_reason(self):
         host, zone = constraint(HOST), constraint()
-        assert refused(spread(host, zone), on("a", 2)) == {
-            "a": SKEWED,
-            "b": SKEWED,
-            "nowhere": UNLABELLED,
-        }
+        assert refused(spread(host, zone), on("a", 2)) == {"a": SKEWED, "b": SKEWED, "nowhere": UNLABELLED}
         assert refused(spread(constraint("disk"), zone), on("a")) == {
             "a": UNLABELLED,
             "b": UNLABELLED,
@@ -387,10 +383,10 @@ class TestHints:
     EACH = spread(constraint(), constraint(HOST))
 
     def of_pod(self, old: PodInfo | None, new: PodInfo | None, each: PodInfo = EACH) -> bool:
-        return hint(plugin(), EventResource.POD, each, old, new) is QueueingHint.QUEUE
+        return requeues(plugin(), EventResource.POD, each, old, new)
 
     def of_node(self, old: Any, new: Any, each: PodInfo = EACH) -> bool:
-        return hint(plugin(), EventResource.NODE, each, old, new) is QueueingHint.QUEUE
+        return requeues(plugin(), EventResource.NODE, each, old, new)
 
     def test_the_registered_events(self):
         assert {each.event.resource: each.event.action for each in plugin().events()} == {
@@ -429,8 +425,8 @@ class TestHints:
         nominated = pod("nominated", labels=WEB, status={"nominatedNodeName": "a"})
         asked = plugin(features=FakeFeatures(version))
 
-        assert (hint(asked, EventResource.POD, self.EACH, None, nominated) is QueueingHint.QUEUE) is helps
-        assert hint(asked, EventResource.POD, self.EACH, None, on("a")[0]) is QueueingHint.QUEUE
+        assert requeues(asked, EventResource.POD, self.EACH, None, nominated) is helps
+        assert requeues(asked, EventResource.POD, self.EACH, None, on("a")[0])
 
     def test_labels_must_start_or_stop_matching(self):
         web, db, other = (on("a", labels=labels)[0] for labels in (WEB, {"app": "db"}, {}))
@@ -496,11 +492,9 @@ class TestHints:
         each, other = pod("p", labels={**WEB, "tier": "front"}), on("a", labels={"tier": "front"})[0]
         asked.pre_filter(CycleState(), each, table.snapshot())
 
-        before = hint(asked, EventResource.POD, each, None, other)
+        assert not requeues(asked, EventResource.POD, each, None, other)
         services["default/web"] = {"spec": {"selector": {"tier": "front"}}}
-
-        assert before is QueueingHint.SKIP
-        assert hint(asked, EventResource.POD, each, None, other) is QueueingHint.QUEUE
+        assert requeues(asked, EventResource.POD, each, None, other)
 
 
 @pytest.mark.parametrize("nodes_with_pods", [0, 1, 3, 16])

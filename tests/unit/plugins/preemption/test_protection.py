@@ -155,8 +155,8 @@ class World:
         return protected.until - self.fakes.clock.utc_now().timestamp()
 
 
-def profile(number: float = 10) -> ProtectionArgs:
-    return ProtectionArgs(min_run_time=MinRunTime(preemption=minutes(number)))
+def profile() -> ProtectionArgs:
+    return ProtectionArgs(min_run_time=MinRunTime(preemption=minutes(10)))
 
 
 def test_without_settings_a_pod_is_preempted_at_once() -> None:

@@ -409,10 +409,7 @@ def test_pods_of_a_unit_are_evicted_together_or_not_at_all() -> None:
         return [every[start : start + 4] for start in range(0, 12, 4)]
 
     budgets = DisruptionBudgets()
-    one_by_one, whole = (
-        reclaim.choice(snapshot, budgets)(0),
-        reclaim.choice(snapshot, budgets, in_fours)(0),
-    )
+    one_by_one, whole = (reclaim.choice(snapshot, budgets)(0), reclaim.choice(snapshot, budgets, in_fours)(0))
     assert not isinstance(one_by_one, Status)
     assert len(one_by_one) == 3
     assert isinstance(whole, Status)
@@ -580,10 +577,10 @@ def test_a_negative_wait_is_refused() -> None:
     ]
 
 
-def began(count: int, ago: float, *, first: int = 0, namespace: str = "b", cpu: str = "1") -> list[PodInfo]:
+def began(count: int, ago: float, *, first: int = 0, namespace: str = "b") -> list[PodInfo]:
     """Pods that started some seconds before the time of the fakes."""
     start = rfc3339(Fakes().clock.utc_now() - timedelta(seconds=ago))
-    return running(namespace, count, first=first, cpu=cpu, status={"startTime": start})
+    return running(namespace, count, first=first, cpu="1", status={"startTime": start})
 
 
 def test_a_fair_share_reclaims_no_pod_within_its_minimum_run_time() -> None:

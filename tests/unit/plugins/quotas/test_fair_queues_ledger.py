@@ -20,6 +20,7 @@ from scheduler.framework import PodGroup
 from scheduler.loop_work import run_to_end
 from scheduler.objects.pod_group import GroupKey
 from tests.support.builders import node, pod
+from tests.support.counted_labels import calls_of
 from tests.unit.plugins.quotas.test_fair_queues import TREE, TWO, World, incoming, running
 
 if TYPE_CHECKING:
@@ -99,15 +100,7 @@ def test_a_pod_is_counted_in_its_queue_and_its_ancestors_only(
     it, kept = Cluster(n_queues, 4), Ledger()
     run_to_end(kept.reading(it.cache.snapshot()))
     kept.standing(it.cache.snapshot())
-    counted = 0
-    amounts = ledgers._Sums._amounts
-
-    def counting(self: Any, given: Any) -> Any:
-        nonlocal counted
-        counted += 1
-        return amounts(self, given)
-
-    monkeypatch.setattr(ledgers._Sums, "_amounts", counting)
+    counted = calls_of(monkeypatch, ledgers._Sums, "_amounts")
     for number in range(10):
         each = pod(f"p{number}", namespace="ns7", cpu="1")
         kept.pending.put(each)
@@ -115,7 +108,7 @@ def test_a_pod_is_counted_in_its_queue_and_its_ancestors_only(
         kept.pending.drop(each.uid)
         it.cache.assume(each, "n0")
         kept.standing(it.cache.snapshot())
-    assert counted == 2 * 10 * 3
+    assert len(counted) == 2 * 10 * 3
     assert kept.standing(it.cache.snapshot()).used.sum(axis=0)[0] == 2 * 10_000
 
 
@@ -127,33 +120,17 @@ def test_an_earlier_result_stays_unchanged() -> None:
     assert (before.used.sum(), after.used.sum() > 0) == (0, True)
 
 
-def test_a_changed_weight_recomputes_only_its_siblings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_changed_weight_recomputes_only_its_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
     it, kept = Cluster(200, 20), Ledger()
     for name in ("ns7", "ns27"):
         kept.pending.put(pod(f"p-{name}", namespace=name, cpu="9"))
     for number in range(4):
         it.cache.assume(pod(f"o{number}", namespace="others", cpu="18"), f"n{number}")
     before = kept.standing(it.cache.snapshot())
-    settled, divided = 0, 0
-    settle, divide = queues._settled, ledger.divide
-
-    def settling(*arguments: Any) -> Any:
-        nonlocal settled
-        settled += 1
-        return settle(*arguments)
-
-    def dividing(*arguments: Any) -> Any:
-        nonlocal divided
-        divided += 1
-        return divide(*arguments)
-
-    monkeypatch.setattr(queues, "_settled", settling)
-    monkeypatch.setattr(ledger, "divide", dividing)
+    settled, divided = calls_of(monkeypatch, queues, "_settled"), calls_of(monkeypatch, ledger, "divide")
     it.objects["q7"] = queue("q7", "t7", namespaces=["ns7"], max={"cpu": "9"}, weight=3)
     after = kept.standing(it.cache.snapshot())
-    assert (settled, divided) == (0, 1)
+    assert (len(settled), len(divided)) == (0, 1)
     places = [after.tree.place(name) for name in ("q7", "q27")]
     column = after.resources["cpu"]
     assert before.deserved[places, column].tolist() == [4000, 4000]
@@ -170,17 +147,9 @@ def test_queues_without_pods_are_not_counted(n_queues: int, monkeypatch: pytest.
     it, kept = Cluster(n_queues, 4), Ledger()
     run_to_end(kept.reading(it.cache.snapshot()))
     it.cache.assume(pod("p", namespace="ns7", cpu="1"), "n0")
-    counted = 0
-    amounts = ledgers._Sums._amounts
-
-    def counting(self: Any, given: Any) -> Any:
-        nonlocal counted
-        counted += 1
-        return amounts(self, given)
-
-    monkeypatch.setattr(ledgers._Sums, "_amounts", counting)
+    counted = calls_of(monkeypatch, ledgers._Sums, "_amounts")
     assert kept.standing(it.cache.snapshot()).used.sum() > 0
-    assert counted == 3
+    assert len(counted) == 3
 
 
 Row = tuple[int, ...]
@@ -321,14 +290,7 @@ def test_the_fast_division_equals_the_slow_one(case: tuple[Row, list[Row], list[
 
 
 def test_a_tree_is_divided_from_the_root_within_every_max() -> None:
-    tree = Tree(
-        [
-            Queue("a", weight=3),
-            Queue("b"),
-            Queue("a-1", "a"),
-            Queue("a-2", "a", max={"cpu": 10}),
-        ]
-    )
+    tree = Tree([Queue("a", weight=3), Queue("b"), Queue("a-1", "a"), Queue("a-2", "a", max={"cpu": 10})])
     shares = FairShares(tree, ("cpu",))
     wanted, asked = np.zeros((2, 4, 1), dtype=np.int64)
     for name in ("a-1", "a-2", "b"):

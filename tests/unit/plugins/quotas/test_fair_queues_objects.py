@@ -13,6 +13,7 @@ from plugins.quotas.queues import QUEUE_NAME, Queues, faults, read
 from scheduler.loop_work import run_to_end
 from scheduler.snapshot import ObjectStore
 from tests.support.builders import pod
+from tests.support.counted_labels import calls_of
 
 
 def queue(name: str, *, created: str = "2026-03-01T08:00:00Z", **spec: Any) -> tuple[str, dict[str, Any]]:
@@ -68,12 +69,7 @@ LATE = "2026-03-02T08:00:00Z"
             id="a weight that overflows",
         ),
         pytest.param([queue("a", weight="much")], [], {"a": ("spec.weight", ...)}, id="a text for a number"),
-        pytest.param(
-            [queue("a", min={"cpu": "many"})],
-            [],
-            {"a": ("spec.min.cpu", ...)},
-            id="no quantity",
-        ),
+        pytest.param([queue("a", min={"cpu": "many"})], [], {"a": ("spec.min.cpu", ...)}, id="no quantity"),
         pytest.param(
             [queue("a", max={"cpu": -1})],
             [],
@@ -316,14 +312,7 @@ def test_the_path_of_each_queue_to_its_root_is_followed_once(
 def test_only_changed_queues_are_read_again_and_a_status_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[str] = []
-    read_one = queues._read_one
-
-    def counted(name: str, obj: Any) -> Any:
-        seen.append(name)
-        return read_one(name, obj)
-
-    monkeypatch.setattr(queues, "_read_one", counted)
+    seen = calls_of(monkeypatch, queues, "_read_one")
     objects, known = ObjectStore(), Queues()
     for number in range(1000):
         name, obj = queue(f"q{number}", namespaces=[f"n{number}"])
@@ -335,12 +324,12 @@ def test_only_changed_queues_are_read_again_and_a_status_changes_nothing(
     tree = known.tree
     objects["q7"] = {**objects["q7"], "status": {"pending": 3}}
     known.look_at(objects)
-    assert (seen, known.tree) == (["q7"], tree)
+    assert ([name for name, _ in seen], known.tree) == (["q7"], tree)
 
     objects["q8"] = queue("q8", namespaces=["other"])[1]
     del objects["q9"]
     run_to_end(known.reading(objects))
-    assert seen == ["q7", "q8"]
+    assert [name for name, _ in seen] == ["q7", "q8"]
     assert known.tree.queue_of(pod("p", namespace="other")) == "q8"
     assert known.tree.queue_of(pod("p", namespace="n9")) == ""
     assert known.tree.queue_of(pod("p", namespace="n7")) == "q7"

@@ -46,8 +46,8 @@ def local(name: str, host: str, version: int = 1, **spec: Any) -> dict[str, Any]
     return versioned(found, version, managedFields=[{"manager": "kubectl"}])
 
 
-def to_bind(name: str, version: int = 2) -> dict[str, Any]:
-    return versioned(claim(name, class_name="local"), version)
+def to_bind(name: str) -> dict[str, Any]:
+    return versioned(claim(name, class_name="local"), 2)
 
 
 def to_make(name: str, version: int = 3) -> dict[str, Any]:
@@ -238,10 +238,10 @@ def claimed(version: int = 101, **reference: Any) -> dict[str, Any]:
     return local("pv", "n1", version, claimRef=wanted)
 
 
-def placed(version: int = 102, **fields: Any) -> dict[str, Any]:
+def placed(**fields: Any) -> dict[str, Any]:
     """Return the other claim after it names its node."""
     made = claim("new", class_name="made", annotations={SELECTED_NODE: "n1"}, **fields)
-    return versioned(made, version)
+    return versioned(made, 102)
 
 
 async def test_whole_volumes_and_then_claims_are_written():

@@ -8,10 +8,10 @@ import pytest
 
 from plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.configuration.load import parse
-from scheduler.framework import ActionType, EventResource, QueueingHint
+from scheduler.framework import ActionType, EventResource
 from scheduler.testing.samples import claim, csi_driver, csi_node, storage_capacity, storage_class
 from tests.support.builders import pod
-from tests.unit.plugins.plugin_calls import faults, hint
+from tests.unit.plugins.plugin_calls import faults, requeues
 from tests.unit.plugins.volume_binding.small_cluster import DRIVER, ZONE, Stage, ephemeral, using
 
 
@@ -201,9 +201,7 @@ HINTS = [
 def test_an_event_requeues_the_pods_that_it_may_help(
     resource: Any, waiting: Any, old: Any, new: Any, helps: bool
 ):
-    expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
-
-    assert hint(Stage().plugin, resource, waiting, old, new) is expected
+    assert requeues(Stage().plugin, resource, waiting, old, new) is helps
 
 
 def test_the_events_are_those_of_upstream():

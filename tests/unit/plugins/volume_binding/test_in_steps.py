@@ -14,14 +14,7 @@ from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import CycleState, NeedsTime
 from scheduler.snapshot import object_store
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.samples import (
-    claim,
-    csi_driver,
-    only_on,
-    storage_capacity,
-    storage_class,
-    volume,
-)
+from scheduler.testing.samples import claim, csi_driver, only_on, storage_capacity, storage_class, volume
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, Stage, using
 
 LOCAL_CLASS = storage_class("local", provisioner=LOCAL)
@@ -81,9 +74,9 @@ def impatient(*objects: dict[str, Any]) -> Stage:
 
 
 def judged_in_steps(
-    stage: Stage, waiting: Any, counted: Counted, most: int = 64, between: Any = None
+    stage: Stage, waiting: Any, counted: Counted, between: Any = None
 ) -> tuple[list[bool], list[str]]:
-    """Evaluate a pod in as many attempts as needed; no step may exceed a limit of work.
+    """Evaluate a pod in as many attempts as needed; no step may do more than 64 pieces of work.
 
     Returns:
         Which nodes pass, and `claim -> volume` on node n1.
@@ -95,15 +88,15 @@ def judged_in_steps(
             assert stage.plugin.pre_filter(state, waiting, snapshot) is None
             outcomes = stage.plugin.filter(state, waiting, snapshot, snapshot.all_rows)
         except NeedsTime as needs:
-            assert counted.work <= most
+            assert counted.work <= 64
             counted.begin()
             for step, _ in enumerate(needs.steps):
-                assert counted.work <= most
+                assert counted.work <= 64
                 if between is not None:
                     between(step)
                 counted.begin()
         else:
-            assert counted.work <= most
+            assert counted.work <= 64
             found = state.read("VolumeBinding", NodeVolumes).on("n1")
             assert found is not None
             return outcomes.passing.tolist(), [

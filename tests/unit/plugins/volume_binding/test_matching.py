@@ -17,6 +17,7 @@ from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolumeClaim
 from scheduler.testing.samples import claim, only_on, storage_class, volume
 from tests.support.builders import node
+from tests.support.counted_labels import calls_of
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
 
 MODES = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
@@ -132,29 +133,8 @@ def test_volumes_matched_for_one_pod_after_another_equal_those_of_the_first_pod(
             stage.show(volumes[-1])
 
 
-class Counted:
-    """Counts searches for volumes, and comparisons of nodes with reaches."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.searches = self.comparisons = 0
-        first, nodes_in = Selection.first, node_volumes.nodes_in
-
-        def counted_first(*args: Any) -> Any:
-            self.searches += 1
-            return first(*args)
-
-        def counted_nodes_in(*args: Any) -> Any:
-            self.comparisons += 1
-            return nodes_in(*args)
-
-        monkeypatch.setattr(Selection, "first", counted_first)
-        monkeypatch.setattr(node_volumes, "nodes_in", counted_nodes_in)
-
-
-def test_very_many_claims_search_as_often_as_a_node_has_volumes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    counted, random = Counted(monkeypatch), Random(1)
+def test_very_many_claims_search_as_often_as_a_node_has_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches, random = calls_of(monkeypatch, Selection, "first"), Random(1)
     local = {"capacity": {"storage": "4Gi"}, "accessModes": MODES, "nodeAffinity": only_on(HOST, "n1")}
     stage = Stage(
         LOCAL_CLASS,
@@ -166,25 +146,23 @@ def test_very_many_claims_search_as_often_as_a_node_has_volumes(
     stage.show(claim("data", class_name="local", modes=["ReadWriteOnce"]))
 
     assert stage.feasible(using(*["data"] * 500)) == set()
-    assert counted.searches <= 3
+    assert len(searches) <= 3
 
 
-def test_very_many_claims_of_a_class_evaluate_its_topologies_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    counted = Counted(monkeypatch)
+def test_very_many_claims_of_a_class_evaluate_its_topologies_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = calls_of(monkeypatch, Selection, "first")
+    comparisons = calls_of(monkeypatch, node_volumes, "nodes_in")
     stage = Stage(storage_class("made", topologies=[{ZONE: ["a"]}]))
     stage.show(*(claim(f"c{number}", class_name="made", storage=f"{number + 1}Gi") for number in range(500)))
 
     assert stage.feasible(using(*(f"c{number}" for number in range(500)))) == {"n1"}
-    assert counted.searches == 0
-    assert counted.comparisons == 1
+    assert (len(searches), len(comparisons)) == (0, 1)
 
 
 def test_volumes_with_the_same_affinity_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch)
+    comparisons = calls_of(monkeypatch, node_volumes, "nodes_in")
     stage = Stage(*(volume(f"v{number}", nodeAffinity=only_on(ZONE, "b")) for number in range(500)))
     stage.show(*(claim(f"c{number}", f"v{number}") for number in range(500)))
 
     assert stage.feasible(using(*(f"c{number}" for number in range(500)))) == {"n2"}
-    assert counted.comparisons == 1
+    assert len(comparisons) == 1

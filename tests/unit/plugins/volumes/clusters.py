@@ -10,7 +10,6 @@ from scheduler.testing.samples import watch_storage
 from tests.support.builders import node
 
 if TYPE_CHECKING:
-    from scheduler.framework import EventResource, QueueingHint
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -50,13 +49,3 @@ def refusals(plugin: Any, state: CycleState, pod: PodInfo, snapshot: Snapshot) -
 
 def refusal(answer: Any) -> str:
     return f"{answer.code.value}: {', '.join(answer.reasons)}"
-
-
-def asked(
-    plugin: Any, resource: EventResource, action: Any, pod: PodInfo, old: Any, new: Any
-) -> QueueingHint | None:
-    """The result of the hint for an event; None without a hint, so that the event always requeues."""
-    (registered,) = [
-        each for each in plugin.events() if each.event.resource is resource and each.event.action & action
-    ]
-    return None if registered.hint is None else registered.hint(pod, old, new)

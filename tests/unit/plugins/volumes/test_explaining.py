@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
-from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from scheduler.testing.samples import (
     DRIVER,
     claim,
@@ -18,6 +17,7 @@ from scheduler.testing.samples import (
     volume_attachment,
 )
 from tests.support.builders import node, pod
+from tests.unit.plugins.plugin_calls import made
 from tests.unit.plugins.volumes.clusters import cluster_of
 
 if TYPE_CHECKING:
@@ -72,17 +72,12 @@ def test_a_claim_for_one_pod_is_reported_with_its_pod_and_node():
     table = cluster_of(claim("data", "pv", modes=["ReadWriteOncePod"]), pods=(holder,))
 
     for name in ("a", "b"):
-        assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), WANTS, table, name) == [
+        assert told(made(VolumeRestrictions), WANTS, table, name) == [
             "claim data is for one pod only (ReadWriteOncePod), and in use by default/holder on node b",
             "what would help: default/holder being deleted, or the access mode ReadWriteOnce",
         ]
-    assert (
-        told(VolumeRestrictions(time_slice=FakeTimeSlice()), WANTS, cluster_of(claim("data", "pv")), "a")
-        == []
-    )
-    assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), WANTS, table, None) is None, (
-        "the reason names the claim"
-    )
+    assert told(made(VolumeRestrictions), WANTS, cluster_of(claim("data", "pv")), "a") == []
+    assert told(made(VolumeRestrictions), WANTS, table, None) is None, "the reason names the claim"
 
 
 def test_a_disk_is_reported_with_its_pods():
@@ -92,10 +87,10 @@ def test_a_disk_is_reported_with_its_pods():
 
     table = cluster_of(pods=(using_disk("holder", nodeName="b"),))
 
-    assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), using_disk("p"), table, "b") == [
+    assert told(made(VolumeRestrictions), using_disk("p"), table, "b") == [
         "disk GCEPersistentDisk pd is in use on this node by default/holder, and cannot be shared with it"
     ]
-    assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), using_disk("p"), table, "a") == []
+    assert told(made(VolumeRestrictions), using_disk("p"), table, "a") == []
 
 
 def test_a_full_driver_is_reported_with_its_numbers():
@@ -107,15 +102,11 @@ def test_a_full_driver_is_reported_with_its_numbers():
     )  # fmt: skip
     waiting = pod("p", volumes=mounted("cv2", "cv3", "cv4"))
 
-    assert told(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), waiting, table, "a"
-    ) == [
+    assert told(made(NodeVolumeLimits), waiting, table, "a") == [
         f"driver {DRIVER} has 3 of at most 3 volumes attached on this node, and the pod needs 2 more",
         "what would help: 2 fewer volumes attached there, or a higher limit in its CSINode",
     ]
-    assert (
-        told(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), waiting, table, "b") == []
-    )
+    assert told(made(NodeVolumeLimits), waiting, table, "b") == []
 
 
 def test_an_uncountable_volume_on_a_node_is_reported():
@@ -126,12 +117,7 @@ def test_an_uncountable_volume_on_a_node_is_reported():
         pods=(pod("p", volumes=ephemeral, nodeName="a"),),
     )  # fmt: skip
 
-    assert told(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("q", volumes=mounted("data")),
-        table,
-        "a",
-    ) == [
+    assert told(made(NodeVolumeLimits), pod("q", volumes=mounted("data")), table, "a") == [
         (
             "the attached volumes of the pods on this node cannot be counted: "
             "PVC default/p-e was not created for pod default/p (pod is not owner)"

@@ -8,7 +8,7 @@ import pytest
 from plugins.volumes import attached
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
-from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime
 from scheduler.testing.fakes import FakeFeatures, FakeTimeSlice
 from scheduler.testing.samples import (
     DRIVER,
@@ -22,7 +22,8 @@ from scheduler.testing.samples import (
     watch_storage,
 )
 from tests.support.builders import node, pod
-from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged
+from tests.unit.plugins.plugin_calls import made, requeues
+from tests.unit.plugins.volumes.clusters import cluster_of, judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +47,8 @@ def on_a(name: str, *claims: str, **fields: Any) -> Any:
 def test_pods_without_counted_volumes_are_skipped_and_identical(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert (
-        judged(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), each, cluster_of())
-        is SKIP
-    )
-    assert NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()).signature(each) == ()
+    assert judged(made(NodeVolumeLimits), each, cluster_of()) is SKIP
+    assert made(NodeVolumeLimits).signature(each) == ()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_pods_without_counted_volumes_are_skipped_and_identical(source: str):
 def test_pods_with_counted_volumes_are_not_identical(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()).signature(each) is None
+    assert made(NodeVolumeLimits).signature(each) is None
 
 
 @pytest.mark.parametrize(
@@ -82,11 +80,7 @@ def test_a_node_that_cannot_attach_all_volumes_is_rejected(
 ):
     table = cluster_of(*bound("x", "y", "z"), csi_node("a", {DRIVER: limit}), pods=(on_a("u", *there),))
 
-    found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted(*wanted)),
-        table,
-    )
+    found = judged(made(NodeVolumeLimits), pod("p", volumes=mounted(*wanted)), table)
 
     assert found == (SKIP if not wanted else {"a": FULL} if refused else {})
 
@@ -95,28 +89,14 @@ def test_pods_that_share_a_volume_attach_it_once():
     users = on_a("one", "x"), on_a("two", "x")
     table = cluster_of(*bound("x", "y"), csi_node("a", {DRIVER: 2}), pods=users)
 
-    assert (
-        judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-            pod("p", volumes=mounted("y")),
-            table,
-        )
-        == {}
-    )
+    assert judged(made(NodeVolumeLimits), pod("p", volumes=mounted("y")), table) == {}
 
 
 def test_each_driver_has_its_own_limit():
     objects = [claim("x", "x"), volume("x", driver="one"), claim("y", "y"), volume("y", driver="two")]
     table = cluster_of(*objects, csi_node("a", {"one": 1, "two": 1}), pods=(on_a("u", "x"),))
 
-    assert (
-        judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-            pod("p", volumes=mounted("y")),
-            table,
-        )
-        == {}
-    )
+    assert judged(made(NodeVolumeLimits), pod("p", volumes=mounted("y")), table) == {}
 
 
 @pytest.mark.parametrize(
@@ -137,11 +117,7 @@ def test_volumes_attached_without_a_pod_count(attachment: Any, refused: bool):
     others = volume("nfs", csi=None, nfs={"server": "s"})
     table = cluster_of(*bound("x", "y"), others, csi_node("a", {DRIVER: 1}), attachment)
 
-    found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("y")),
-        table,
-    )
+    found = judged(made(NodeVolumeLimits), pod("p", volumes=mounted("y")), table)
 
     assert found == ({"a": FULL} if refused else {})
 
@@ -152,7 +128,7 @@ def test_a_volume_attached_for_a_pod_counts_once():
 
     assert (
         judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
+            made(NodeVolumeLimits),
             pod("p", volumes=mounted("y")),
             cluster_of(*objects, pods=(on_a("u", "x"),)),
         )
@@ -164,11 +140,7 @@ def test_the_attachment_of_a_volume_of_the_pod_counts_again():
     """As upstream: only volumes of pods are subtracted from what the new pod needs."""
     objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
 
-    assert judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("x")),
-        cluster_of(*objects),
-    ) == {"a": FULL}
+    assert judged(made(NodeVolumeLimits), pod("p", volumes=mounted("x")), cluster_of(*objects)) == {"a": FULL}
 
 
 @pytest.mark.parametrize(
@@ -185,11 +157,7 @@ def test_an_unprovisioned_volume_counts_for_its_driver(provisioner: str, driver:
         storage_class("c", provisioner=provisioner), claim("x", class_name="c"), csi_node("a", {driver: 0})
     ]  # fmt: skip
 
-    found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("x")),
-        cluster_of(*objects),
-    )
+    found = judged(made(NodeVolumeLimits), pod("p", volumes=mounted("x")), cluster_of(*objects))
 
     assert found == ({"a": FULL} if counts else {})
 
@@ -202,10 +170,7 @@ def test_an_unprovisioned_volume_counts_for_its_driver(provisioner: str, driver:
         pytest.param([claim("x", "x"), volume("x", csi=None, nfs={})], id="a volume without a driver"),
         pytest.param([claim("x", "x"), volume("x", csi={"driver": DRIVER})], id="a volume without a handle"),
         pytest.param(
-            [
-                claim("x", "x"),
-                volume("x", csi=None, azureDisk={"diskURI": "u", "kind": "Dedicated"}),
-            ],
+            [claim("x", "x"), volume("x", csi=None, azureDisk={"diskURI": "u", "kind": "Dedicated"})],
             id="a volume that cannot be translated",
         ),
         pytest.param([claim("x", "x"), volume("x", csi=None, vsphereVolume={})], id="not migrated"),
@@ -214,24 +179,13 @@ def test_an_unprovisioned_volume_counts_for_its_driver(provisioner: str, driver:
 def test_volumes_without_a_driver_do_not_count(objects: list[Any]):
     limits = csi_node("a", {DRIVER: 0, "disk.csi.azure.com": 0, "csi.vsphere.vmware.com": 0})
 
-    assert (
-        judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-            pod("p", volumes=mounted("x")),
-            cluster_of(*objects, limits),
-        )
-        == {}
-    )
+    assert judged(made(NodeVolumeLimits), pod("p", volumes=mounted("x")), cluster_of(*objects, limits)) == {}
 
 
 def test_a_claim_with_a_deleted_volume_counts_for_its_class():
     objects = [claim("x", "gone", class_name="c"), storage_class("c"), csi_node("a", {DRIVER: 0})]
 
-    assert judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("x")),
-        cluster_of(*objects),
-    ) == {"a": FULL}
+    assert judged(made(NodeVolumeLimits), pod("p", volumes=mounted("x")), cluster_of(*objects)) == {"a": FULL}
 
 
 @pytest.mark.parametrize(
@@ -251,21 +205,15 @@ def test_disks_of_in_tree_plugins_count_for_their_drivers(source: Any, limits: A
     claimed = pod("q", volumes=mounted("x"))
     table = cluster_of(claim("x", "x"), volume("x", csi=None, **source), csi_node("a", limits))
 
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), inline, table) == (
-        {"a": FULL} if refused else {}
-    )
-    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), claimed, table) == (
-        {"a": FULL} if refused else {}
-    )
+    assert judged(made(NodeVolumeLimits), inline, table) == ({"a": FULL} if refused else {})
+    assert judged(made(NodeVolumeLimits), claimed, table) == ({"a": FULL} if refused else {})
 
 
 def test_an_ephemeral_volume_counts_through_the_claim_owned_by_the_pod():
     wants = pod("p", volumes=[{"name": "v", "ephemeral": {}}])
     objects = [claim("p-v", "x", owner=wants), volume("x"), csi_node("a", {DRIVER: 0})]
 
-    assert judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, cluster_of(*objects)
-    ) == {"a": FULL}
+    assert judged(made(NodeVolumeLimits), wants, cluster_of(*objects)) == {"a": FULL}
 
 
 ALL_NODES = ("a", "b")
@@ -308,11 +256,7 @@ ALL_NODES = ("a", "b")
 def test_a_pod_with_invalid_volumes_is_rejected_on_every_node_with_the_reason(
     volumes: Any, objects: list[Any], where: tuple[str, ...], answer: str
 ):
-    found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=volumes),
-        cluster_of(*objects, csi_node("a", {})),
-    )
+    found = judged(made(NodeVolumeLimits), pod("p", volumes=volumes), cluster_of(*objects, csi_node("a", {})))
 
     assert {name: reported for name, reported in found.items() if reported == answer} == dict.fromkeys(
         where, answer
@@ -330,11 +274,7 @@ def test_a_node_with_pods_of_invalid_volumes_cannot_be_evaluated(limits: Any, ex
     astray = pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}])
     table = cluster_of(*bound("x"), claim("u-v"), csi_node("a", limits), pods=(astray,))
 
-    found = judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("x")),
-        table,
-    )
+    found = judged(made(NodeVolumeLimits), pod("p", volumes=mounted("x")), table)
 
     words = "Error: PVC default/u-v was not created for pod default/u (pod is not owner)"
     assert found == ({"a": words} if expected else {})
@@ -343,14 +283,7 @@ def test_a_node_with_pods_of_invalid_volumes_cannot_be_evaluated(limits: Any, ex
 def test_a_deleted_claim_of_a_pod_on_a_node_does_not_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 1}), pods=(on_a("u", "lost"),))
 
-    assert (
-        judged(
-            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-            pod("p", volumes=mounted("x")),
-            table,
-        )
-        == {}
-    )
+    assert judged(made(NodeVolumeLimits), pod("p", volumes=mounted("x")), table) == {}
 
 
 # Nodes are recounted only where something changed.
@@ -405,10 +338,7 @@ def test_only_changed_nodes_are_counted_again(
         csi_node("b", {DRIVER: 1}), volume_attachment("v", node="c", volume="x"),
         pods=(user, OWNER), nodes=(node("a"), node("b"), node("c")),
     )  # fmt: skip
-    plugin, wants = (
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("y")),
-    )
+    plugin, wants = (made(NodeVolumeLimits), pod("p", volumes=mounted("y")))
     judged(plugin, wants, table)
     counted = set[int]()
     look_again = AttachedVolumes._look_again
@@ -423,16 +353,11 @@ def test_only_changed_nodes_are_counted_again(
     found = judged(plugin, wants, table)
 
     assert sorted(counted) == rows
-    assert found == judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, table
-    )
+    assert found == judged(made(NodeVolumeLimits), wants, table)
 
 
 def test_another_cluster_is_counted_from_the_start():
-    plugin, wants = (
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("x")),
-    )
+    plugin, wants = (made(NodeVolumeLimits), pod("p", volumes=mounted("x")))
 
     for limit, expected in ((0, {"a": FULL}), (1, {}), (0, {"a": FULL})):
         table = cluster_of(*bound("x"), csi_node("a", {DRIVER: limit}))
@@ -441,10 +366,7 @@ def test_another_cluster_is_counted_from_the_start():
 
 def test_very_many_changes_cause_a_full_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 0}))
-    plugin, wants = (
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        pod("p", volumes=mounted("x")),
-    )
+    plugin, wants = (made(NodeVolumeLimits), pod("p", volumes=mounted("x")))
     assert judged(plugin, wants, table) == {"a": FULL}
 
     watch_storage(table, csi_node("a", {DRIVER: 1}))
@@ -504,7 +426,7 @@ def test_only_changed_volumes_of_a_full_node_are_read(
     change: Callable[[ClusterTable], Any], looked_at: int, looks: Looks
 ):
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
-    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures())
+    plugin = made(NodeVolumeLimits)
     judged(plugin, wants, table)
     looks.begin()
     change(table)
@@ -512,9 +434,7 @@ def test_only_changed_volumes_of_a_full_node_are_read(
     found = judged(plugin, wants, table)
 
     assert looks.number == looked_at
-    assert found == judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, table
-    )
+    assert found == judged(made(NodeVolumeLimits), wants, table)
 
 
 def test_volumes_of_pods_are_read_in_steps(looks: Looks):
@@ -536,16 +456,14 @@ def test_volumes_of_pods_are_read_in_steps(looks: Looks):
             table.remove_node("b")
 
     found = judged(plugin, wants, table)
-    assert found == judged(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()), wants, table
-    )
+    assert found == judged(made(NodeVolumeLimits), wants, table)
     assert plugin._attached._rows[0].users == {f"{DRIVER}/f{number}": ANY for number in range(20)}
 
 
 def test_a_dry_run_without_a_pod_reads_no_volume(looks: Looks):
     table, wants = crowded(), pod("p", volumes=mounted("x"))
     watch_storage(table, csi_node("a", {DRIVER: 320}))
-    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures())
+    plugin = made(NodeVolumeLimits)
     assert judged(plugin, wants, table) == {"a": FULL}
     looks.begin()
     heavy = next(each for each in table.snapshot().pods_on(0) if each.name == "heavy")
@@ -576,30 +494,13 @@ WANTS = pod("p", volumes=mounted("x"))
     ],
 )
 def test_a_node_that_can_attach_more_requeues_pods(before: Any, after: Any, helps: bool):
-    found = asked(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        EventResource.CSI_NODE,
-        UPDATE,
-        WANTS,
-        csi_node("n", before),
-        csi_node("n", after),
-    )
+    old, new = csi_node("n", before), csi_node("n", after)
 
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(made(NodeVolumeLimits), EventResource.CSI_NODE, WANTS, old, new, UPDATE) is helps
 
 
 def test_any_new_csi_node_requeues_pods():
-    assert (
-        asked(
-            NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-            EventResource.CSI_NODE,
-            ADD,
-            WANTS,
-            None,
-            csi_node("n", {}),
-        )
-        is None
-    )
+    assert requeues(made(NodeVolumeLimits), EventResource.CSI_NODE, WANTS, None, csi_node("n", {}), ADD)
 
 
 @pytest.mark.parametrize(
@@ -624,16 +525,7 @@ def test_any_new_csi_node_requeues_pods():
     ],
 )
 def test_a_deleted_pod_with_attached_volumes_requeues_others(gone: Any, helps: bool):
-    found = asked(
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        EventResource.POD,
-        DELETE,
-        WANTS,
-        gone,
-        None,
-    )
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(made(NodeVolumeLimits), EventResource.POD, WANTS, gone, None, DELETE) is helps
 
 
 @pytest.mark.parametrize(
@@ -647,14 +539,9 @@ def test_a_deleted_pod_with_attached_volumes_requeues_others(gone: Any, helps: b
 )
 def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("x"), {"name": "v", "ephemeral": {}}])
-    plugin, kind = (
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        EventResource.PERSISTENT_VOLUME_CLAIM,
-    )
+    plugin, kind = (made(NodeVolumeLimits), EventResource.PERSISTENT_VOLUME_CLAIM)
 
-    assert asked(plugin, kind, ADD, waiting, None, added) is (
-        QueueingHint.QUEUE if helps else QueueingHint.SKIP
-    )
+    assert requeues(plugin, kind, waiting, None, added, ADD) is helps
 
 
 @pytest.mark.parametrize(
@@ -673,14 +560,9 @@ def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
 def test_a_detached_volume_requeues_the_pods_that_it_may_help(source: Any, attacher: str, helps: bool):
     waiting = pod("p", volumes=[{"name": "v", **source}])
     detached = volume_attachment("v", node="a", volume="x", attacher=attacher)
-    plugin, kind = (
-        NodeVolumeLimits(time_slice=FakeTimeSlice(), features=FakeFeatures()),
-        EventResource.VOLUME_ATTACHMENT,
-    )
+    plugin, kind = (made(NodeVolumeLimits), EventResource.VOLUME_ATTACHMENT)
 
-    assert asked(plugin, kind, DELETE, waiting, detached, None) is (
-        QueueingHint.QUEUE if helps else QueueingHint.SKIP
-    )
+    assert requeues(plugin, kind, waiting, detached, None, DELETE) is helps
 
 
 REQUIRED = csi_driver(preventPodSchedulingIfMissing=True)

@@ -6,13 +6,14 @@ import pytest
 
 from plugins.volumes import volume_restrictions
 from plugins.volumes.volume_restrictions import VolumeRestrictions
-from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime
 from scheduler.loop_work import run_to_end
 from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.samples import claim, mounted
 from tests.support.builders import pod
 from tests.support.counted_labels import lines_run
-from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged, refusals
+from tests.unit.plugins.plugin_calls import made, requeues
+from tests.unit.plugins.volumes.clusters import cluster_of, judged, refusals
 
 DISK = "Unschedulable: node(s) had no available disk"
 ONE_POD = (
@@ -49,7 +50,7 @@ def rbd(*monitors: str, pool: str = "rbd", image: str = "i", **fields: Any) -> l
 def test_a_pod_with_unshared_volumes_is_skipped(volumes: Any):
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=mounted("other")),))
 
-    assert judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=volumes), table) is SKIP
+    assert judged(made(VolumeRestrictions), pod("p", volumes=volumes), table) is SKIP
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_pod_with_unshared_volumes_is_skipped(volumes: Any):
 def test_a_node_where_the_same_disk_is_in_use_is_rejected(wanted: Any, there: Any, conflict: bool):
     table = cluster_of(pods=(pod("on-a", node="a", namespace="other", volumes=there),))
 
-    found = judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=wanted), table)
+    found = judged(made(VolumeRestrictions), pod("p", volumes=wanted), table)
 
     assert found == ({"a": DISK} if conflict else {})
 
@@ -108,11 +109,7 @@ def test_an_image_conflicts_if_one_of_the_pods_writes(mine: bool, theirs: bool, 
 
 
 def test_a_missing_claim_rejects_the_pod():
-    found = judged(
-        VolumeRestrictions(time_slice=FakeTimeSlice()),
-        pod("p", volumes=mounted("data", "nowhere")),
-        cluster_of(RWO),
-    )
+    found = judged(made(VolumeRestrictions), pod("p", volumes=mounted("data", "nowhere")), cluster_of(RWO))
 
     assert found == 'UnschedulableAndUnresolvable: persistentvolumeclaim "nowhere" not found'
 
@@ -137,7 +134,7 @@ def test_a_missing_claim_rejects_the_pod():
 def test_a_claim_for_one_pod_is_rejected_everywhere_while_it_is_in_use(data: Any, user: Any, refused: bool):
     wants = pod("p", volumes=mounted(data["metadata"]["name"]))
 
-    found = judged(VolumeRestrictions(time_slice=FakeTimeSlice()), wants, cluster_of(data, pods=(user,)))
+    found = judged(made(VolumeRestrictions), wants, cluster_of(data, pods=(user,)))
 
     assert found == ({"a": ONE_POD, "b": ONE_POD} if refused else SKIP)
 
@@ -146,16 +143,13 @@ def test_the_disk_is_the_first_of_two_reasons():
     volumes = [*mounted("data"), *gce()]
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=volumes),))
 
-    assert judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=volumes), table) == {
-        "a": DISK,
-        "b": ONE_POD,
-    }
+    assert judged(made(VolumeRestrictions), pod("p", volumes=volumes), table) == {"a": DISK, "b": ONE_POD}
 
 
 def test_the_node_of_a_removed_pod_with_the_claim_is_free():
     user = pod("user", node="b", volumes=mounted("data"))
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user,))
-    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(time_slice=FakeTimeSlice())
+    snapshot, state, plugin = table.snapshot(), CycleState(), made(VolumeRestrictions)
     plugin.pre_filter(state, wants, snapshot)
     twin = state.clone()
 
@@ -174,7 +168,7 @@ def test_added_and_removed_pods_are_counted_by_the_name_of_the_claim():
         for name, namespace in (("user", "default"), ("other", "x"))
     )
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user, other))
-    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(time_slice=FakeTimeSlice())
+    snapshot, state, plugin = table.snapshot(), CycleState(), made(VolumeRestrictions)
     plugin.pre_filter(state, wants, snapshot)
 
     plugin.remove_pods(state, wants, [(0, other)], snapshot)
@@ -198,18 +192,18 @@ def test_added_and_removed_pods_are_counted_by_the_name_of_the_claim():
 )
 def test_a_deleted_pod_requeues_those_that_want_its_volumes(waiting: Any, gone: Any, helps: bool):
     found = [
-        asked(
-            VolumeRestrictions(time_slice=FakeTimeSlice()),
+        requeues(
+            made(VolumeRestrictions),
             EventResource.POD,
-            ActionType.DELETE,
             pod("p", volumes=waiting),
             pod("gone", node="n", namespace=namespace, volumes=gone),
             None,
+            ActionType.DELETE,
         )
         for namespace in ("default", "other")
     ]
 
-    assert found == [QueueingHint.QUEUE if helps else QueueingHint.SKIP, QueueingHint.SKIP]
+    assert found == [helps, False]
 
 
 @pytest.mark.parametrize(
@@ -223,34 +217,28 @@ def test_a_deleted_pod_requeues_those_that_want_its_volumes(waiting: Any, gone: 
 )
 def test_a_new_claim_requeues_its_pod(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("data"), {"name": "v1", "ephemeral": {}}])
-    plugin, kind = VolumeRestrictions(time_slice=FakeTimeSlice()), EventResource.PERSISTENT_VOLUME_CLAIM
+    plugin, kind = made(VolumeRestrictions), EventResource.PERSISTENT_VOLUME_CLAIM
 
-    found = asked(plugin, kind, ActionType.ADD, waiting, None, added)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(plugin, kind, waiting, None, added, ActionType.ADD) is helps
 
 
 def test_any_new_node_requeues_a_pod():
-    plugin = VolumeRestrictions(time_slice=FakeTimeSlice())
+    plugin = made(VolumeRestrictions)
 
-    assert asked(plugin, EventResource.NODE, ActionType.ADD, pod("p"), None, None) is None
+    assert requeues(plugin, EventResource.NODE, pod("p"), None, None, ActionType.ADD)
 
 
 def test_pods_without_storage_are_identical():
     files = pod("p", volumes=[{"name": "t", "projected": {}}])
 
-    assert (
-        VolumeRestrictions(time_slice=FakeTimeSlice()).signature(files)
-        == VolumeRestrictions(time_slice=FakeTimeSlice()).signature(pod("q"))
-        == ()
-    )
-    assert VolumeRestrictions(time_slice=FakeTimeSlice()).signature(pod("r", volumes=mounted("data"))) is None
+    assert made(VolumeRestrictions).signature(files) == made(VolumeRestrictions).signature(pod("q")) == ()
+    assert made(VolumeRestrictions).signature(pod("r", volumes=mounted("data"))) is None
 
 
 def test_each_monitor_of_a_disk_costs_a_few_lines_of_python():
     wanted = pod("p", volumes=rbd(*(f"m{number}" for number in range(1000))))
     table = cluster_of(pods=(pod("on-a", node="a", volumes=rbd("m999")),))
-    plugin, snapshot, state = VolumeRestrictions(time_slice=FakeTimeSlice()), table.snapshot(), CycleState()
+    plugin, snapshot, state = made(VolumeRestrictions), table.snapshot(), CycleState()
     plugin.pre_filter(state, wanted, snapshot)
 
     assert lines_run(lambda: plugin.filter(state, wanted, snapshot, snapshot.all_rows)) < 200

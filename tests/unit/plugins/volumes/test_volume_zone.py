@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from plugins.volumes.volume_zone import VolumeZone
-from scheduler.framework import SKIP, ActionType, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, EventResource
 from scheduler.testing.samples import claim, mounted, storage_class, volume
 from tests.support.builders import node, pod
-from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged
+from tests.unit.plugins.plugin_calls import requeues
+from tests.unit.plugins.volumes.clusters import cluster_of, judged
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = (f"failure-domain.beta.kubernetes.io/{what}" for what in ("zone", "region"))
@@ -159,26 +160,19 @@ CLAIM, VOLUME, CLASS = (
             id="it has another label",
         ),
         pytest.param(
-            VOLUME,
-            UPDATE,
-            volume("v"),
-            volume("v", labels={ZONE: "__"}),
-            False,
-            id="an empty label",
+            VOLUME, UPDATE, volume("v"), volume("v", labels={ZONE: "__"}), False, id="an empty label"
         ),
     ],
 )
 def test_events_requeue_the_pods_that_they_may_help(
     resource: Any, action: Any, old: Any, new: Any, helps: bool
 ):
-    found = asked(VolumeZone(), resource, action, WANTS, old, new)
-
-    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert requeues(VolumeZone(), resource, WANTS, old, new, action) is helps
 
 
 @pytest.mark.parametrize("action", [ADD, ActionType.UPDATE_NODE_LABEL])
 def test_new_nodes_and_changed_labels_requeue_pods(action: Any):
-    assert asked(VolumeZone(), EventResource.NODE, action, WANTS, None, None) is None
+    assert requeues(VolumeZone(), EventResource.NODE, WANTS, None, None, action)
 
 
 def test_pods_without_claims_are_identical():

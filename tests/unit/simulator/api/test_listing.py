@@ -7,6 +7,7 @@ import pytest
 from scheduler.simulator.api.lists_and_watches import check_list_options, list_page
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, node
 
 
@@ -86,17 +87,13 @@ def test_an_exact_version_is_listed_unchanged():
     "query", [{"continue": "garbage"}, {"continue": "e30"}, {"limit": "many"}, {"continue": "eyJ2IjoxfQ"}]
 )
 def test_an_invalid_token_or_limit_is_a_bad_request(query: Any):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=400, reason="BadRequest"):
         page(a_store_with_nodes(1), **query)
-
-    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
 
 
 def test_an_invalid_version_gives_the_error_of_upstream():
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=500):
         page(a_store_with_nodes(1), resourceVersion="abc")
-
-    assert caught.value.code == 500
 
 
 @pytest.mark.parametrize(
@@ -113,17 +110,14 @@ def test_an_invalid_version_gives_the_error_of_upstream():
     ],
 )
 def test_conflicting_parameters_are_invalid(query: Any):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=422, reason="Invalid"):
         check_list_options(query)
-
-    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
 
 
 def test_an_unknown_match_is_reported_with_the_supported_ones():
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError,
+        message='ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Unsupported value: "Somehow": supported values: '
+        '"Exact", "NotOlderThan", ""',
+    ):
         check_list_options({"resourceVersionMatch": "Somehow", "resourceVersion": "5"})
-
-    assert caught.value.message == (
-        'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Unsupported value: "Somehow": supported values: '
-        '"Exact", "NotOlderThan", ""'
-    )

@@ -10,6 +10,7 @@ from scheduler.objects.api_types import ApiType, api_type
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.patch_types import json_patch, merge_patch, strategic_merge
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 
 
 @pytest.mark.parametrize(
@@ -79,17 +80,13 @@ def test_a_json_patch_follows_rfc_6902(operations: Any, expected: Any):
     ],
 )
 def test_an_operation_that_does_not_fit_is_unprocessable(operation: Any):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=422, reason="Invalid"):
         json_patch({"a": [1, 2]}, [operation])
-
-    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
 
 
 def test_a_value_that_is_no_list_of_operations_is_a_bad_request():
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=400):
         json_patch({}, {"op": "add"})
-
-    assert caught.value.code == 400
 
 
 POD = api_type("v1", "Pod")
@@ -262,7 +259,5 @@ def test_a_strategic_merge_uses_the_list_types_of_a_kind(
     ],
 )
 def test_an_invalid_patch_is_a_bad_request(patch: Any):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=400):
         strategic_merge(conditions("Ready"), patch, POD)
-
-    assert caught.value.code == 400

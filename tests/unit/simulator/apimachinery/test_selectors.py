@@ -7,6 +7,7 @@ import pytest
 from scheduler.simulator.apimachinery.selectors import label_rule, parse_labels, selector_of, selector_text
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
+from tests.support.errors import raises
 
 LABELS = {"app": "web", "tier": "front", "cores": "8"}
 KINDS = builtin_kinds()
@@ -68,10 +69,8 @@ def test_a_label_selector_selects(selector: str, expected: Any):
     ],
 )
 def test_an_invalid_label_selector_is_a_bad_request(selector: str, message: str):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=400, reason="BadRequest", message=message):
         parse_labels(selector)
-
-    assert (caught.value.code, caught.value.reason, caught.value.message) == (400, "BadRequest", message)
 
 
 POD = {
@@ -113,10 +112,8 @@ def test_an_escaped_comma_belongs_to_the_value():
 
 @pytest.mark.parametrize("selector", ["nope=1", "spec.nodeName", "spec.containers=1"])
 def test_unsupported_fields_of_a_kind_are_refused(selector: str):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=400):
         selector_of(KINDS.named("pods"), fields=selector)
-
-    assert caught.value.code == 400
 
 
 def test_both_versions_of_events_select_the_same_field_by_their_own_names():

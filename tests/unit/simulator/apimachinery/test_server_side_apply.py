@@ -22,6 +22,7 @@ from scheduler.simulator.apimachinery.server_side_apply import (
 )
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget
 
@@ -36,9 +37,9 @@ def apply(store: AStore, resource: str, obj: Object, manager: str = "me", *, for
     return store.registry.patch(Place(kind, namespace, name), obj, APPLY_PATCH, options).object
 
 
-def update(store: AStore, resource: str, name: str, patch: Object, manager: str = "hand") -> Object:
+def update(store: AStore, resource: str, name: str, patch: Object) -> Object:
     kind = store.registry.kinds.named(resource)
-    options = WriteOptions(manager=manager)
+    options = WriteOptions(manager="hand")
     media_type = "application/merge-patch+json"
     return store.registry.patch(Place(kind, "default", name), patch, media_type, options).object
 
@@ -89,26 +90,28 @@ def test_fields_no_longer_applied_are_removed_unless_another_owner_has_them(stor
 
 def test_another_value_for_a_foreign_field_is_a_conflict_and_changes_nothing(store: AStore):
     apply(store, "configmaps", config(a="1"))
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError,
+        code=409,
+        message='Apply failed with 1 conflict: conflict with "me": .data.a',
+        details={
+            "causes": [
+                {"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".data.a"}
+            ]
+        },
+    ):
         apply(store, "configmaps", config(a="2"), "other")
-
-    assert caught.value.code == 409
-    assert caught.value.message == 'Apply failed with 1 conflict: conflict with "me": .data.a'
-    assert caught.value.details == {
-        "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".data.a"}]
-    }
     assert store.get("configmaps", "c")["data"] == {"a": "1"}
 
 
 def test_several_conflicts_are_listed_by_manager(store: AStore):
     apply(store, "configmaps", config(a="1", b="1"))
     update(store, "configmaps", "c", {"data": {"b": "2"}})
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError,
+        message='Apply failed with 2 conflicts: conflicts with "hand" using v1:\n- .data.b\nconflicts with "me":\n- .data.a',
+    ):
         apply(store, "configmaps", config(a="3", b="3"), "other")
-
-    assert caught.value.message == (
-        'Apply failed with 2 conflicts: conflicts with "hand" using v1:\n- .data.b\nconflicts with "me":\n- .data.a'
-    )
 
 
 def test_force_takes_ownership_of_the_field(store: AStore):

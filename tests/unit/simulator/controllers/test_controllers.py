@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
-from scheduler.simulator.external_controllers import KubeletOptions, simulated_controllers
+from scheduler.simulator.external_controllers import KubeletOptions
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
-
-
-@asynccontextmanager
-async def running(store: AStore, *, kubelet: bool | KubeletOptions = True):
-    there = simulated_controllers(store, kubelet=kubelet, controllers=True)
-    for controller in there:
-        controller.start()
-    try:
-        yield
-    finally:
-        for controller in there:
-            controller.stop()
+from tests.unit.simulator.definitions import running
 
 
 def phases(store: AStore) -> list[str]:
     return [one["status"]["phase"] for one in store.list("pods")]
 
 
-def bind_all(store: AStore, node_name: str = "n1") -> None:
+def bind_all(store: AStore) -> None:
     for one in store.list("pods", fields="spec.nodeName="):
-        store.bind(one["metadata"]["name"], node_name)
+        store.bind(one["metadata"]["name"], "n1")
 
 
 async def test_a_deployment_creates_pods_that_it_owns(store: AStore):
@@ -48,8 +36,7 @@ async def test_a_deployment_creates_pods_that_it_owns(store: AStore):
 
 
 async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("deployments", deployment("web", 250))
         await asyncio.sleep(5)
         assert len(store.list("pods")) == 250
@@ -69,8 +56,7 @@ async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods(store: ASt
 
 
 async def test_scaling_down_deletes_pods_without_a_node_first(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("deployments", deployment("web", 4))
         await asyncio.sleep(1)
         oldest_first = sorted(store.list("pods"), key=lambda one: int(one["metadata"]["resourceVersion"]))
@@ -84,8 +70,7 @@ async def test_scaling_down_deletes_pods_without_a_node_first(store: AStore):
 
 
 async def test_scaling_down_deletes_pods_with_the_lowest_deletion_cost_first(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("deployments", deployment("web", 4))
         await asyncio.sleep(1)
         bind_all(store)
@@ -121,8 +106,7 @@ async def test_a_replica_set_gets_the_annotations_of_its_deployment(store: AStor
 
 
 async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("deployments", deployment("web", 4))
         await asyncio.sleep(1)
         bind_all(store)
@@ -148,8 +132,7 @@ async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter(store
 
 
 async def test_recreate_deletes_all_old_pods_before_it_creates_new_ones(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         made = deployment("web", 2)
         made["spec"]["strategy"] = {"type": "Recreate"}
         store.create("deployments", made)
@@ -196,8 +179,7 @@ async def test_orphans_are_kept(store: AStore):
 
 
 async def test_foreground_deletion_waits_for_the_dependents(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store, kubelet=KubeletOptions(stop_seconds=10)):
+    async with running(store, node("n1"), kubelet=KubeletOptions(stop_seconds=10)):
         store.create("deployments", deployment("web", 1))
         await asyncio.sleep(1)
         bind_all(store)
@@ -212,8 +194,7 @@ async def test_foreground_deletion_waits_for_the_dependents(store: AStore):
 
 
 async def test_a_bound_pod_runs_after_a_delay(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store, kubelet=KubeletOptions(start_seconds=3)):
+    async with running(store, node("n1"), kubelet=KubeletOptions(start_seconds=3)):
         store.create("pods", pod("a"))
         store.bind("a", "n1")
         await asyncio.sleep(2)
@@ -234,8 +215,7 @@ async def test_a_bound_pod_runs_after_a_delay(store: AStore):
 
 
 async def test_an_unbound_pod_does_not_run(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("pods", pod("a"))
         await asyncio.sleep(100)
 
@@ -243,8 +223,7 @@ async def test_an_unbound_pod_does_not_run(store: AStore):
 
 
 async def test_a_terminating_pod_is_removed_by_its_kubelet(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store, kubelet=KubeletOptions(stop_seconds=5)):
+    async with running(store, node("n1"), kubelet=KubeletOptions(stop_seconds=5)):
         for name, grace in (("patient", 30), ("hasty", 2)):
             store.create("pods", pod(name, terminationGracePeriodSeconds=grace))
             store.bind(name, "n1")
@@ -292,8 +271,7 @@ async def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet(store: AStore)
 
 
 async def test_the_resources_of_a_finished_pod_are_free(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         for name, end in (("first", "deleted"), ("second", "succeeded"), ("third", "")):
             store.create("pods", pod(name, requests={"cpu": "4"}))
             store.bind(name, "n1")
@@ -307,8 +285,7 @@ async def test_the_resources_of_a_finished_pod_are_free(store: AStore):
 
 
 async def test_the_kubelet_ignores_a_device_that_the_node_does_not_know(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         container = {"name": "c", "image": "i", "resources": {"limits": {"example.com/widget": "1"}}}
         store.create("pods", pod("a", containers=[container]))
         store.bind("a", "n1")
@@ -330,8 +307,7 @@ async def test_a_rejected_pod_of_a_deployment_is_replaced_with_a_delay(store: AS
 
 
 async def test_taints_follow_the_conditions_of_nodes(store: AStore):
-    store.create("nodes", node("n1", taints=[{"key": "mine", "effect": "NoSchedule"}]))
-    async with running(store):
+    async with running(store, node("n1", taints=[{"key": "mine", "effect": "NoSchedule"}])):
         store.patch("nodes", "n1", {"spec": {"unschedulable": True}})
         not_ready = [{"type": "Ready", "status": "False"}, {"type": "DiskPressure", "status": "True"}]
         store.patch("nodes", "n1", {"status": {"conditions": not_ready}}, subresource="status")
@@ -356,8 +332,7 @@ async def test_taints_follow_the_conditions_of_nodes(store: AStore):
 
 
 async def test_a_terminating_namespace_is_emptied_and_removed(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("namespaces", {"metadata": {"name": "shop"}})
         store.create("configmaps", {"metadata": {"name": "c"}}, namespace="shop")
         store.create("deployments", deployment("web", 2), namespace="shop")
@@ -374,8 +349,7 @@ async def test_a_terminating_namespace_is_emptied_and_removed(store: AStore):
 
 
 async def test_stopped_controllers_do_nothing(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("pods", pod("a"))
         store.bind("a", "n1")
         await asyncio.sleep(0.5)
@@ -444,8 +418,7 @@ async def test_a_kubelet_reports_the_address_and_the_system_of_its_node():
 
 async def test_the_usage_of_nodes_is_that_of_their_running_pods():
     store = AStore()
-    store.create("nodes", node("n1"))
-    async with running(store, kubelet=KubeletOptions(metrics=True)):
+    async with running(store, node("n1"), kubelet=KubeletOptions(metrics=True)):
         await asyncio.sleep(1)
         idle = store.get("nodes.metrics.k8s.io", "n1")["usage"]
         store.create("pods", pod("p", requests={"cpu": "2", "memory": "1Gi"}))

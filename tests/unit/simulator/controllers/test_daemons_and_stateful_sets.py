@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.virtual_time import LoopClock
 from tests.unit.simulator.a_store import AStore, deployment, node
-from tests.unit.simulator.definitions import running
+from tests.unit.simulator.definitions import one_node, running
 from tests.unit.simulator.storage_objects import claim, storage_class
 
 
@@ -46,9 +46,7 @@ def nodes_of(store: AStore) -> list[str]:
 
 
 async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_places_it(store: AStore):
-    for name in ("n1", "n2", "n3"):
-        store.create("nodes", node(name))
-    async with running(store):
+    async with running(store, *(node(name) for name in ("n1", "n2", "n3"))):
         store.create("daemonsets", daemon_set("agent"))
         await asyncio.sleep(1)
         assert nodes_of(store) == ["n1", "n2", "n3"]
@@ -61,9 +59,7 @@ async def test_a_daemon_set_creates_a_pod_for_every_node_and_the_scheduler_place
 
 
 async def test_daemons_follow_added_and_deleted_nodes():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("daemonsets", daemon_set("agent"))
         await asyncio.sleep(1)
         store.create("nodes", node("n2"))
@@ -84,8 +80,7 @@ async def test_taints_and_selectors_exclude_daemons_but_a_cordon_does_not():
     store.create("nodes", node("cordoned", labels={"disk": "ssd"}, unschedulable=True))
     store.create("nodes", node("other", labels={"disk": "hdd"}))
     taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
-    store.create("nodes", node("tainted", labels={"disk": "ssd"}, taints=[taint]))
-    async with running(store):
+    async with running(store, node("tainted", labels={"disk": "ssd"}, taints=[taint])):
         store.create("daemonsets", daemon_set("agent", nodeSelector={"disk": "ssd"}))
         await asyncio.sleep(1)
 
@@ -93,9 +88,7 @@ async def test_taints_and_selectors_exclude_daemons_but_a_cordon_does_not():
 
 
 async def test_a_new_template_replaces_daemons_one_after_the_other(store: AStore):
-    for name in ("n1", "n2", "n3"):
-        store.create("nodes", node(name))
-    async with running(store):
+    async with running(store, *(node(name) for name in ("n1", "n2", "n3"))):
         store.create("daemonsets", daemon_set("agent"))
         await asyncio.sleep(1)
         bind_daemons(store)
@@ -114,9 +107,7 @@ async def test_a_new_template_replaces_daemons_one_after_the_other(store: AStore
 
 
 async def test_a_stateful_set_creates_its_pods_in_order_and_deletes_them_in_reverse():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("statefulsets", stateful_set("db", 3))
         seen = []
         for _ in range(3):
@@ -146,9 +137,7 @@ async def test_a_parallel_stateful_set_creates_all_its_pods_at_once(store: AStor
 
 
 async def test_a_new_template_replaces_the_last_pod_of_a_stateful_set_first():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("statefulsets", stateful_set("db", 2, podManagementPolicy="Parallel"))
         await asyncio.sleep(1)
         bind_all(store)
@@ -226,8 +215,7 @@ def claims_of(store: AStore) -> list[str]:
 
 
 async def test_each_pod_of_a_stateful_set_has_its_own_claim_that_outlives_it(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("storageclasses", storage_class("plain"))
         store.create("statefulsets", with_claims("db", 2))
         for _ in range(2):
@@ -260,8 +248,7 @@ async def test_claims_are_deleted_with_a_stateful_set_if_its_policy_says_delete(
 
 
 async def test_claims_are_deleted_with_scaled_down_pods_if_the_policy_says_delete(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("storageclasses", storage_class("plain"))
         store.create("statefulsets", with_claims("db", 2, whenScaled="Delete"))
         for _ in range(2):

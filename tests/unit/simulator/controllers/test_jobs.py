@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
-from tests.support.virtual_time import LoopClock
-from tests.unit.simulator.a_store import AStore, node
-from tests.unit.simulator.definitions import running
+from tests.unit.simulator.a_store import AStore
+from tests.unit.simulator.definitions import one_node
 
 
 def job(name: str, command: list[str], *, policy: str = "Never", **spec: Any) -> dict[str, Any]:
@@ -34,9 +33,7 @@ def conditions(store: AStore, name: str) -> dict[str, str]:
 
 
 async def test_a_job_runs_its_parallel_pods_until_enough_have_succeeded():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["sleep", "10"], completions=5, parallelism=2))
         await play(store, 5)
         status = store.get("jobs", "j")["status"]
@@ -55,9 +52,7 @@ async def test_a_job_runs_its_parallel_pods_until_enough_have_succeeded():
 
 
 async def test_a_job_retries_with_growing_delays_and_then_fails():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["false"], backoffLimit=2))
         await play(store, 8)
         assert len(store.list("pods")) == 1
@@ -71,9 +66,7 @@ async def test_a_job_retries_with_growing_delays_and_then_fails():
 
 
 async def test_a_failed_container_restarts_in_the_same_pod():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["false"], policy="OnFailure", backoffLimit=3))
         await play(store, 30)
         (only,) = store.list("pods")
@@ -87,9 +80,7 @@ async def test_a_failed_container_restarts_in_the_same_pod():
 
 
 async def test_an_indexed_job_has_one_pod_per_index():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["sleep", "1"], completions=3, parallelism=2, completionMode="Indexed"))
         await play(store, 20)
 
@@ -99,9 +90,7 @@ async def test_an_indexed_job_has_one_pod_per_index():
 
 
 async def test_a_suspended_job_has_no_pods_until_it_is_resumed():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["sleep", "1"], suspend=True))
         await play(store, 2)
         assert (store.list("pods"), conditions(store, "j")) == ([], {"Suspended": "JobSuspended"})
@@ -112,9 +101,7 @@ async def test_a_suspended_job_has_no_pods_until_it_is_resumed():
 
 
 async def test_a_job_past_its_deadline_fails_and_its_pods_are_deleted():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["sleep", "600"], activeDeadlineSeconds=10))
         await play(store, 20)
 
@@ -123,9 +110,7 @@ async def test_a_job_past_its_deadline_fails_and_its_pods_are_deleted():
 
 
 async def test_a_finished_job_is_deleted_after_its_ttl_with_its_pods():
-    store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with one_node() as store:
         store.create("jobs", job("j", ["true"], ttlSecondsAfterFinished=30))
         await play(store, 20)
         assert store.find("jobs", "j") is not None

@@ -106,8 +106,7 @@ async def test_a_deleted_claim_of_a_pod_is_created_again(store: AStore):
 
 
 async def test_a_generated_claim_is_deleted_with_its_pod(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(TEMPLATES, template("t"))
         store.create("pods", wanting("p", resourceClaimTemplateName="t"))
         await asyncio.sleep(1)
@@ -121,8 +120,7 @@ async def test_a_generated_claim_is_deleted_with_its_pod(store: AStore):
 
 
 async def test_a_generated_claim_is_deleted_when_its_pod_has_finished(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(TEMPLATES, template("t"))
         done = wanting("p", resourceClaimTemplateName="t")
         done["metadata"]["annotations"] = {"simulator/run-seconds": "5"}
@@ -138,8 +136,7 @@ async def test_a_generated_claim_is_deleted_when_its_pod_has_finished(store: ASt
 
 
 async def test_a_shared_claim_is_deallocated_with_its_last_consumer(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(CLAIMS, claim("c"))
         for name in ("p", "q"):
             store.create("pods", wanting(name, resourceClaimName="c"))
@@ -161,8 +158,7 @@ async def test_a_shared_claim_is_deallocated_with_its_last_consumer(store: AStor
 
 
 async def test_a_claim_in_use_is_deleted_after_its_consumer(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(CLAIMS, claim("c"))
         store.create("pods", wanting("p", resourceClaimName="c"))
         allocate(store, "c", "p")
@@ -187,8 +183,7 @@ async def test_a_reservation_for_an_unknown_pod_is_removed(store: AStore):
 
 
 async def test_an_allocated_claim_is_reserved_for_a_pod_that_was_bound(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(CLAIMS, claim("c"))
         store.create("pods", wanting("p", resourceClaimName="c"))
         allocate(store, "c", "p")
@@ -209,8 +204,8 @@ def pod_group(*claims: Object) -> Object:
     }
 
 
-def member(name: str, claim: Object = OF_TEMPLATE) -> Object:
-    return pod(name, schedulingGroup={"podGroupName": "g"}, resourceClaims=[claim])
+def member(name: str) -> Object:
+    return pod(name, schedulingGroup={"podGroupName": "g"}, resourceClaims=[OF_TEMPLATE])
 
 
 def of_group(store: AStore) -> Object:
@@ -261,8 +256,7 @@ async def test_a_deleted_claim_of_a_group_is_created_again_for_all_its_members()
 
 async def test_members_run_with_the_reservation_of_their_group_until_the_group_is_deleted():
     store = AStore(DRAWorkloadResourceClaims=True)
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(TEMPLATES, template("t"))
         store.create(GROUPS, pod_group(OF_TEMPLATE))
         store.create("pods", member("p"))
@@ -283,8 +277,7 @@ async def test_members_run_with_the_reservation_of_their_group_until_the_group_i
 
 async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bound():
     store = AStore(DRAWorkloadResourceClaims=True)
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(TEMPLATES, template("t"))
         store.create(GROUPS, pod_group(OF_TEMPLATE))
         store.create("pods", member("p"))
@@ -299,8 +292,7 @@ async def test_an_allocated_claim_is_reserved_for_the_group_of_a_pod_that_was_bo
 async def test_a_terminating_claim_is_not_reserved_for_another_pod(
     store: AStore, caplog: pytest.LogCaptureFixture
 ):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(CLAIMS, claim("c"))
         store.create("pods", wanting("p", resourceClaimName="c"))
         allocate(store, "c", "p")
@@ -314,8 +306,7 @@ async def test_a_terminating_claim_is_not_reserved_for_another_pod(
 
 
 async def test_the_claim_for_extended_resources_is_deleted_with_its_pod(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("pods", pod("p"))
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
         owner["uid"] = store.get("pods", "p")["metadata"]["uid"]
@@ -340,8 +331,7 @@ async def test_the_claim_for_extended_resources_is_deleted_with_its_pod(store: A
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["not_allocated", "allocated_elsewhere"])
 async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(store: AStore, elsewhere: bool):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(CLAIMS, claim("c"))
         store.create("pods", wanting("p", resourceClaimName="c"))
         if elsewhere:
@@ -360,8 +350,7 @@ async def test_a_pod_starts_only_with_its_devices_allocated_on_its_node(store: A
 
 
 async def test_a_pod_starts_only_with_its_devices_reserved_for_it(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store, controllers=False):
+    async with running(store, node("n1"), controllers=False):
         store.create(CLAIMS, claim("c"))
         for name in ("p", "other"):
             store.create("pods", wanting(name, resourceClaimName="c"))

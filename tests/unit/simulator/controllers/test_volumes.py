@@ -164,8 +164,7 @@ async def test_a_claim_that_waits_for_its_first_consumer_is_left_to_the_schedule
 
 
 async def test_a_volume_is_provisioned_at_the_node_that_the_scheduler_selected(store: AStore):
-    store.create("nodes", node("n1", labels={ZONE: "b"}))
-    async with running(store):
+    async with running(store, node("n1", labels={ZONE: "b"})):
         store.create(SC, storage_class("late", waits=True, mountOptions=["ro"], reclaimPolicy="Retain"))
         store.create(PVC, claim("c", storageClassName="late"))
         await asyncio.sleep(1)
@@ -221,9 +220,7 @@ async def test_immediate_volumes_are_spread_over_the_zones_of_a_class(store: ASt
 async def test_a_failed_volume_returns_the_claim_to_the_scheduler():
     store, faults = AStore(normal_events=True), ProvisioningFaults()
     faults.add(ProvisioningFault(node="n1"))
-    for name in ("n1", "n2"):
-        store.create("nodes", node(name, labels={ZONE: "a"}))
-    async with running(store, faults=faults):
+    async with running(store, *(node(name, labels={ZONE: "a"}) for name in ("n1", "n2")), faults=faults):
         store.create(SC, storage_class("late", waits=True))
         store.create(PVC, claim("c", storageClassName="late"))
         select_node(store, "c", "n1")
@@ -276,8 +273,7 @@ async def test_a_claim_without_a_class_gets_the_default_one_once_it_exists(store
 
 
 async def test_a_claim_is_kept_while_a_pod_on_a_node_uses_it(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(PV, volume("v"))
         store.create(PVC, claim("c"))
         store.create("pods", using("p", "c"))
@@ -356,8 +352,7 @@ async def test_a_claim_of_another_owner_is_not_used_as_an_ephemeral_one(store: A
 
 
 async def test_the_volumes_of_pods_are_attached_to_their_node(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create(PV, volume("v"))
         store.create(PVC, claim("c"))
         store.create("pods", using("p", "c"))

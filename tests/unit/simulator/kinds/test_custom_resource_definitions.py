@@ -11,6 +11,7 @@ from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.custom_resources import version_rank
 from scheduler.simulator.kinds.custom_resource_definitions import found_at
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore
 from tests.unit.simulator.definitions import anything, definition, running, widget, with_spec
 
@@ -121,9 +122,8 @@ async def test_a_changed_definition_changes_the_validation(store: AStore):
         store.patch(CRD, "widgets.example.com", {"spec": definition(schema=changed)["spec"]})
         await asyncio.sleep(0.01)
 
-        with pytest.raises(StatusError) as caught:
+        with raises(StatusError, code=422):
             store.create("widgets", widget("w", spec={"size": 4}))
-        assert caught.value.code == 422
 
 
 async def test_the_status_is_a_subresource_if_the_definition_enables_it(store: AStore):
@@ -151,9 +151,8 @@ async def test_an_invalid_status_is_refused(store: AStore):
     async with running(store, controllers=False):
         await established(store, schema=schema, subresources={"status": {}})
         store.create("widgets", widget("w"))
-        with pytest.raises(StatusError) as caught:
+        with raises(StatusError, code=422):
             store.patch("widgets", "w", {"status": {"phase": 1}}, subresource="status")
-        assert caught.value.code == 422
 
 
 async def test_a_custom_resource_is_scaled_as_its_definition_specifies(store: AStore):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, pod
 
 Object = dict[str, Any]
@@ -104,10 +105,8 @@ CASES = [
 
 @pytest.mark.parametrize(("item", "made", "problem"), CASES)
 def test_a_pod_outside_of_the_limits_is_refused(item: Object, made: Object, problem: str):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=403, message=f'pods "p" is forbidden: {problem}'):
         store_with(item).create("pods", made)
-
-    assert (caught.value.code, caught.value.message) == (403, f'pods "p" is forbidden: {problem}')
 
 
 def test_a_claim_outside_of_the_limits_is_refused():
@@ -128,8 +127,6 @@ def test_a_claim_outside_of_the_limits_is_refused():
 def test_value_and_policy_of_a_priority_class_cannot_change(store: AStore, change: Object):
     store.create("priorityclasses", {"metadata": {"name": "high"}, "value": 1})
 
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=422):
         store.patch("priorityclasses", "high", change)
-
-    assert caught.value.code == 422
     store.patch("priorityclasses", "high", {"description": "important"})

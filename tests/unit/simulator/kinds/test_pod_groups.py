@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
@@ -277,10 +278,7 @@ TEMPLATES = "spec.podGroupTemplates"
     ],
 )
 def test_an_invalid_workload_is_refused(obj: dict[str, Any], problem: str):
-    assert refusal(AStore(), WORKLOADS, obj) == (
-        422,
-        f'Workload.scheduling.k8s.io "w" is invalid: {problem}',
-    )
+    assert refusal(AStore(), WORKLOADS, obj) == (422, f'Workload.scheduling.k8s.io "w" is invalid: {problem}')
 
 
 @pytest.mark.parametrize(
@@ -296,13 +294,12 @@ def test_an_invalid_workload_is_refused(obj: dict[str, Any], problem: str):
     ],
 )
 def test_the_spec_of_a_group_is_immutable(field: str, value: Any):
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError,
+        code=422,
+        message=f'PodGroup.scheduling.k8s.io "g" is invalid: spec.{field}: Invalid value: null: field is immutable',
+    ):
         with_group().patch(GROUPS, "g", {"spec": {field: value}})
-
-    assert (caught.value.code, caught.value.message) == (
-        422,
-        f'PodGroup.scheduling.k8s.io "g" is invalid: spec.{field}: Invalid value: null: field is immutable',
-    )
 
 
 @pytest.mark.parametrize(
@@ -394,12 +391,10 @@ def test_a_condition_replaces_the_one_of_its_type():
 def test_an_invalid_condition_is_refused(condition: dict[str, Any], problem: str):
     status = {"conditions": [CONDITION | condition]}
 
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError, message=f'PodGroup.scheduling.k8s.io "g" is invalid: status.conditions[0].{problem}'
+    ):
         with_group().patch(GROUPS, "g", {"status": status}, subresource="status")
-
-    assert caught.value.message == (
-        f'PodGroup.scheduling.k8s.io "g" is invalid: status.conditions[0].{problem}'
-    )
 
 
 def test_there_is_one_condition_of_each_type():

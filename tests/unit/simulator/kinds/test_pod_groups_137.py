@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
@@ -72,9 +73,8 @@ def test_the_preemption_policy_of_a_group_is_that_of_its_class():
     assert store.create(GROUPS, group())["spec"]["preemptionPolicy"] == "PreemptLowerPriority"
     calm = {"metadata": {"name": "h"}, "spec": group(priorityClassName="calm")["spec"]}
     assert store.create(GROUPS, calm)["spec"]["preemptionPolicy"] == "Never"
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=403):
         store.create(GROUPS, {"metadata": {"name": "i"}, "spec": group(preemptionPolicy="Never")["spec"]})
-    assert caught.value.code == 403
     assert refused_fields(store, WORKLOADS, workload("a", preemptionPolicy="Often")) == [
         "spec.podGroupTemplates[0].preemptionPolicy"
     ]

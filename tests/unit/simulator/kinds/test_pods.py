@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.objects.pod_defaults import qos_class
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 
 NOT_READY = {
@@ -281,10 +282,8 @@ def changed(spec: dict, patch: dict) -> dict:
     ],
 )
 def test_most_fields_of_a_pod_are_immutable(spec: Any, patch: Any):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=422, reason="Invalid"):
         changed(spec, patch)
-
-    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
 
 
 @pytest.mark.parametrize(

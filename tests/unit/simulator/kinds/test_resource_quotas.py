@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.resource_quotas import usage
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, pod
 
 
@@ -28,12 +29,11 @@ def test_a_pod_beyond_the_number_of_pods_is_refused() -> None:
     store = store_with(pods="1")
     store.create("pods", pod("first"))
 
-    with pytest.raises(StatusError) as refused:
+    with raises(
+        StatusError,
+        message='pods "second" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1',
+    ):
         store.create("pods", pod("second"))
-
-    assert refused.value.message == (
-        'pods "second" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
-    )
 
 
 def test_requests_are_summed_and_pods_that_have_ended_do_not_count() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, pod
 
 TOLERATION = {"key": "sandbox", "operator": "Exists"}
@@ -55,7 +56,5 @@ def test_a_pod_gets_the_overhead_the_node_selector_and_the_tolerations_of_its_cl
     ],
 )
 def test_a_pod_that_does_not_fit_its_class_is_refused(fields: dict[str, Any], problem: str):
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=403, message=f'pods "p" is forbidden: {problem}'):
         store_with_class().create("pods", pod("p", **fields))
-
-    assert (caught.value.code, caught.value.message) == (403, f'pods "p" is forbidden: {problem}')

@@ -60,8 +60,7 @@ CASES = [
 async def test_a_pod_that_its_node_cannot_run_fails_with_the_message_of_the_kubelet(
     store: AStore, made: dict[str, Any], reason: str, message: str
 ):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         store.create("pods", with_port("first", 80))
         store.bind("first", "n1")
         await asyncio.sleep(2)
@@ -94,8 +93,7 @@ async def test_a_pod_above_the_limit_of_a_node_is_rejected(store: AStore):
 
 
 async def test_a_silent_kubelet_neither_starts_nor_ends_pods(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
         store.patch("nodes", "n1", silent, subresource="status")
         store.create("pods", pod("p"))
@@ -109,14 +107,11 @@ async def test_a_silent_kubelet_neither_starts_nor_ends_pods(store: AStore):
         assert store.get("pods", "p")["status"]["phase"] == "Running"
 
 
-async def test_a_pod_may_be_deleted_at_the_time_of_its_transition(
-    caplog: pytest.LogCaptureFixture,
-):
+async def test_a_pod_may_be_deleted_at_the_time_of_its_transition(caplog: pytest.LogCaptureFixture):
     """It is taken in, it starts, it ends: its kubelet has not been told then that it is gone."""
     for seconds in (0.05, 1.05, 3.05):
         store = AStore()
-        store.create("nodes", node("n1"))
-        async with running(store):
+        async with running(store, node("n1")):
             made = pod("p", restartPolicy="Never")
             made["metadata"]["annotations"] = {RUN_SECONDS: "2"}
             store.create("pods", made)
@@ -148,9 +143,12 @@ def ready(status: str) -> dict[str, object]:
 
 async def test_the_leases_of_nodes_are_renewed_unless_they_are_silent():
     store = AStore(clock=LoopClock())
-    for name in ("n1", "n2"):
-        store.create("nodes", node(name) | ready("True"))
-    async with running(store, kubelet=KubeletOptions(heartbeat_seconds=10), controllers=False):
+    async with running(
+        store,
+        *(node(name) | ready("True") for name in ("n1", "n2")),
+        kubelet=KubeletOptions(heartbeat_seconds=10),
+        controllers=False,
+    ):
         await asyncio.sleep(1)
         lease = store.get(LEASES, "n1", NAMESPACE)
         assert lease["spec"]["holderIdentity"] == "n1"
@@ -171,16 +169,16 @@ async def test_the_leases_of_nodes_are_renewed_unless_they_are_silent():
 
 async def test_the_status_of_a_node_is_written_every_five_minutes():
     store = AStore(clock=LoopClock())
-    store.create("nodes", node("n1") | ready("True"))
-    async with running(store, kubelet=KubeletOptions(heartbeat_seconds=10), controllers=False):
+    async with running(
+        store, node("n1") | ready("True"), kubelet=KubeletOptions(heartbeat_seconds=10), controllers=False
+    ):
         await asyncio.sleep(301)
         (condition,) = store.get("nodes", "n1")["status"]["conditions"]
         assert condition["lastHeartbeatTime"] > "1971"
 
 
 async def test_leases_are_renewed_only_with_an_observer(store: AStore):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         await asyncio.sleep(100)
         assert store.list(LEASES) == []
 
@@ -273,8 +271,7 @@ async def test_devices_that_are_not_allocatable_stay_so(store: AStore):
 async def test_a_deleted_pod_stays_until_its_hooks_have_ended(
     store: AStore, hook: dict[str, Any], seconds: float
 ):
-    store.create("nodes", node("n1"))
-    async with running(store):
+    async with running(store, node("n1")):
         made = pod("p", terminationGracePeriodSeconds=30)
         made["spec"]["containers"][0]["lifecycle"] = {"preStop": hook}
         store.create("pods", made)

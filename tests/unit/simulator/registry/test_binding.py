@@ -7,6 +7,7 @@ import pytest
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions
 from scheduler.simulator.registry.store import bind
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, pod
 
 
@@ -130,12 +131,14 @@ def test_a_pod_that_cannot_be_bound_is_a_conflict(store: AStore, prepare: Any, s
     store.create("pods", pod("a", **spec))
     prepare(store)
 
-    with pytest.raises(StatusError) as caught:
+    with raises(
+        StatusError,
+        code=409,
+        reason="Conflict",
+        message=f'Operation cannot be fulfilled on pods/binding "a": {problem}',
+        details={"name": "a", "kind": "pods/binding"},
+    ):
         store.bind("a", "n2")
-
-    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
-    assert caught.value.message == f'Operation cannot be fulfilled on pods/binding "a": {problem}'
-    assert caught.value.details == {"name": "a", "kind": "pods/binding"}
 
 
 def test_the_uid_is_checked_before_the_state_of_the_pod(store: AStore):

@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.simulator.apimachinery.selectors import Selector
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, pod
 
 
@@ -146,25 +147,19 @@ def test_a_bound_pod_with_a_finalizer_needs_both_to_be_removed(store: AStore):
 def test_a_precondition_protects_an_object(store: AStore, precondition: Any):
     store.create("pods", pod("a"))
 
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=409, reason="Conflict"):
         store.delete("pods", "a", **precondition)
-
-    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
     assert store.find("pods", "a") is not None
 
 
 def test_a_missing_object_cannot_be_deleted():
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=404, reason="NotFound"):
         AStore().delete("pods", "absent")
-
-    assert (caught.value.code, caught.value.reason) == (404, "NotFound")
 
 
 def test_the_system_namespaces_are_kept():
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=403, reason="Forbidden"):
         AStore().delete("namespaces", "kube-system")
-
-    assert (caught.value.code, caught.value.reason) == (403, "Forbidden")
 
 
 def test_a_namespace_terminates_until_it_is_finalized(store: AStore):
@@ -172,9 +167,8 @@ def test_a_namespace_terminates_until_it_is_finalized(store: AStore):
 
     terminating = store.delete("namespaces", "shop")
     assert terminating["status"] == {"phase": "Terminating"}
-    with pytest.raises(StatusError) as caught:
+    with raises(StatusError, code=409):
         store.delete("namespaces", "shop")
-    assert caught.value.code == 409
     store.update("namespaces", {**terminating, "spec": {}}, subresource="finalize")
 
     assert store.find("namespaces", "shop") is None

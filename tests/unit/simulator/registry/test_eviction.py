@@ -11,6 +11,7 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.structure import WriteOptions
 from scheduler.simulator.kinds.workloads import count
 from scheduler.simulator.registry.deletion import DeleteOptions, evict
+from tests.support.errors import raises
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 from tests.unit.simulator.definitions import running
 
@@ -119,10 +120,8 @@ async def test_an_eviction_with_another_uid_is_a_conflict(store: AStore):
     async with running(store):
         store.create("poddisruptionbudgets", budget(maxUnavailable=1))
         names = await a_running_deployment(store)
-        with pytest.raises(StatusError) as caught:
+        with raises(StatusError, code=409):
             evict_pod(store, names[0], uid="another")
-
-        assert caught.value.code == 409
         assert store.get("poddisruptionbudgets", "web")["status"]["disruptionsAllowed"] == 1
 
 

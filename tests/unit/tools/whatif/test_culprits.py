@@ -40,8 +40,8 @@ def selector(labels: Mapping[str, str]) -> dict[str, Any]:
     return {"matchLabels": dict(labels)}
 
 
-def spread(key: str = ZONE) -> list[dict[str, Any]]:
-    rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+def spread() -> list[dict[str, Any]]:
+    rule = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
     return [{**rule, "labelSelector": selector({"app": "web"})}]
 
 
@@ -104,17 +104,8 @@ UNWANTED = [
     pod("db-0", node="a1", affinity=terms("podAntiAffinity", ZONE, app="web")),
     web(),
 ]
-PORTS = [
-    node("a1", "a"),
-    pod("proxy", node="a1", containers=port(80)),
-    web(containers=port(80)),
-]
-FULL = [
-    node("a1", "a"),
-    node("a2", "a"),
-    pod("half", cpu="100m", node="a2"),
-    web(cpu="5"),
-]
+PORTS = [node("a1", "a"), pod("proxy", node="a1", containers=port(80)), web(containers=port(80))]
+FULL = [node("a1", "a"), node("a2", "a"), pod("half", cpu="100m", node="a2"), web(cpu="5")]
 CORDONED = [node("a1", "a", unschedulable=True), web()]
 
 

@@ -266,55 +266,38 @@ def queue(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-RUNNING = [
-    pod("small", node="a1", cpu="1"),
-    pod("large", node="a1", cpu="2"),
-]
+RUNNING = [pod("small", node="a1", cpu="1"), pod("large", node="a1", cpu="2")]
 
 
-def test_a_pod_over_its_quota_fits_with_a_higher_max_or_after_the_fewest_pods() -> None:
-    explanation = explained(
-        node("a1", "a", cpu="16"),
-        elastic_quota("default", "8", "4"),
-        *RUNNING,
-        pod(cpu="3"),
-        configuration=with_plugin(NAME, "CapacityScheduling"),
-    )
+@pytest.mark.parametrize(
+    ("plugin", "limit", "expected"),
+    [
+        pytest.param(
+            "CapacityScheduling",
+            elastic_quota("default", "8", "4"),
+            ["max.cpu of ElasticQuota default/q were 6 or more (now 4)", "pod default/large of namespace default ended"],
+            id="over its quota",
+        ),
+        pytest.param(
+            "CapacityScheduling",
+            elastic_quota("default", "4", "9"),
+            ["min.cpu of all ElasticQuotas together were 6 or more (now 4)", "pod default/large of namespaces with an ElasticQuota ended"],
+            id="over all quotas",
+        ),
+        pytest.param(
+            "FairQueues",
+            queue("team", namespaces=["default"], max={"cpu": "4"}),
+            ["max.cpu of queue team were 6 or more (now 4)", "pod default/large of queue team ended"],
+            id="over the max of its queue",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pod_over_a_quota_fits_with_a_higher_limit_or_after_the_fewest_pods(
+    plugin: str, limit: dict[str, Any], expected: list[str]
+) -> None:
+    objects = (node("a1", "a", cpu="16"), limit, *RUNNING, pod(cpu="3"))
 
-    assert changes(explanation) == [
-        "max.cpu of ElasticQuota default/q were 6 or more (now 4)",
-        "pod default/large of namespace default ended",
-    ]
-
-
-def test_a_pod_over_all_quotas_fits_with_a_higher_min() -> None:
-    explanation = explained(
-        node("a1", "a", cpu="16"),
-        elastic_quota("default", "4", "9"),
-        *RUNNING,
-        pod(cpu="3"),
-        configuration=with_plugin(NAME, "CapacityScheduling"),
-    )
-
-    assert changes(explanation) == [
-        "min.cpu of all ElasticQuotas together were 6 or more (now 4)",
-        "pod default/large of namespaces with an ElasticQuota ended",
-    ]
-
-
-def test_a_pod_over_the_max_of_its_queue_fits_with_a_higher_one() -> None:
-    explanation = explained(
-        node("a1", "a", cpu="16"),
-        queue("team", namespaces=["default"], max={"cpu": "4"}),
-        *RUNNING,
-        pod(cpu="3"),
-        configuration=with_plugin(NAME, "FairQueues"),
-    )
-
-    assert changes(explanation) == [
-        "max.cpu of queue team were 6 or more (now 4)",
-        "pod default/large of queue team ended",
-    ]
+    assert changes(explained(*objects, configuration=with_plugin(NAME, plugin))) == expected
 
 
 def test_a_higher_max_is_not_proposed_if_the_fair_share_is_too_small_for_the_pod() -> None:

@@ -38,8 +38,8 @@ def ones(count: int) -> str:
     return f"[{','.join('1' * count)}]"
 
 
-def text(length: int, character: str = "a") -> str:
-    return f'"{character * length}"'
+def text(length: int) -> str:
+    return f'"{"a" * length}"'
 
 
 def bound(times: int, doubled: str, first: str, result: str) -> str:

@@ -17,8 +17,8 @@ def result(*devices: str, **more: Any) -> AllocationResult:
     return typed_object(allocation(*devices, node="here", **more), AllocationResult)
 
 
-def share(memory: str, name: str = "a") -> AllocationResult:
-    return result("gpu-0", shareID=name, consumedCapacity={"memory": memory})
+def share(memory: str) -> AllocationResult:
+    return result("gpu-0", shareID="a", consumedCapacity={"memory": memory})
 
 
 def test_a_device_is_allocated_until_its_last_claim_releases_it():

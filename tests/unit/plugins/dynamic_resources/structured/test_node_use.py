@@ -16,14 +16,12 @@ OF_136, OF_137 = (DeviceFeatures.of(FakeFeatures(version, **ON)) for version in 
 CPU = "cpu"
 
 
-def mapped(
-    amount: str = "", *, key: str = "", consumed: dict[str, str] | None = None, name: str = "d"
-) -> UsedDevice:
+def mapped(amount: str = "", *, key: str = "", consumed: dict[str, str] | None = None) -> UsedDevice:
     mapping = {
         **({"capacityKey": key} if key else {}),
         **({"allocationMultiplier": amount} if amount else {}),
     }
-    return used({"name": name, "nodeAllocatableResourceMappings": {CPU: mapping}}, consumed)
+    return used({"name": "d", "nodeAllocatableResourceMappings": {CPU: mapping}}, consumed)
 
 
 def used(device: dict[str, Any], consumed: dict[str, str] | None = None) -> UsedDevice:

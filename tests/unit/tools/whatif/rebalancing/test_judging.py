@@ -14,10 +14,10 @@ from tests.unit.tools.whatif.rebalancing.rebalanced_clusters import PACKING, bud
 NODES = [node_object(f"n{number}") for number in range(1, 5)]
 
 
-def judged(*names: str, objects: list[Any], objective: str = "nodes") -> list[tuple[str, str | None]]:
-    cluster = rebalancer_of(*objects, objective=objective)
+def judged(*names: str, objects: list[Any]) -> list[tuple[str, str | None]]:
+    cluster = rebalancer_of(*objects, objective="nodes")
     listed = [Listed(number, f"default/{name}") for number, name in enumerate(names, 1)]
-    judgement = judge(cluster, objective, listed)
+    judgement = judge(cluster, "nodes", listed)
     assert [each.line for each in judgement.evictions] == [each.line for each in listed]
     return [(each.result, each.to_node) for each in judgement.evictions]
 
@@ -37,10 +37,7 @@ def judged(*names: str, objects: list[Any], objective: str = "nodes") -> list[tu
             [replica("p", "n2", node_selector={"disk": "ssd"})], ("pending", None), id="no node fits any more"
         ),
         pytest.param(
-            [
-                replica("p", "n2", node_selector={"kubernetes.io/hostname": "n3"}),
-                replica("q", "n2"),
-            ],
+            [replica("p", "n2", node_selector={"kubernetes.io/hostname": "n3"}), replica("q", "n2")],
             ("worse", "n3"),
             id="uses another node",
         ),

@@ -38,8 +38,8 @@ def name_only(kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}}
 
 
-def bound(name: str, node: str = "n", **fields: Any) -> dict[str, Any]:
-    return made(pod_object(name, node=node, **fields), NEW)
+def bound(name: str, **fields: Any) -> dict[str, Any]:
+    return made(pod_object(name, node="n", **fields), NEW)
 
 
 LINES = [

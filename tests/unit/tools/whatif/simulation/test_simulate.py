@@ -470,8 +470,8 @@ def of_two_queues(*arrivals: Arrival) -> Workload:
     return Workload(ClusterFile(nodes=[node("n", cpu="4")], others=others), arrivals)
 
 
-def job(namespace: str, at: float, runs: float, cpu: str = "4", name: str = "job") -> Arrival:
-    return Arrival(pod(name, namespace=namespace, cpu=cpu), at * HOUR, runs * HOUR)
+def job(namespace: str, at: float, runs: float, cpu: str = "4") -> Arrival:
+    return Arrival(pod("job", namespace=namespace, cpu=cpu), at * HOUR, runs * HOUR)
 
 
 def test_the_history_of_queues_counts_the_end_of_pods_when_it_happens():

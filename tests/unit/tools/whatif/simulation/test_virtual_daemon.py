@@ -36,6 +36,7 @@ from scheduler.tools.whatif.simulation.workload import (
     served_by,
 )
 from tests.support.builders import node, pod, pod_object
+from tests.support.errors import raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -313,10 +314,7 @@ def test_nodes_are_added_deleted_and_drained():
     assert (20.0, "placed b", "web-2") in lines
     assert (100.0, "evicted", "web-1") in lines
     assert (100.0, "placed b", "web-1-again-1") in lines
-    assert {line[2] for line in lines if line[0] == 200.0 and line[1] == "went"} == {
-        "web-2",
-        "web-1-again-1",
-    }
+    assert {line[2] for line in lines if line[0] == 200.0 and line[1] == "went"} == {"web-2", "web-1-again-1"}
     assert {line[2] for line in lines if line[1] == "placed c"} == {"web-2-again-1", "web-1-again-1-again-1"}
 
 
@@ -425,9 +423,8 @@ def test_a_plugin_writes_annotations_of_its_pod_only():
         path, kind = "/api/v1/namespaces/default/pods/p", "application/merge-patch+json"
         await api.api_write("PATCH", path, patch, content_type=kind)
         patch["metadata"]["uid"] = "another"
-        with pytest.raises(ApiError) as error:
+        with raises(ApiError, status=409):
             await api.api_write("PATCH", path, patch, content_type=kind)
-        assert error.value.status == 409
         return daemon.parts.pods["default/p"].annotations
 
     assert writes(done, ClusterFile(pods=[pod("p", annotations={"b": "2"})])) == {"a": "1"}
@@ -440,9 +437,8 @@ def test_a_concurrently_changed_object_is_not_overwritten():
         assert before is not None
         labels = {"metadata": {**before["metadata"], "labels": {"app": "db"}}}
         await api.api_write("PUT", path, {**before, **labels})
-        with pytest.raises(ApiError) as error:
+        with raises(ApiError, status=409):
             await api.api_write("PUT", path, before)
-        assert error.value.status == 409
 
     writes(
         done, ClusterFile(others={"v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)}})
