@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import signal
 import sys
@@ -73,6 +74,7 @@ def _work(its_input: int, its_output: int) -> NoReturn:
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, closefd=False, errors="backslashreplace")
+    logging.getLogger().handlers.clear()  # those of the controller would write to files that are closed
     sys.argv = ["-c"]
     sys.modules["__main__"] = main = ModuleType("__main__")
     status = 0

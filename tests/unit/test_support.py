@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from pathlib import Path
@@ -18,6 +19,12 @@ from tests.support.manifests import ROOT
 from tests.support.order_of_tests import BOARD, LONG, PAGES, long_first, together
 from tests.support.ports import free_port
 from tests.support.terminal import terminal
+
+
+def test_a_forked_worker_writes_no_logs_to_files_of_its_controller() -> None:
+    files = [each for each in logging.getLogger().handlers if isinstance(each, logging.FileHandler)]
+
+    assert len(files) == 1, "the one of pytest in this process"
 
 
 def test_an_installed_program_is_found() -> None:
