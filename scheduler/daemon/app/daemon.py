@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -248,7 +249,10 @@ class Daemon:
             changed=changed,
         )
         shard = self.parts.profiles.shards = OwnShard(self.parts.profiles.has_quota)
-        replica.holder.under_way = lambda: shard.under_way(self.parts.cache.assumed())
+        # The Binding of a pod that was deleted meanwhile may still be sent.
+        replica.holder.under_way = lambda: shard.under_way(
+            chain(self.parts.cache.assumed(), self.cycles.binding.pods())
+        )
         shard.note_unanswered, shard.owner = unanswered, replica.owner
         shard.asks_for_all, shard.note_tried = replica.asks_for_all, replica.note_tried
         self.metrics.shards.states = replica.states

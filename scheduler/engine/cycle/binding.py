@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
     from scheduler.engine.cycle.attempt import AssumedPod
     from scheduler.engine.cycle.failure import FailureHandler
@@ -132,14 +133,19 @@ class BindingCycle:
         self._reader = reader
         self._is_leading = is_leading
         self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> its running PreBind
-        self._under_way = defaultdict[int, int](int)  # id of a profile -> bindings of its pods
+        # id of a profile -> running bindings of its pods, by the id of the assumed pod
+        self._under_way: defaultdict[int, dict[int, PodInfo]] = defaultdict(dict)
         self._ended = asyncio.Event()
         self._undoing = asyncio.Lock()
 
     @property
     def under_way(self) -> int:
         """The number of running bindings."""
-        return sum(self._under_way.values())
+        return sum(map(len, self._under_way.values()))
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Return the pods of running bindings, as counted on their nodes; a deleted one is not counted any more."""
+        return chain.from_iterable(each.values() for each in self._under_way.values())
 
     async def wait_ended(self, frameworks: Collection[Framework]) -> None:
         """Wait until all bindings that began with one of these profiles have ended."""
@@ -151,7 +157,8 @@ class BindingCycle:
     async def run(self, assumed: AssumedPod) -> None:
         """Bind the pod, or undo the assumption; never raises for errors of plugins, the API server or this scheduler."""
         framework = id(assumed.attempt.framework)
-        self._under_way[framework] += 1
+        bindings = self._under_way[framework]
+        bindings[id(assumed)] = assumed.pod
         try:
             await self._run(assumed)
         except Exception:
@@ -165,8 +172,8 @@ class BindingCycle:
                     self._take_back(assumed)
                 self.rescue(assumed.attempt.queued)
         finally:
-            self._under_way[framework] -= 1
-            if not self._under_way[framework]:
+            del bindings[id(assumed)]
+            if not bindings:
                 del self._under_way[framework]
                 self._ended.set()
 

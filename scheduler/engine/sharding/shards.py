@@ -233,9 +233,13 @@ class OwnShard(Shards):
     def unanswered(self, pod: PodInfo, node_name: str) -> None:
         self.note_unanswered((self.bucket_of_pod(pod), bucket_of(node_name)))
 
-    def under_way(self, assumed: Iterable[PodInfo]) -> set[int]:
-        """Return the buckets that must not be released: those of assumed pods, and of the nodes where they are bound here."""
-        pods = list(assumed)
+    def under_way(self, placed: Iterable[PodInfo]) -> set[int]:
+        """Return the buckets that must not be released.
+
+        Args:
+            placed: the assumed pods, and those of running bindings.
+        """
+        pods = list(placed)
         there = {pod.uid for pod in pods}
         self._passed_on = {uid: version for uid, version in self._passed_on.items() if uid in there}
         nodes = {bucket_of(pod.node_name) for pod in pods if pod.uid not in self._passed_on}

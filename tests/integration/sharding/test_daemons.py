@@ -12,6 +12,7 @@ import pytest
 from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.holding import BucketState
+from scheduler.simulator.faults import binds
 from tests.integration.sharding.shard_replicas import CRDS, DEFINITION, KIND
 from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object
@@ -124,6 +125,24 @@ async def test_a_replica_that_is_killed_stops_only_its_own_pods_and_for_its_leas
         assert 12.0 < asyncio.get_running_loop().time() - began < 18.0
         assert all_in_use(*others)
         assert all(len(each) == 1 for each in binders(it).values())
+
+
+async def test_the_buckets_of_a_pod_that_is_deleted_while_it_is_bound_are_kept_until_the_answer(
+    tmp_path: Path,
+) -> None:
+    async with sharded(tmp_path, 1) as (it, (only,)):
+        it.add_nodes(node_object("n-0", cpu="8"))
+        leadership = only.daemon.leadership
+        assert isinstance(leadership, ShardReplica)
+        it.server.faults.delay(4.0, binds)
+        (name,) = add_work(it, 0, 1)
+        await it.until(lambda: only.daemon.cycles.binding.under_way)
+        it.server.store.delete("pods", name, "default")
+        await it.until(lambda: not list(only.daemon.parts.cache.assumed()))
+
+        assert bucket_of("n-0") in leadership.holder.under_way()
+        await it.until(lambda: not only.daemon.cycles.binding.under_way)
+        assert not leadership.holder.under_way()
 
 
 async def test_a_replica_that_is_stopped_gives_its_buckets_to_others_at_once(tmp_path: Path) -> None:
