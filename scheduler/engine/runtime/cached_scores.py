@@ -283,8 +283,8 @@ class CachedScores:
         self._total: NDArray[Any] = np.zeros(0, dtype=_type_of_totals(self._plain_weight))
         # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
-        # Of all feasible rows, or of the preferred ones: those with the highest total, this total, and where the preferred
-        # ones are, (n_nodes,), or None. None if they are not known.
+        # The best feasible rows, their total, and the preferred rows, bool (n_nodes,), if only these were compared. None if
+        # the best rows are not known.
         self._best: _Best | None = None
 
     def follow(
