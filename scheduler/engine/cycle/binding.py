@@ -73,7 +73,7 @@ def final_check(cache: Cache, assumed: AssumedPod) -> Status:
     counted = cache.pod(assumed.pod.uid)
     without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
     state, diagnosis = AttemptState(), Diagnosis.blank(snapshot.n_nodes)
-    status = filtering.run_pre_filter(state, assumed.pod, without, diagnosis)
+    status = filtering.run_pre_filter(state, assumed.pod, without, diagnosis, with_quotas=False)
     rows = np.array([row], dtype=np.intp)
     try:
         if status.is_success and filtering.run_filters(state, assumed.pod, without, rows, diagnosis).size:

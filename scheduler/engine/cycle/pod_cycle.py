@@ -145,7 +145,7 @@ class PodCycle:
         """Decide on the current cluster, and return the snapshot too.
 
         If several replicas place pods, the nodes of this one are preferred, and a pod that another one passed on is tried
-        only on its nominated node.
+        only on its nominated node, without quotas: this one does not know all pods that wait for them.
         """
         snapshot = self._cache.snapshot()
         shards, pod, preferred = self._shared.profiles.shards, attempt.queued.pod, None
@@ -153,7 +153,7 @@ class PodCycle:
         if shards is not None and not shards.decides(pod):
             row = snapshot.row_of(pod.pod.status.nominated_node_name)
             rows = np.array([] if row is None else [row], dtype=np.intp)
-            options = DecisionOptions(within=rows, may_preempt=False)
+            options = DecisionOptions(within=rows, may_preempt=False, with_quotas=False)
             # Pods that were passed on at the same moment would keep each other away again and again. Members of one group
             # would too: the replica that decides leaves their nominations out, as its `options` say.
             together = () if pod.group is None else self._profiles.tree_of(pod.group)

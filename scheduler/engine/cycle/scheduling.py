@@ -57,6 +57,7 @@ class DecisionOptions:
         choose: selects one of the feasible nodes, or None, instead of Score.
         may_preempt: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
         asks_extenders: whether extenders take part.
+        with_quotas: whether quotas limit the pod.
     """
 
     group: PodGroup | None = None
@@ -65,6 +66,7 @@ class DecisionOptions:
     choose: ChooseNode | None = None
     may_preempt: bool = True
     asks_extenders: bool = True
+    with_quotas: bool = True
 
 
 BY_ITSELF: Final = DecisionOptions()
@@ -229,7 +231,9 @@ class _Cycle:
         """
         if not self.snapshot.n_nodes:
             return False
-        status = self.framework.filtering.run_pre_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+        status = self.framework.filtering.run_pre_filter(
+            self.state, self.pod, self.snapshot, self.diagnosis, with_quotas=self.options.with_quotas
+        )
         if self.options.within is not None:
             self.diagnosis.look_within(self.options.within)
         if not (status.is_success or status.is_rejected):

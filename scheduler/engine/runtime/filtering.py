@@ -30,6 +30,7 @@ from scheduler.engine.runtime.plugin_classes import called_for, keeps_rows_apart
 from scheduler.framework.interface import (
     ExtensionCall,
     ExtensionPoint,
+    Plugin,
     PostFilterResult,
     PreFilterPlugin,
     PreFilterResult,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     )
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.interface import FilterPlugin, Plugin, PostFilterPlugin
+    from scheduler.framework.interface import FilterPlugin, PostFilterPlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
 
@@ -139,6 +140,9 @@ class Filtering:
         self._counting = {
             plugin.name for plugin in pre_filter if overrides(plugin, PreFilterPlugin, "add_pods")
         }
+        self._with_quotas = frozenset(
+            plugin.name for plugin in pre_filter if overrides(plugin, Plugin, "quota_usages")
+        )
         self._caches = {
             plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
         }
@@ -161,9 +165,18 @@ class Filtering:
     # PreFilter.
 
     def run_pre_filter(
-        self, state: AttemptState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self,
+        state: AttemptState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        *,
+        with_quotas: bool = True,
     ) -> Status:
         """Run PreFilter, and record narrowing and rejection in the diagnosis.
+
+        `with_quotas` is false if an earlier decision was about quotas, and this one is about a node: the plugins that enforce
+        quotas are not called then.
 
         Returns:
             A success, a rejection of the pod for all nodes, or an error.
@@ -175,6 +188,9 @@ class Filtering:
             asked, left_out = self._pre_filter, _NO_PLUGINS
             if pod.pod.spec.node_name:
                 asked, left_out = self._for_resize(pod)
+            elif not with_quotas and self._with_quotas:
+                asked = [plugin for plugin in asked if plugin.name not in self._with_quotas]
+                left_out = self._with_quotas
             prepared = None if left_out else self._prepared(state, pod, snapshot)
             if prepared is None:
                 status, _ = self._pre_filter_all(asked, left_out, state, pod, snapshot, diagnosis)

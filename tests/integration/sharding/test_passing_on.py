@@ -13,6 +13,7 @@ from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import WAITS_FOR_NODES, OwnShard
 from scheduler.framework import PermitPlugin, ReservePlugin, Wait
 from scheduler.simulator.faults import requests
+from tests.integration.plugins.test_fair_queues import DEFINITION, QUEUES, queue
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 
@@ -53,6 +54,20 @@ profiles:
 - schedulerName: custom-scheduler
   plugins: {multiPoint: {enabled: [{name: Hold}]}}
 """
+FAIR_QUEUES = "".join(
+    [
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n",
+        *(
+            f"""\
+- schedulerName: {name}
+  plugins:
+    multiPoint: {{enabled: [{{name: FairQueues}}]}}
+    postFilter: {{enabled: [{{name: FairQueues}}], disabled: [{{name: "*"}}]}}
+"""
+            for name in ("custom-scheduler", "second-scheduler")
+        ),
+    ]
+)
 
 
 class Replica:
@@ -76,12 +91,14 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(it: Cluster, number: int = 2) -> AsyncIterator[list[Replica]]:
+async def replicas(
+    it: Cluster, number: int = 2, configuration: str = HOLDING
+) -> AsyncIterator[list[Replica]]:
     """Run daemons; each of the first two may use a half of the buckets."""
     Hold.reserved.clear()
     plugins = {"Hold": Hold}
     async with asyncio.TaskGroup() as tasks:
-        daemons, made = [it.daemon(HOLDING, plugins=plugins, seed=seed) for seed in range(number)], []
+        daemons, made = [it.daemon(configuration, plugins=plugins, seed=seed) for seed in range(number)], []
         for each in daemons:
             made += [Replica(await each.__aenter__(), f"replica-{len(made)}", tasks)]
         for replica, half in zip(made, HALVES, strict=False):
@@ -396,6 +413,21 @@ async def test_one_of_two_pods_that_are_passed_on_to_the_same_capacity_at_once_i
         await asyncio.sleep(60.0)
 
         assert sorted(bool(it.node_of(f"p-{third}")) for third in (0, 1)) == [False, True]
+
+
+async def test_the_replica_that_binds_a_pod_does_not_limit_its_queue(tmp_path: Path) -> None:
+    """It does not know the pods that wait, from which the shares follow; the replica that decides does."""
+    quotas = next(half for half in (0, 1) if bucket_of("quotas") in HALVES[half])
+    async with cluster(tmp_path) as it:
+        await it.define(DEFINITION)
+        it.server.store.create(QUEUES, queue("default"))
+        async with replicas(it, configuration=FAIR_QUEUES):
+            it.add_nodes(*nodes_of(1 - quotas, 1, cpu="4"))
+            names = ("custom-scheduler", "second-scheduler")
+            it.add_pods(*(pod_object(name, cpu="1", scheduler_name=name) for name in names))
+            await asyncio.sleep(0.5)
+
+            assert all(it.node_of(name) for name in names)
 
 
 async def test_a_pod_that_is_deleted_while_it_is_passed_on_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt
 from scheduler.engine.cycle.binding import final_check
 from scheduler.engine.state.cache import Cache
-from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
+from scheduler.framework import Code, CycleState, FilterPlugin, PreFilterPlugin, QueuedPodInfo, Status
 from scheduler.framework.reasons import Cause
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import node, pod, pod_object
@@ -166,6 +166,28 @@ def test_a_plugin_that_fails_in_the_final_check_is_an_error_of_the_attempt() -> 
     assert status.code is Code.ERROR
     assert 'running "Raises" filter plugin' in status.message
     assert "out of order" in status.message
+
+
+class Full(PreFilterPlugin):
+    name = "Full"
+
+    def pre_filter(self, state: Any, pod: Any, snapshot: Any) -> Status:
+        return Status.unschedulable("the queue is full")
+
+
+class FullQuota(Full):
+    def quota_usages(self, plugins: Any, pending: Any) -> Any:
+        yield from ()
+
+
+@pytest.mark.parametrize(("plugin", "is_valid"), [(Full(), False), (FullQuota(), True)])
+def test_the_final_check_is_about_the_node_and_not_about_quotas(
+    plugin: PreFilterPlugin, *, is_valid: bool
+) -> None:
+    it = Chosen()
+    it.choice = replace(it.choice, attempt=replace(it.choice.attempt, framework=framework_of(plugin)))
+
+    assert final_check(it.cache, it.choice).is_success == is_valid
 
 
 @pytest.mark.parametrize("happened", [nothing, our_own_next_choice, its_own_confirmation, a_change_elsewhere])
