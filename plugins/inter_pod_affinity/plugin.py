@@ -217,10 +217,14 @@ def _is_placed(pod: PodInfo) -> bool:
 
 
 def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
-    """Return whether there are terms and all may match a pod; namespace selectors are not evaluated.
+    """Return whether there are terms and all may match a pod.
 
-    A hint is called for each waiting pod, so it checks only the first terms, and no term with very many requirements. It may
-    requeue a pod too often, but never misses an event.
+    As in kube-scheduler, a namespace selector that requires a label matches no pod here: a pod that waits for pods of such
+    namespaces is not requeued by them. A hint is called for each waiting pod, so it checks only the first terms, and no term with
+    very many requirements; beyond, the pod is requeued.
+
+    Source:
+        kube-scheduler v1.36, plugins/interpodaffinity/filtering.go, podMatchesAllAffinityTerms.
     """
     return bool(terms) and all(
         _is_long(each) or each.term.matches(pod.namespace, pod.labels, _NO_LABELS)

@@ -1,8 +1,8 @@
 """Kubernetes quantities: `100m`, `1.5Gi`, `2e3`, their canonical form, and their int64 values.
 
 Upstream stores a quantity in one of two forms: an int64 with a power of ten, or, if that is too small, a
-decimal of any size. The form matters after the arithmetic: a value that does not fit int64 is read as 0 in
-the first form and wraps around in the second. So the form is kept here too.
+decimal of any size. The form matters after the arithmetic: a value that does not fit int64 wraps around in the
+second form, and in the first one it is read as 0, or wraps around if it is multiplied at once. So the form is kept here too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ _MAX_BITS = 332  # the bits of 100 digits
 _MAX_NANOS = 10**_MAX_DIGITS
 _CHUNK = 500  # digits; Python converts text to an int in quadratic time
 _CACHED_LENGTH = 100
+
+# The powers of ten by which upstream multiplies an int64 at once. By others it multiplies ten by ten until that does not fit.
+# Source: kube-scheduler v1.36, k8s.io/apimachinery/pkg/api/resource/math.go, positiveScaleInt64.
+_WRAPPING_POWERS = frozenset({1, 2, 3, 6, 9})
 
 _MILLI = -3
 _NANO = -9
@@ -253,10 +257,13 @@ class Quantity:
         if self.exponent < exponent:
             size = _divide_up(abs(self.unscaled), _power(exponent - self.exponent))
             return size if self.unscaled > 0 else -size
-        if not self.unscaled or self.exponent - exponent > _INT64_DIGITS:
+        power = self.exponent - exponent
+        if not self.unscaled or power > _INT64_DIGITS:
             return 0
         scaled = self._at(exponent)
-        return scaled if _fits_int64(scaled) else 0
+        if _fits_int64(scaled):
+            return scaled
+        return _wrap(scaled) if power in _WRAPPING_POWERS and self.unscaled != _MIN_INT64 else 0
 
     def _scaled_decimal(self, exponent: int) -> int:
         held, unscaled = (self.exponent, self.unscaled) if self._held is None else self._held

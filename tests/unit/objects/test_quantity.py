@@ -76,6 +76,9 @@ def number(quantity: Quantity) -> Fraction:
         pytest.param("1e19", 0, 0, id="int64 form is 0"),
         pytest.param("10E", 0, 0, id="int64 form of exa"),
         pytest.param("9e18", 9 * 10**18, 0, id="int64 form that fits only without milli"),
+        pytest.param("10000000000000000", 10**16, 10**19 - 2**64, id="int64 form wraps in milli"),
+        pytest.param("9999999999999M", 9999999999999 * 10**6 - 2**64, 1864712048423024128, id="and in units"),
+        pytest.param("99999999999999999e4", 0, 0, id="a power that upstream does not multiply at once"),
         pytest.param("9223372036854775808", MIN_INT64, 0, id="decimal form wraps around"),
         pytest.param("18446744073709551616", 0, 0, id="decimal form wraps to zero"),
         pytest.param("18446744073709551617.5", 2, 1500, id="decimal form wraps, then rounds"),
@@ -176,6 +179,12 @@ def test_a_sum_beyond_int64_becomes_decimal_and_wraps_around():
     assert total.is_int64 is False
     assert number(total) == 10 * number(nearly)
     assert total.value() == 10 * 999999999999999999 - 2**64
+
+
+def test_a_sum_in_int64_form_wraps_around_in_milli():
+    total = parse_quantity("1E") + parse_quantity("1")
+    assert total.is_int64
+    assert total.milli_value() == 10**3 * (10**18 + 1) - 54 * 2**64
 
 
 def test_a_sum_becomes_decimal_when_the_finer_unit_does_not_hold_the_larger_part():
