@@ -79,7 +79,8 @@ class AssumedPod:
         node_generation: the node's generation when it was chosen; see `Cache.node_generation`.
         group: the joint binding of the pod's group; None for a pod without a group.
         nominated: the node to which the pod was nominated before; "" for none.
-        is_passed_on: whether another replica is to bind the pod, because the node belongs to it.
+        is_passed_on: whether another replica is to bind the pod, because the node belongs to it; False if this replica only binds
+            a pod that was passed on to it; None if it decides and binds.
     """
 
     attempt: Attempt
@@ -89,7 +90,7 @@ class AssumedPod:
     node_generation: int = 0
     group: GroupBinding | None = None
     nominated: str = ""
-    is_passed_on: bool = False
+    is_passed_on: bool | None = None
 
     def is_current(self, newest: PodInfo | None) -> bool:
         """Return whether the newest version of the pod exists, has the same uid, and is still to be bound."""

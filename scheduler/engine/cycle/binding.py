@@ -447,8 +447,9 @@ class BindingCycle:
         The pod is returned even if its capacity was already free, because its reservations were not.
         """
         uid = assumed.pod.uid
-        if not assumed.is_passed_on:
-            assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
+        assumed.attempt.framework.run_unreserve(
+            assumed.state, assumed.pod, assumed.node_name, of_quotas=bool(assumed.is_passed_on)
+        )
         self._waiting_pods.release(uid)
         forgotten, counted = self._cache.forget(uid), self._cache.pod(uid)
         is_there = counted is not None and counted.node_name == assumed.node_name

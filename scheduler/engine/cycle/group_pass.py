@@ -561,10 +561,9 @@ class GroupPasses:
         self._kept.pop(assumed.pod.uid, None)
 
     def _undo(self, assumed: AssumedPod) -> None:
-        if not assumed.is_passed_on:
-            assumed.attempt.framework.run_unreserve(
-                assumed.state, assumed.pod, assumed.node_name, goes_on=True
-            )
+        assumed.attempt.framework.run_unreserve(
+            assumed.state, assumed.pod, assumed.node_name, goes_on=True, of_quotas=bool(assumed.is_passed_on)
+        )
         self._cache.forget(assumed.pod.uid)
         self._pauses.released(assumed.pod.uid)
         if assumed.nominated and self._pauses.is_there(assumed.pod.uid):

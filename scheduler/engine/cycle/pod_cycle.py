@@ -12,7 +12,7 @@ from scheduler.engine.cycle.scheduling import BY_ITSELF, DecisionOptions, decide
 from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.status import Status
 from scheduler.loop_work import run_to_end
 
 if TYPE_CHECKING:
@@ -242,7 +242,11 @@ class PodCycle:
         self._nominator.delete(placed.uid)
         node_generation = self._cache.node_generation(node_name)
         decision.state.forget_rows()
-        shards = self._shared.profiles.shards
+        shards, is_passed_on = self._shared.profiles.shards, None
+        if shards is not None and shards.passes_on(decision.pod, node_name):
+            is_passed_on = True
+        elif shards is not None and not shards.decides(attempt.queued.pod):
+            is_passed_on = False
         return AssumedPod(
             attempt,
             decision.state,
@@ -250,17 +254,18 @@ class PodCycle:
             node_name,
             node_generation,
             nominated=nominated,
-            is_passed_on=shards is not None and shards.passes_on(decision.pod, node_name),
+            is_passed_on=is_passed_on,
         )
 
     def reserve(self, assumed: AssumedPod) -> Status:
         """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption.
 
-        The replica that binds the pod runs them for a pod that is passed on.
+        Of a pod that is passed on, the replica that decides runs the plugins that enforce quotas, and the one that binds the
+        others.
         """
-        if assumed.is_passed_on:
-            return SUCCESS
-        return assumed.attempt.framework.run_reserve(assumed.state, assumed.pod, assumed.node_name)
+        return assumed.attempt.framework.run_reserve(
+            assumed.state, assumed.pod, assumed.node_name, of_quotas=assumed.is_passed_on
+        )
 
     def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
         """Run Permit plugins; see `Framework.run_permit`.
@@ -268,13 +273,9 @@ class PodCycle:
         Of a pod that is passed on, the replica that decides runs the plugin of its group, and the one that binds the others:
         each replica that binds members would wait for those of the others.
         """
-        shards, of_group = self._shared.profiles.shards, None
-        if assumed.is_passed_on:
-            of_group = True
-        elif shards is not None and not shards.decides(assumed.attempt.queued.pod):
-            of_group = False
-        framework = assumed.attempt.framework
-        return framework.run_permit(assumed.state, assumed.pod, assumed.node_name, of_group=of_group)
+        return assumed.attempt.framework.run_permit(
+            assumed.state, assumed.pod, assumed.node_name, of_group=assumed.is_passed_on
+        )
 
     def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:
         """Keep an assumption, and hold the pod at Permit if plugins request it."""

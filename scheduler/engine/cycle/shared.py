@@ -12,12 +12,12 @@ from scheduler.engine.cycle.time_slices import ClusterFreeze
 from scheduler.engine.ports import Time
 from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.runtime.budget import LoopBudget
+from scheduler.engine.runtime.plugin_classes import enforces_quotas
 from scheduler.engine.runtime.waiting_pods import WaitingPodsMap
 from scheduler.engine.sharding.shards import is_passed_on
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.errors import ObjectError
-from scheduler.framework.interface import Plugin
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.engine.sharding.shards import Shards
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.events import EventWithHint
+    from scheduler.framework.interface import Plugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
@@ -135,7 +136,7 @@ class Profiles:
         found: dict[type[Plugin], dict[str, Plugin]] = {}
         for name, framework in self.frameworks.items():
             for plugin in framework.plugins.all():
-                if type(plugin).quota_usages is not Plugin.quota_usages:
+                if enforces_quotas(plugin):
                     found.setdefault(type(plugin), {})[name] = plugin
         return list(found.values())
 

@@ -26,11 +26,10 @@ from scheduler.engine.runtime.calls import (
     is_pre_filter,
 )
 from scheduler.engine.runtime.equivalence_classes import Prepared
-from scheduler.engine.runtime.plugin_classes import called_for, keeps_rows_apart, overrides
+from scheduler.engine.runtime.plugin_classes import called_for, enforces_quotas, keeps_rows_apart, overrides
 from scheduler.framework.interface import (
     ExtensionCall,
     ExtensionPoint,
-    Plugin,
     PostFilterResult,
     PreFilterPlugin,
     PreFilterResult,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     )
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.interface import FilterPlugin, PostFilterPlugin
+    from scheduler.framework.interface import FilterPlugin, Plugin, PostFilterPlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
 
@@ -140,9 +139,7 @@ class Filtering:
         self._counting = {
             plugin.name for plugin in pre_filter if overrides(plugin, PreFilterPlugin, "add_pods")
         }
-        self._with_quotas = frozenset(
-            plugin.name for plugin in pre_filter if overrides(plugin, Plugin, "quota_usages")
-        )
+        self._with_quotas = frozenset(plugin.name for plugin in pre_filter if enforces_quotas(plugin))
         self._caches = {
             plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
         }

@@ -24,7 +24,7 @@ from scheduler.engine.runtime.calls import (
 from scheduler.engine.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.engine.runtime.filtering import Filtering
 from scheduler.engine.runtime.placing import Placing
-from scheduler.engine.runtime.plugin_classes import called_for
+from scheduler.engine.runtime.plugin_classes import called_for, enforces_quotas
 from scheduler.engine.runtime.scoring import Scoring
 from scheduler.framework.events import (
     EVERYTHING,
@@ -299,10 +299,17 @@ class Framework:
 
     # After a node is chosen.
 
-    def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Run Reserve plugins in order; return the first rejection or error, after which the caller must unreserve."""
+    def run_reserve(
+        self, state: CycleState, pod: PodInfo, node_name: str, *, of_quotas: bool | None = None
+    ) -> Status:
+        """Run Reserve plugins in order; return the first rejection or error, after which the caller must unreserve.
+
+        `of_quotas` says whether only the plugins that enforce quotas are run, or only the others; None for all.
+        """
         with PointTiming(self._call, ExtensionPoint.RESERVE) as timing:
             for plugin in self._reserve:
+                if of_quotas is not None and enforces_quotas(plugin) != of_quotas:
+                    continue
                 status = self._call.status(
                     plugin, ExtensionPoint.RESERVE, plugin.reserve, state, pod, node_name
                 )
@@ -312,16 +319,24 @@ class Framework:
         return SUCCESS
 
     def run_unreserve(
-        self, state: CycleState, pod: PodInfo, node_name: str, *, goes_on: bool = False
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        node_name: str,
+        *,
+        goes_on: bool = False,
+        of_quotas: bool = False,
     ) -> None:
         """Run `unreserve` of all Reserve plugins in reverse order; an exception is logged and the others still run.
 
-        `goes_on` is true if the attempt continues afterwards.
+        `goes_on` is true if the attempt continues afterwards. `of_quotas` is true if only the plugins that enforce quotas ran.
         """
-        self._call.budget.run_cleanup(self._unreserve, state, pod, node_name, goes_on=goes_on)
+        self._call.budget.run_cleanup(self._unreserve, state, pod, node_name, of_quotas, goes_on=goes_on)
 
-    def _unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+    def _unreserve(self, state: CycleState, pod: PodInfo, node_name: str, of_quotas: bool) -> None:
         for plugin in reversed(self._reserve):
+            if of_quotas and not enforces_quotas(plugin):
+                continue
             try:
                 self._call.guarded(
                     plugin,

@@ -95,6 +95,11 @@ def overrides(plugin: Plugin | type[Plugin], contract: type[Plugin], *methods: s
     return any(getattr(kind, method) is not getattr(contract, method) for method in methods)
 
 
+def enforces_quotas(plugin: Plugin) -> bool:
+    """Return whether a plugin enforces queues or quotas."""
+    return overrides(plugin, Plugin, "quota_usages")
+
+
 def called_for(pod: PodInfo, plugins: Sequence[P]) -> Sequence[P]:
     """Return the plugins that are called for a pod; see `Plugin.evaluates_resizes`.
 

@@ -61,7 +61,7 @@ FAIR_QUEUES = "".join(
             f"""\
 - schedulerName: {name}
   plugins:
-    multiPoint: {{enabled: [{{name: FairQueues}}]}}
+    multiPoint: {{enabled: [{{name: FairQueues}}, {{name: Hold}}]}}
     postFilter: {{enabled: [{{name: FairQueues}}], disabled: [{{name: "*"}}]}}
 """
             for name in ("custom-scheduler", "second-scheduler")
@@ -428,6 +428,25 @@ async def test_the_replica_that_binds_a_pod_does_not_limit_its_queue(tmp_path: P
             await asyncio.sleep(0.5)
 
             assert all(it.node_of(name) for name in names)
+
+
+async def test_a_pod_that_is_passed_on_counts_once_in_its_queue(tmp_path: Path) -> None:
+    """If it counted as a pending pod too, its queue would keep a share for it that another queue could use."""
+    quotas = next(half for half in (0, 1) if bucket_of("quotas") in HALVES[half])
+    async with cluster(tmp_path) as it:
+        await it.define(DEFINITION)
+        for name in ("a", "b"):
+            it.server.store.create("namespaces", {"metadata": {"name": name}})
+            it.server.store.create(QUEUES, queue(name))
+        async with replicas(it, configuration=FAIR_QUEUES) as both:
+            it.add_nodes(*nodes_of(1 - quotas, 1, cpu="4"))
+            it.add_pods(pod_object("held", namespace="a", cpu="1", labels={"held": "yes"}))
+            await it.until(lambda: both[1 - quotas].daemon.parts.cache.counts()["assumed_pods"])
+            it.add_pods(*(pod_object(f"b-{each}", namespace="b", cpu="1") for each in range(3)))
+            await asyncio.sleep(30.0)
+
+            assert all(it.pod(f"b-{each}", "b")["spec"].get("nodeName") for each in range(3))
+            assert not it.pod("held", "a")["spec"].get("nodeName")
 
 
 async def test_a_pod_that_is_deleted_while_it_is_passed_on_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -49,6 +49,31 @@ def test_all_plugins_reserve_without_a_rejection():
     assert [plugin.called() for plugin in plugins] == [["reserve"], ["reserve"]]
 
 
+class ReservesQuota(Reserve):
+    def quota_usages(self, plugins: Any, pending: Any) -> Any:
+        yield from ()
+
+
+@pytest.mark.parametrize(("of_quotas", "called"), [(None, "AB"), (True, "B"), (False, "A")])
+def test_reserve_of_quotas_is_apart(of_quotas: bool | None, called: str):
+    plugins = [Reserve("A"), ReservesQuota("B")]
+    framework = framework_of(*plugins)
+
+    framework.run_reserve(STATE, POD, "n0", of_quotas=of_quotas)
+
+    assert "".join(plugin.name for plugin in plugins if plugin.called()) == called
+
+
+@pytest.mark.parametrize(("of_quotas", "called"), [(False, "AB"), (True, "B")])
+def test_unreserve_is_called_only_where_reserve_may_have_been(of_quotas: bool, called: str):
+    plugins = [Reserve("A"), ReservesQuota("B")]
+    framework = framework_of(*plugins)
+
+    framework.run_unreserve(STATE, POD, "n0", of_quotas=of_quotas)
+
+    assert "".join(plugin.name for plugin in plugins if plugin.called()) == called
+
+
 def test_permit_collects_the_waiting_plugins_and_their_capped_timeouts():
     framework = framework_of(
         Permit("A", Wait(5)),
