@@ -431,7 +431,14 @@ class ScoreState:
         changes = snapshot.node_changes
         if changes is None or any(domains.count > _FEW_DOMAINS for domains in self._domains):
             return None
-        return changes, changes.end, self._keys, tuple([domains.content() for domains in self._domains])
+        content = tuple([domains.content() for domains in self._domains])
+        return (
+            changes,
+            changes.end,
+            snapshot.n_nodes,
+            self._keys,
+            content,
+        )  # the removal of the last row is not in the log
 
 
 class LastScores:

@@ -729,6 +729,17 @@ def test_pods_with_the_same_pods_near_each_node_share_their_scores():
     assert ranked(inter_pod_affinity, table.snapshot(), every)[0] is not raw
 
 
+def test_scores_are_not_shared_after_the_removal_of_the_last_node():
+    """The log of changed rows has no row of it."""
+    table, inter_pod_affinity = zones(on("a", near(term()))).table(), plugin()
+    before = ranked(inter_pod_affinity, table.snapshot(), table.snapshot().all_rows)[0]
+
+    table.remove_node(table.nodes[-1].name)
+    after = ranked(inter_pod_affinity, table.snapshot(), table.snapshot().all_rows)[0]
+
+    assert after.tolist() == before.tolist()[:-1]
+
+
 def test_scores_by_two_labels_with_the_same_values_are_not_shared():
     labels = [{"zone": "1", "rack": "1"}, {"zone": "1", "rack": "2"}, {"zone": "2", "rack": "2"}]
     table = cluster(*[node(name, labels=its) for name, its in zip("abc", labels, strict=True)]).table()
