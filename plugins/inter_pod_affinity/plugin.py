@@ -431,14 +431,9 @@ class ScoreState:
         changes = snapshot.node_changes
         if changes is None or any(domains.count > _FEW_DOMAINS for domains in self._domains):
             return None
-        content = tuple([domains.content() for domains in self._domains])
-        return (
-            changes,
-            changes.end,
-            snapshot.n_nodes,
-            self._keys,
-            content,
-        )  # the removal of the last row is not in the log
+        # The log does not have the removal of the last row.
+        nodes = changes, changes.end, snapshot.n_nodes
+        return nodes, self._keys, tuple([domains.content() for domains in self._domains])
 
 
 class LastScores:
@@ -450,7 +445,7 @@ class LastScores:
     def __init__(self) -> None:
         self._basis: Hashable | None = None
         self._raw: Int64s | None = None
-        self._normalized: dict[tuple[int, int], Int64s] = {}
+        self._normalized: dict[tuple[np.int64, np.int64], Int64s] = {}
 
     def raw(self, found: ScoreState, snapshot: Snapshot) -> Int64s:
         """Return the weights of a pod, (n_nodes,), read-only if they are kept."""
@@ -463,14 +458,16 @@ class LastScores:
         return self._raw
 
     def normalized(self, scores: Int64s, feasible: Rows) -> Int64s:
-        """Return the result of `normalized`, which depends on the lowest and the highest score of the feasible nodes only."""
-        if scores is not self._raw or not feasible.size:
-            return normalized(scores, feasible)
-        ours = scores if len(feasible) == len(scores) else scores[feasible]
-        extremes = int(ours.min()), int(ours.max())
+        """Scale the feasible nodes' scores to 0 to 100, (n_nodes,), valid at these nodes; all 0 if they are equal."""
+        if not feasible.size:
+            return np.zeros(len(scores), dtype=np.int64)
+        ours = scores if len(feasible) == len(scores) else scores.take(feasible)
+        extremes = ours.min(), ours.max()
+        if scores is not self._raw:
+            return scaled(scores, *extremes)
         found = self._normalized.get(extremes)
         if found is None:
-            found = self._normalized[extremes] = shared(normalized(scores, feasible))
+            found = self._normalized[extremes] = shared(scaled(scores, *extremes))
         return found
 
 
@@ -479,21 +476,21 @@ _FEW: Final = 4
 """If there are fewer values than one for this number of nodes, each value is computed once."""
 
 
-def normalized(scores: Int64s, feasible: Rows) -> Int64s:
-    """Scale the feasible nodes' scores to 0 to 100, (n_nodes,), valid at these nodes; all 0 if they are equal."""
-    ours = scores if len(feasible) == len(scores) else scores[feasible]
-    if ours.size:
-        lowest = ours.min()
-        span = ours.max() - lowest
-        if span > 0:  # for all nodes: to write those of the feasible ones into another array takes longer
-            above = scores - lowest if lowest else scores
-            if _FEW * span < len(scores):  # each value is scaled once
-                values = (float(MAX_NODE_SCORE) * (np.arange(span + 1) / span)).astype(np.int64)
-                taken: Int64s = values.take(above, mode="clip")
-                return taken
-            scaled: Int64s = (float(MAX_NODE_SCORE) * (above / span)).astype(np.int64)
-            return scaled
-    return np.zeros(len(scores), dtype=np.int64)
+def scaled(scores: Int64s, lowest: np.int64, highest: np.int64) -> Int64s:
+    """Scale scores so that the lowest becomes 0 and the highest 100; all 0 if they are equal.
+
+    All nodes are scaled, because to write those of the feasible ones into another array takes longer.
+    """
+    span = highest - lowest
+    if span <= 0:
+        return np.zeros(len(scores), dtype=np.int64)
+    above = scores - lowest if lowest else scores
+    if _FEW * span < len(scores):  # each value is scaled once
+        values = (float(MAX_NODE_SCORE) * (np.arange(span + 1) / span)).astype(np.int64)
+        taken: Int64s = values.take(above, mode="clip")
+        return taken
+    each: Int64s = (float(MAX_NODE_SCORE) * (above / span)).astype(np.int64)
+    return each
 
 
 _PRE_FILTER = "PreFilterInterPodAffinity"
