@@ -211,9 +211,8 @@ class NodeResourceTopologyMatch(
         self._strategy = ZoneScores(strategy.type, weights)
         self._aligned: BoundedDict[ZoneRequest, SlotResults] = BoundedDict(_MOST_REQUESTS)
         self._scores: BoundedDict[ZoneRequest, SlotResults] = BoundedDict(_MOST_REQUESTS)
-        self._waiting: BoundedDict[str, None] = BoundedDict(
-            _MOST_WAITING
-        )  # uids of pods that stale nodes rejected
+        # Uids of pods that stale nodes rejected.
+        self._waiting: BoundedDict[str, None] = BoundedDict(_MOST_WAITING)
         self._numbers = metrics.gauge(
             "custom_scheduler_node_topologies",
             "NodeResourceTopologies by state: read, invalid in part or as a whole, and stale.",

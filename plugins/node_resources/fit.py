@@ -168,9 +168,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             return None  # its own amounts on the node count
         backed = self._devices.wanted_by(pod)
         if backed and self._scores_devices:
-            return (
-                None  # a device may be available on many nodes, and become allocated on all of them at once
-            )
+            # A device may be available on many nodes, and become allocated on all of them at once.
+            return None
         return tuple(pod.resources.requests.items()), self._score_requests(pod), backed
 
     def events(self) -> Sequence[EventWithHint]:

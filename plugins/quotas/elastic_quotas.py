@@ -287,9 +287,8 @@ class NamespaceUsage:
     ) -> NamespaceUsage:
         """Count the pods of a hypothetical snapshot, which is not the live cluster."""
         usage = cls(account_of)
-        usage._follow_rows(
-            snapshot, range(snapshot.n_nodes)
-        )  # a loop over all nodes, outside of scheduling cycles
+        # A loop over all nodes, outside of scheduling cycles.
+        usage._follow_rows(snapshot, range(snapshot.n_nodes))
         usage._name(with_quota)
         return usage
 

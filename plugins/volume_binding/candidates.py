@@ -180,17 +180,15 @@ class Candidates(ABC, Generic[S, T]):
         self._seen = 0
         self._left: dict[str, None] = {}  # names that have to be read again
         self.version = 0
-        self._removed: deque[int] = deque(
-            maxlen=_MOST_REMOVED
-        )  # numbers: the last changes, if they were removals
+        # Numbers: the last changes, if they were removals.
+        self._removed: deque[int] = deque(maxlen=_MOST_REMOVED)
         self._clear()
 
     def _clear(self) -> None:
         self.ranked: Sequence[tuple[int, str, int]] = ()
         self._known: dict[str, tuple[tuple[int, str, int], Reach]] = {}  # name -> its place in `ranked`
-        self._new: dict[
-            str, tuple[tuple[int, str, int], Reach, int]
-        ] = {}  # objects without a number, and their codes
+        # Objects without a number, and their codes.
+        self._new: dict[str, tuple[tuple[int, str, int], Reach, int]] = {}
         self._added = 0
         self._codes: Int64s = np.zeros(0, dtype=np.int64)  # by number: places in `_traits`
         self._n_fit = 0  # how many codes are not 0
@@ -404,9 +402,8 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, CapacityTraits]):
 
     def __init__(self, class_name: str) -> None:
         super().__init__(class_name)
-        self._largest: tuple[tuple[object, ...], Int64s] | None = (
-            None  # versions of reports and nodes, and the result
-        )
+        # Versions of reports and nodes, and the result.
+        self._largest: tuple[tuple[object, ...], Int64s] | None = None
 
     def _is_one(self, capacity: CSIStorageCapacity) -> bool:
         return capacity.storage_class_name == self._class_name

@@ -169,9 +169,8 @@ class RecentEvictions:
 
     def __init__(self) -> None:
         self.count = 0
-        self._evictions: deque[tuple[float, str, str]] = (
-            deque()
-        )  # time, `namespace/name`, uid of the controller
+        # Time, `namespace/name`, uid of the controller.
+        self._evictions: deque[tuple[float, str, str]] = deque()
         self._times: dict[tuple[str, str], deque[float]] = {}  # see `by_pod`, `by_controller` and `IN_ALL`
 
     @staticmethod

@@ -204,9 +204,8 @@ class ResourceArrays:
             array = self._read(resource)
             if array is None:
                 return _zeros(self._n_nodes)
-            if (
-                resource in self._offered()
-            ):  # the number of other names is unlimited, and a later node may offer them
+            if resource in self._offered():
+                # The number of other names is unlimited, and a later node may offer them.
                 self._arrays[resource] = array
         return array
 

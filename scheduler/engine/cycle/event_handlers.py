@@ -240,9 +240,8 @@ class PodHandler(EventHandler[PodInfo]):
             for event in changes:
                 self._bus.happened(event, old, new)
             if old.group != new.group and new.group is not None and self._profiles.pod_group(new.group):
-                self._bus.happened(
-                    ASSIGNED_POD_ADD, None, new
-                )  # for pods that wait for other members of the group
+                # For pods that wait for other members of the group.
+                self._bus.happened(ASSIGNED_POD_ADD, None, new)
             return [*queued, *changes]
         if new.node_name:
             self._cache.add_pod(new)

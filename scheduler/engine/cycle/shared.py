@@ -145,9 +145,8 @@ class Profiles:
         return self.frameworks[queued.pod.scheduler_name].sort_key(queued)
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
-        if self.shards is not None and self.is_only_bound(
-            pod
-        ):  # the replica that decided let it pass, with the others of its group
+        if self.shards is not None and self.is_only_bound(pod):
+            # The replica that decided let it pass, with the others of its group.
             return SUCCESS
         return self.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
 

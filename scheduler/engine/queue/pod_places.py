@@ -182,9 +182,8 @@ class GroupPlaces:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[
-            GroupKey, Counter[Place]
-        ] = {}  # group -> place -> number of its pods, those in flight too
+        # group -> place -> number of its pods, those in flight too
+        self._groups: dict[GroupKey, Counter[Place]] = {}
         self.of: dict[str, GroupKey] = {}
         self._waiting = Counter[Place]()  # place -> number of groups
         self._pods = Counter[Place]()  # place -> number of pods of groups

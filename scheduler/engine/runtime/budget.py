@@ -177,11 +177,8 @@ class LoopBudget:
         self._now, self._used = now, used
         self._has_clock = False
         self._is_ticking = False
-        self._armed = (
-            0.0,
-            0.0,
-            0.0,
-        )  # time and CPU time of the thread when the timer was set, and its seconds
+        # Time and CPU time of the thread when the timer was set, and its seconds.
+        self._armed = (0.0, 0.0, 0.0)
         self._began: float | None = None
         self._own = 0.0  # processor seconds that the slice has certainly used, up to the last alarm
         self._sample: tuple[float, float, float] | None = None  # see `_is_its_own`

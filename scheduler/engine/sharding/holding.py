@@ -110,9 +110,8 @@ class BucketHolder:
         self._claims: dict[int, int] = {}  # bucket -> version of the assignment that first reserved it
         self._known_version = -1  # the cache has all Bindings that were written before this version
         self.under_way: Callable[[], Collection[int]] = tuple
-        self._quiet_at: dict[
-            int, float
-        ] = {}  # bucket -> time when no Binding without an answer can arrive any more
+        # bucket -> time when no Binding without an answer can arrive any more
+        self._quiet_at: dict[int, float] = {}
 
     # The Lease.
 

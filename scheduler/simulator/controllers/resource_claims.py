@@ -39,9 +39,8 @@ class ResourceClaims(QueueController[Store]):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._waiting: dict[
-            str, dict[str, None]
-        ] = {}  # key of a template -> keys of pods and groups that lack it
+        # key of a template -> keys of pods and groups that lack it
+        self._waiting: dict[str, dict[str, None]] = {}
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         namespace, name = key_of(obj)

@@ -259,19 +259,16 @@ class Kubelet(QueueController[ObjectAccess]):
         self._nodes: dict[str, NodeObject] = {}  # node name -> node
         self._used: dict[str, dict[str, int]] = {}  # node name -> resource name -> amount
         self._admitted: dict[str, _Admitted] = {}  # pod uid -> admitted pod
-        self._deferred: dict[
-            str, dict[str, None]
-        ] = {}  # node name -> uids of pods whose resize is deferred, the oldest first
+        # node name -> uids of pods whose resize is deferred, the oldest first
+        self._deferred: dict[str, dict[str, None]] = {}
         self._handled: dict[str, str] = {}  # pod uid -> phase that was handled last
         self._addresses: dict[str, str] = {}  # node name -> its internal IP address
-        self._extended: dict[
-            str, dict[str, str | None]
-        ] = {}  # node name -> extended resources of its capacity
+        # node name -> extended resources of its capacity
+        self._extended: dict[str, dict[str, str | None]] = {}
         self._ending: set[str] = set()  # pod uids
         self._pods: dict[str, Object] = {}  # pod uid -> bound pod
-        self._waiting: dict[
-            str, dict[str, None]
-        ] = {}  # namespace -> uids of pods that lack a volume or a claim
+        # namespace -> uids of pods that lack a volume or a claim
+        self._waiting: dict[str, dict[str, None]] = {}
         self._told: dict[str, str] = {}  # pod uid -> last reported problem
         self._pod_addresses = 0
 
@@ -285,9 +282,8 @@ class Kubelet(QueueController[ObjectAccess]):
             return
         uid = obj["metadata"]["uid"]
         is_on_node = bool(obj["spec"].get("nodeName"))
-        if type_ == "DELETED" or (
-            not is_on_node and uid in self._pods
-        ):  # or a backup from before its binding is restored
+        if type_ == "DELETED" or (not is_on_node and uid in self._pods):
+            # It is gone, or a backup from before its binding is restored.
             self._release(uid)
             self._pods.pop(uid, None)
             self._handled.pop(uid, None)

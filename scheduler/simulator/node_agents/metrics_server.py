@@ -44,9 +44,8 @@ class MetricsServer(Controller[Store]):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._usage: dict[
-            str, tuple[str, str, str, int, int]
-        ] = {}  # uid -> namespace, name, node, milliCPU, bytes
+        # uid -> namespace, name, node, milliCPU, bytes
+        self._usage: dict[str, tuple[str, str, str, int, int]] = {}
         self._nodes: set[str] = set()
         self._changed: dict[str, None] = {}  # nodes to report
 

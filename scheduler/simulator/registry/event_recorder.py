@@ -95,9 +95,8 @@ class EventRecorder:
         self._objects = objects
         self._clock = clock
         self._normal = normal
-        self._histories: dict[
-            tuple[str, str, str, bool], _History
-        ] = {}  # component, host, uid, is warning; the longest unused one first
+        # Component, host, uid, is warning; the longest unused one first.
+        self._histories: dict[tuple[str, str, str, bool], _History] = {}
         self._created = 0
 
     def record(

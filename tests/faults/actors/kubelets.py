@@ -20,9 +20,8 @@ class Kubelets(Actor):
 
     def begin(self) -> None:
         admit_seconds = self.random.choice((0.0, 0.05, 2.0))
-        options = KubeletOptions(
-            admit_seconds=admit_seconds, resizes=False
-        )  # the actor Resizes reports those
+        # The actor Resizes reports those.
+        options = KubeletOptions(admit_seconds=admit_seconds, resizes=False)
         self._kubelet = Kubelet(self.stage.store, options)
         self._kubelet.start()
 

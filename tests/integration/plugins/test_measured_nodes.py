@@ -50,9 +50,8 @@ async def _placed_by_traffic(folder: Path, exporters: Mapping[str, int]) -> None
             )
 
         async def data_are_missing_on(nodes: int) -> bool:
-            known = await shown(
-                "scheduler_cache_size", 'type="nodes"'
-            )  # none while the cluster is being read
+            # None while the cluster is being read.
+            known = await shown("scheduler_cache_size", 'type="nodes"')
             return known == len(exporters) and (
                 await shown("custom_scheduler_plugin_refresh_nodes_without_data") == nodes
             )

@@ -347,9 +347,8 @@ async def test_the_verdict_on_a_preemption(
                 step()
             await seen(at, service)
         found = causes(service)
-        if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {
-            EQUIVALENT_VICTIMS: 1
-        }:  # which of two alike we take is ours to choose
+        if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {EQUIVALENT_VICTIMS: 1}:
+            # Which of two alike we take is ours to choose.
             assert found.keys() <= {PREEMPTS, EQUIVALENT_VICTIMS}
         else:
             assert found == expected

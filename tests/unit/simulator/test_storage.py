@@ -153,9 +153,8 @@ def test_a_watcher_that_is_too_slow_is_closed():
     assert not watch.is_open
 
 
-STEPS = st.lists(
-    st.tuples(st.sampled_from("abcd"), st.sampled_from(["red", "blue", None])), max_size=25
-)  # name, colour; None removes
+# Name, colour; None removes.
+STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["red", "blue", None])), max_size=25)
 
 
 def replay(storage: Storage, steps: list[tuple[str, str | None]]) -> dict[int, dict[str, str]]:
