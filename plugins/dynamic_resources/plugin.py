@@ -890,7 +890,7 @@ class DynamicResources(
 
 
 def _of(state: CycleState) -> PodDevices:
-    return state.read(_STATE, PodDevices) if _STATE in state else _NO_DEVICES
+    return state.find(_STATE, PodDevices) or _NO_DEVICES
 
 
 def _refused(why: str, code: str = "") -> Status:

@@ -372,9 +372,10 @@ class NodeResourceTopologyMatch(
         Source:
             scheduler-plugins, pkg/noderesourcetopology/filter.go, Filter, and preemption/preemption.go.
         """
-        evicted = state.read(_EVICTED, EvictedPods).by_row if _EVICTED in state else {}
-        if not evicted:
+        pods = state.find(_EVICTED, EvictedPods)
+        if pods is None or not pods.by_row:
             return []
+        evicted = pods.by_row
         table, exceeding, known = self._reservations.table, [], []
         free: list[Mapping[tuple[int, str], int]] = []
         for position in np.flatnonzero(np.isin(rows, list(evicted))).tolist():

@@ -354,7 +354,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        requests = self._prepared_requests(state, pod)
+        requests = state.find(_PRE_SCORE, tuple) or self._score_requests(pod)
         used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested, self._devices)
         if self._ratio:
             return self._ratio.mean_score(snapshot.n_nodes, used)
@@ -385,11 +385,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return self.score_placement(group, placement, members, snapshot)
 
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        used = usages_on(node, self._resources, self._prepared_requests(state, pod), nonzero=True)
+        requests = state.find(_PRE_SCORE, tuple) or self._score_requests(pod)
+        used = usages_on(node, self._resources, requests, nonzero=True)
         return self._ratio.mean_score_on(used) if self._ratio else mean_score_on(used, self._score_one)
-
-    def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:
-        return state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._score_requests(pod)
 
     def _score_requests(self, pod: PodInfo) -> tuple[int, ...]:
         fit_score = pod.resources.fit_score
