@@ -87,7 +87,7 @@ NOTHING: Final = GpuRequest()
 
 
 def gpu_request(pod: PodInfo) -> GpuRequest:
-    """Return the GPU request of a pod."""
+    """Return the request in the annotations of a pod; `NOTHING` without GPUs, one with a `fault` if they are malformed."""
     annotations = pod.annotations
     if GPU_MILLI not in annotations and GPU_COUNT not in annotations:
         return NOTHING

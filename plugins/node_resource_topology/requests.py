@@ -88,7 +88,7 @@ def is_concerned(pod: PodInfo) -> bool:
 
 
 def zone_request(pod: PodInfo) -> ZoneRequest:
-    """Return the request of a pod."""
+    """Return what a pod requests of zones, by container and as a whole."""
     spec = pod.pod.spec
     containers = [
         ContainerRequest(

@@ -117,7 +117,7 @@ class InTheWay:
     asked: int
 
     def message(self, standing: QueueUsage) -> str:
-        """Return the message."""
+        """Return the reason for users, with the title of the queue and readable amounts."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
         used, most, asked, promised = readable_amounts(
             self.resource, self.used, self.most, self.asked, self.promised

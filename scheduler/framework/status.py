@@ -72,7 +72,7 @@ class Status:
 
     @classmethod
     def failed(cls, reason: str, error: BaseException | None = None) -> Self:
-        """Return an error."""
+        """Return the status of an attempt that fails: the pod is tried again after a backoff, without an event."""
         return cls(Code.ERROR, (reason,), error=error)
 
     @property

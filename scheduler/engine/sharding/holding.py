@@ -165,7 +165,7 @@ class BucketHolder:
         return None if held == list(seen.held) else replace(seen, held=tuple(held))
 
     def state(self, bucket: int, now: float) -> BucketState:
-        """Return the state of a bucket."""
+        """Return what this replica may do with a bucket at a time; see `BucketState`."""
         if bucket not in self._claims or self._assignment is None:
             return BucketState.OTHERS
         if not self.is_valid(now):

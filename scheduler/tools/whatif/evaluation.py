@@ -103,7 +103,7 @@ class Placements:
         self._undo.append(partial(self._scheduler.cache.add_pod, pod))
 
     def add_node(self, node: NodeObject) -> None:
-        """Add a node."""
+        """Add a node without pods, until the evaluation is undone."""
         self._scheduler.cache.add_node(node)
         self._undo.append(partial(self._scheduler.cache.remove_node, node.name))
 
