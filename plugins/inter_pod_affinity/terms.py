@@ -430,6 +430,15 @@ class Domains:
             self._changes[row] += amounts[row]
 
     @property
+    def count(self) -> int:
+        """The number of domains."""
+        return len(self._numbers)
+
+    def content(self) -> tuple[Sequence[str | None], bytes, tuple[tuple[int, int], ...]]:
+        """Return a value that is equal for equal domains of one label while no node changes; linear in the domains."""
+        return self._label.values, self._numbers.tobytes(), tuple(self._changes.items())
+
+    @property
     def lacking(self) -> Bools:
         """Bool (n_nodes,), where nodes lack the label."""
         return lacking(self._label)

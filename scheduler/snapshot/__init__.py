@@ -21,6 +21,7 @@ from scheduler.snapshot.arrays import (
     UInt16s,
     put_where,
     selected,
+    shared,
     wrapped,
 )
 from scheduler.snapshot.images import ImageState
@@ -86,6 +87,7 @@ __all__ = [
     "put_where",
     "resource_version",
     "selected",
+    "shared",
     "weigh_nodes",
     "wrapped",
 ]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.cli.process import run_in_loop
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
@@ -422,6 +423,7 @@ async def measure(nodes: int, pods: int) -> None:
     daemon = Daemon(
         connection, with_leader_election(default(), leader_elect=False), clock=SystemClock(), random=Random(1)
     )
+    daemon.parts.budget.take_clock()  # as `run` does
     stop = asyncio.Event()
     began = time.perf_counter()
     running = asyncio.create_task(daemon.run(stop))
@@ -460,6 +462,7 @@ async def measure(nodes: int, pods: int) -> None:
     now = usage_of("self")
     stop.set()
     await running
+    daemon.parts.budget.give_clock_back()
     _show(
         "memory in the end", f"{now.resident_bytes / _MIB:.0f} MiB, at most {now.peak_bytes / _MIB:.0f} MiB"
     )
@@ -521,7 +524,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="in this process, the first size only")
     arguments = parser.parse_args()
     if arguments.here:
-        asyncio.run(measure(arguments.nodes[0], arguments.nodes[0] * arguments.pods_per_node))
+        run_in_loop(measure(arguments.nodes[0], arguments.nodes[0] * arguments.pods_per_node))
         return
     for nodes in arguments.nodes:
         sys.stdout.write(f"{nodes} nodes, {nodes * arguments.pods_per_node} pods\n")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.unit.plugins.plugin_calls import faults, made, reasons, requeues, sco
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows
+    from scheduler.snapshot import Int64s, Rows, Snapshot
     from tests.support.clusters import Cluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -704,6 +705,73 @@ def test_scores_are_scaled_the_same_for_few_and_for_many_values(span: int):
     assert scaled.tolist() == [
         int(100.0 * ((each - lowest) / (highest - lowest))) for each in scores[feasible]
     ]
+
+
+def ranked(inter_pod_affinity: InterPodAffinity, snapshot: Snapshot, feasible: Rows) -> tuple[Int64s, Int64s]:
+    """Return the scores of a web server before and after they are normalized."""
+    state, wanted = CycleState(), asking(labels=WEB)
+    assert inter_pod_affinity.pre_score(state, wanted, snapshot, feasible) is None
+    raw = inter_pod_affinity.score(state, wanted, snapshot, feasible)
+    return raw, inter_pod_affinity.normalize(state, wanted, raw, feasible)
+
+
+def test_pods_with_the_same_pods_near_each_node_share_their_scores():
+    table = zones(on("a", near(term())), on("c", near(term()), near(term("rack")))).table()
+    inter_pod_affinity, every = plugin(), table.snapshot().all_rows
+    raw, normalized = ranked(inter_pod_affinity, table.snapshot(), every)
+
+    again, normalized_again = ranked(inter_pod_affinity, table.snapshot(), every[:3])
+    assert again is raw
+    assert normalized_again is not normalized  # the lowest score is that of the node without a zone
+    assert ranked(inter_pod_affinity, table.snapshot(), every)[1] is normalized
+
+    table.add_pod(1, on("b", near(term()), name="another"))
+    assert ranked(inter_pod_affinity, table.snapshot(), every)[0] is not raw
+
+
+def test_scores_by_two_labels_with_the_same_values_are_not_shared():
+    labels = [{"zone": "1", "rack": "1"}, {"zone": "1", "rack": "2"}, {"zone": "2", "rack": "2"}]
+    table = cluster(*[node(name, labels=its) for name, its in zip("abc", labels, strict=True)]).table()
+    inter_pod_affinity, found = plugin(), []
+    for key in ("zone", "rack"):
+        near_it = on("a", near(term(key)))
+        table.add_pod(0, near_it)
+        snapshot = table.snapshot()
+        found.append(ranked(inter_pod_affinity, snapshot, snapshot.all_rows)[0].tolist())
+        table.remove_pod(0, near_it.uid)
+
+    assert found == [[1, 1, 0], [1, 0, 0]]
+
+
+def test_shared_scores_are_those_of_a_plugin_that_scores_each_pod_anew():
+    random, table, shares = Random(1), zones().table(), plugin()
+    placed: list[tuple[int, PodInfo]] = []
+    n_shared, last = 0, None
+    for number in range(600):
+        row, what = random.randrange(3), random.random()
+        if what < 0.1:
+            table.update_node(
+                node("abc"[row], labels={key: random.choice("12") for key in ("zone", "rack")[number % 2 :]})
+            )
+        elif what < 0.3 or not placed:
+            placed.append(
+                (row, on("abc"[row], near(term(random.choice(["zone", "rack"]))), name=str(number)))
+            )
+            table.add_pod(*placed[-1])
+        elif what < 0.5:
+            row, gone = placed.pop(random.randrange(len(placed)))
+            table.remove_pod(row, gone.uid)
+        snapshot = table.snapshot()
+        feasible = np.array(sorted(random.sample(range(4), random.randint(1, 4))))
+        if plugin().pre_score(CycleState(), asking(labels=WEB), snapshot, feasible) is SKIP:
+            continue
+
+        found, expected = ranked(shares, snapshot, feasible), ranked(plugin(), snapshot, feasible)
+
+        assert found[0].tolist() == expected[0].tolist()
+        assert found[1][feasible].tolist() == expected[1][feasible].tolist()
+        n_shared, last = n_shared + (found[0] is last), found[0]
+    assert n_shared > 100
 
 
 @pytest.mark.parametrize("rows", [np.array([0, 100, 200, 299]), np.arange(300)], ids=["few", "many"])
