@@ -26,8 +26,8 @@ from scheduler.cli.why_output import write_json
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.errors import ObjectError
 from scheduler.kube.client.resources import POD_DISRUPTION_BUDGETS
-from scheduler.simulator.apimachinery.selectors import parse_labels
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.selectors import parse_labels
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFileError
 from scheduler.tools.whatif.eviction_budgets import BUDGETS

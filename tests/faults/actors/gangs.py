@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import HOSTNAME, ZONES
 from tests.faults.pod_facts import is_pending
@@ -14,7 +14,7 @@ from tests.support.builders import node_object, pod_object
 from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.stage import Stage
 
 POD_GROUPS = "podgroups.scheduling.k8s.io"

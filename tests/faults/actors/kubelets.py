@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.node_agents.kubelet import Kubelet, KubeletOptions
+from scheduler.tools.simulator.node_agents.kubelet import Kubelet, KubeletOptions
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import has_ended
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 
 class Kubelets(Actor):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from scheduler.simulator.access.rbac import User
+from scheduler.tools.simulator.access.rbac import User
 from tests.integration.groups import gangs as native
 from tests.integration.groups import test_coscheduling as coscheduling
 from tests.integration.groups.test_coscheduling import CRDS, EXAMPLE, KINDS, VOLCANO

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import yaml
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object

@@ -36,7 +36,7 @@ from scheduler.daemon.app.shadow.service import ShadowService
 from scheduler.http_server.messages import ServerRequest as Asked
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.request import Request
-from scheduler.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds
 from tests.shadow import workload
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object

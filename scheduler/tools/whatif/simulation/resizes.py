@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.objects.resource_names import PODS
 from scheduler.objects.v1 import ContainerStatus, PodCondition
-from scheduler.simulator.node_agents.kubelet import pending_resize
-from scheduler.simulator.node_agents.pod_status import DEFERRED, INFEASIBLE, RESIZE_PENDING
+from scheduler.tools.simulator.node_agents.kubelet import pending_resize
+from scheduler.tools.simulator.node_agents.pod_status import DEFERRED, INFEASIBLE, RESIZE_PENDING
 
 if TYPE_CHECKING:
     import asyncio
