@@ -282,7 +282,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     reason_codes = MappingProxyType(
         {
             CLAIM_NOT_FOUND: "a PersistentVolumeClaim of the pod does not exist",
-            CLAIM_UNBOUND: "a claim of the pod, whose class binds at once, has no volume yet",
+            CLAIM_UNBOUND: "a claim of the pod, whose class binds immediately, has no volume yet",
             CLAIM_TERMINATING: "a claim of the pod is being deleted",
             CLAIM_OF_OTHER_POD: "a claim has the name of that for an ephemeral volume of the pod, and belongs to another",
             VOLUME_NOT_FOUND: "the volume of a claim of the pod does not exist",
