@@ -154,7 +154,7 @@ def tightest(left: Int64s, request: GpuRequest) -> Int64s:
 
 
 class Gpus:
-    """Which pods have which GPUs, for all plugins of a scheduler.
+    """The GPUs of each pod, for all plugins of a scheduler.
 
     A pod placed by another scheduler without its GPUs in an annotation counts as if it had the GPUs that fit tightest.
     """

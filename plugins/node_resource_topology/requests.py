@@ -1,4 +1,4 @@
-"""What a pod requests of NUMA zones: each container, and the pod as a whole.
+"""The requests of a pod for NUMA zones: each container, and the pod as a whole.
 
 Source:
     scheduler-plugins, pkg/util/resource.go, GetPodEffectiveRequest; pkg/noderesourcetopology/resourcerequests/exclusive.go

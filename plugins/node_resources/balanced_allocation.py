@@ -186,7 +186,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 @dataclass(slots=True, eq=False)
 class _Before:
-    """How balanced nodes are without the pod to place.
+    """The balance of nodes without the pod to place.
 
     Attributes:
         log: the change log of the cluster.

@@ -130,7 +130,7 @@ class InTheWay:
 
 @dataclass(frozen=True, slots=True)
 class QueueAttempt:
-    """What one attempt knows of the queues.
+    """The state of the queues in one attempt.
 
     Attributes:
         standing: the state of the queues.

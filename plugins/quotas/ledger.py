@@ -347,7 +347,7 @@ class PendingRequests:
 
 
 class _Sums:
-    """What the pods of a tree's queues use and want, including those of queues below.
+    """The amounts that the pods of a tree's queues use and request, including those of queues below.
 
     One leaf is recounted along its path to the root, so the time does not depend on the number of queues. Arrays that
     were returned are never changed.

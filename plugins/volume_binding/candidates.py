@@ -50,7 +50,7 @@ _COMPARED_AT_ONCE = 64
 
 
 class VolumeTraits(NamedTuple):
-    """What decides whether an unclaimed volume fits a claim, apart from its size and its nodes."""
+    """The traits that decide whether an unclaimed volume fits a claim, apart from its size and its nodes."""
 
     is_available: bool
     volume_mode: str
@@ -93,7 +93,7 @@ class VolumeDemand:
 
     @property
     def traits(self) -> Hashable:
-        """What `admits` depends on, of claims of one class."""
+        """The fields of claims of one class on which `admits` depends."""
         return self.volume_mode, self.attributes_class, self.access_modes, self.labels
 
     @cached_property
@@ -342,7 +342,7 @@ UNCLAIMED: Final = Index(
 
 
 class CachedPick(NamedTuple):
-    """What a claim takes on each node.
+    """The volume or storage that a claim takes on each node.
 
     Attributes:
         version: the version of the volumes.
@@ -388,7 +388,7 @@ CAPACITIES_OF_CLASS: Final = Index(CSIStorageCapacity, lambda capacity: (capacit
 
 
 class CapacityTraits(NamedTuple):
-    """What a report about a class says of its nodes, in bytes: the largest volume that fits, and the capacity."""
+    """The amounts in a report about a class, in bytes: the largest volume that fits, and the capacity."""
 
     largest: int
     capacity: int

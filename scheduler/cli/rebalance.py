@@ -59,7 +59,7 @@ _STOPPED: Final = 3
 
 
 class Output(Enum):
-    """How results are written."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"
@@ -67,7 +67,7 @@ class Output(Enum):
 
 
 class _Task(NamedTuple):
-    """What to do, with the values of the flags."""
+    """The values of the flags."""
 
     objective: str
     wanted: Wanted

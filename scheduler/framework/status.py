@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """What happens next; the values are kube-scheduler's names.
+    """The kinds of results of an extension point; the values are kube-scheduler's names.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/interface.go, Code.

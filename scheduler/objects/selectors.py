@@ -113,7 +113,7 @@ _INTEGER = re.compile("[+-]?[0-9]+")
 
 
 class Operator(Enum):
-    """How a requirement relates its key to its values."""
+    """The relation of a requirement's key to its values."""
 
     IN = "In"
     NOT_IN = "NotIn"

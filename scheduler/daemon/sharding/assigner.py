@@ -73,7 +73,7 @@ class SeenLease:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What an assigner does at a moment.
+    """The next actions of an assigner, from the Leases at a moment.
 
     Attributes:
         members: the replicas that should own buckets.

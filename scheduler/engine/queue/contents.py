@@ -457,7 +457,7 @@ class QueueView:
 
     @property
     def group_places(self) -> GroupPlaces:
-        """Where the groups wait."""
+        """The places of the groups."""
         return self._contents.group_places
 
     @property

@@ -172,7 +172,7 @@ _WAITING: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED
 
 
 class GroupPlaces:
-    """Where groups wait: each in the first place of `_WAITING` that has one of its pods.
+    """The places where groups wait: each in the first place of `_WAITING` that has one of its pods.
 
     Attributes:
         of: uid -> the group with which a pod is counted; it follows a change of its group at its next move.

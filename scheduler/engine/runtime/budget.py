@@ -1,4 +1,4 @@
-"""How long an attempt may hold the event loop in one time slice, and how an external plugin that exceeds it is stopped.
+"""Limits the time for which an attempt holds the event loop, and stops an external plugin that exceeds the limit.
 
 A timer of the kernel (ITIMER_REAL) watches the main thread. When a slice exceeds its budget, the attempt ends before
 the next plugin is called. An external plugin is stopped immediately: an exception is raised in the main thread. It is

@@ -37,7 +37,7 @@ K = TypeVar("K", bound="CachedVerdicts")
 _MOST_RESULTS = 128
 """Maximum number of cached classes per profile, and of cached signatures per plugin, in small clusters."""
 _NODE_BYTES = 48
-"""What the results of a class take for one node, together with those of its signatures."""
+"""The bytes of the results of a class for one node, together with those of its signatures."""
 _MOST_ASKED_ONCE = 1024
 """Maximum number of remembered hashes of signatures used once, per plugin; the oldest is dropped first."""
 _PAST_OUTCOMES = 4096

@@ -1,4 +1,4 @@
-"""Which pods and nodes belong to this replica, if several replicas place pods.
+"""The pods and nodes that belong to this replica, if several replicas place pods.
 
 A pod belongs to the replica that uses the bucket of its key, and a node to the one that uses the bucket of its name. The replica
 of a pod decides about it on all nodes, and prefers its own. If it chooses a node of another replica, it passes the pod on: it
